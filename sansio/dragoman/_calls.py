@@ -1,0 +1,100 @@
+"""Tool calls on their way to the client: names mapped back, free text unwrapped, ids distinct.
+
+Strategy: one stage between reader and writer, for every pair of protocols. It knows only the book that the
+request pass left. What the client gets is what it would have got from an upstream of its own protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ._events import ArgumentsDelta, BlockEnded, BlockKind, BlockStarted, Event, ToolHead, ToolKind
+from ._freeform import InputUnwrapper
+from ._loss import Ledger
+from ._tools import ToolBook
+
+
+class _Call:
+    """An open tool call: how its arguments are treated."""
+
+    __slots__ = ("empty", "head", "unwrapper")
+
+    def __init__(self, head: ToolHead, unwrapper: InputUnwrapper | None) -> None:
+        self.head = head
+        self.unwrapper = unwrapper
+        self.empty = True  # no argument text yet
+
+
+class CallStage:
+    """Feed it with legal events of one answer; events other than those of tool calls pass unchanged."""
+
+    __slots__ = ("_book", "_calls", "_ids", "_ledger", "_token")
+
+    def __init__(self, book: ToolBook, token: str, ledger: Ledger) -> None:
+        self._book = book
+        self._token = token
+        self._ledger = ledger
+        self._ids: set[str] = set(book.used_ids)
+        self._calls: dict[int, _Call] = {}
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, ArgumentsDelta):
+            return self._fill(event)
+        if isinstance(event, BlockStarted) and event.tool is not None:
+            return (self._start(event, event.tool),)
+        if isinstance(event, BlockEnded) and event.block in self._calls:
+            return self._end(event)
+        return (event,)
+
+    def _start(self, event: BlockStarted, head: ToolHead) -> BlockStarted:
+        assert event.kind is BlockKind.TOOL_CALL
+        unwrapper = None
+        origin = self._book.origins.get(head.name)
+        call_id = self._distinct(head.call_id)
+        if origin is not None:
+            if origin.wrapped and head.kind is ToolKind.FUNCTION:
+                unwrapper = InputUnwrapper()
+            head = msgspec.structs.replace(
+                head, name=origin.name, namespace=origin.namespace, kind=origin.kind, call_id=call_id
+            )
+        elif call_id != head.call_id:
+            head = msgspec.structs.replace(head, call_id=call_id)
+        self._calls[event.block] = _Call(head, unwrapper)
+        return msgspec.structs.replace(event, tool=head)
+
+    def _distinct(self, call_id: str) -> str:
+        """Some servers number their calls anew in each turn (`call_0`), or give two calls one id. Clients pair
+        results with calls by id alone, so an id that this conversation has used gets a suffix of this answer.
+        """
+        fresh = call_id
+        number = 0
+        while fresh in self._ids:
+            fresh = f"{call_id}_{self._token[:8]}{number or ''}"
+            number += 1
+        self._ids.add(fresh)
+        return fresh
+
+    def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
+        call = self._calls[event.block]
+        if call.unwrapper is None:
+            call.empty = False
+            return (event,)
+        text = call.unwrapper.feed(event.text)
+        return (ArgumentsDelta(event.block, text),) if text else ()
+
+    def _end(self, event: BlockEnded) -> Sequence[Event]:
+        call = self._calls.pop(event.block)
+        if call.unwrapper is not None:
+            rest = call.unwrapper.finish()
+            if not call.unwrapper.exact and event.complete:
+                self._ledger.altered(
+                    f"/tool_calls/{call.head.call_id}/input",
+                    "the model did not wrap the tool's input as asked; its text is given as it was",
+                )
+            return (ArgumentsDelta(event.block, rest), event) if rest else (event,)
+        if call.empty and event.complete and call.head.kind is ToolKind.FUNCTION:
+            # A tool without parameters: the sum of the deltas must still be a JSON object.
+            return ArgumentsDelta(event.block, "{}"), event
+        return (event,)

@@ -1,0 +1,126 @@
+"""Errors that cross the wire, in a form that belongs to no protocol.
+
+Strategy: an error is classified once, by the reader of the protocol that it came in, into a kind with a fixed
+meaning; the writer of the client's protocol has a table from kinds to its own types, codes and statuses. The
+message, the status and what a client's retry logic reads travel beside it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class FaultKind(Enum):
+    """What went wrong, as far as a client must tell cases apart."""
+
+    INVALID_REQUEST = "invalid_request"
+    CONTEXT_LENGTH = "context_length"  # the prompt does not fit: agents compact and try again
+    AUTHENTICATION = "authentication"
+    BILLING = "billing"  # quota or money used up: waiting does not help
+    PERMISSION = "permission"
+    NOT_FOUND = "not_found"
+    METHOD = "method"
+    TIMEOUT = "timeout"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    UNPROCESSABLE = "unprocessable"
+    MEDIA_TYPE = "media_type"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    UNREACHABLE = "unreachable"  # the gateway could not reach the upstream
+    TRUNCATED = "truncated"  # the upstream's answer ended before its end event
+    CANCELLED = "cancelled"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One error.
+
+    kind: the class of the error.
+    message: the upstream's own words where there are any.
+    status: the HTTP status that it came with, None when it came inside a stream or from the gateway itself.
+    code, type, param: as the sender named them, None when it did not.
+    request_id: the sender's id of the request.
+    """
+
+    kind: FaultKind
+    message: str
+    status: int | None = None
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+
+
+# The plain meaning of each HTTP status. Protocols refine it by their own types and codes.
+KIND_BY_STATUS: dict[int, FaultKind] = {
+    400: FaultKind.INVALID_REQUEST,
+    401: FaultKind.AUTHENTICATION,
+    402: FaultKind.BILLING,
+    403: FaultKind.PERMISSION,
+    404: FaultKind.NOT_FOUND,
+    405: FaultKind.METHOD,
+    408: FaultKind.TIMEOUT,
+    409: FaultKind.CONFLICT,
+    413: FaultKind.TOO_LARGE,
+    415: FaultKind.MEDIA_TYPE,
+    422: FaultKind.UNPROCESSABLE,
+    429: FaultKind.RATE_LIMIT,
+    499: FaultKind.CANCELLED,
+    500: FaultKind.SERVER,
+    502: FaultKind.UNREACHABLE,
+    503: FaultKind.OVERLOADED,
+    504: FaultKind.TIMEOUT,
+    529: FaultKind.OVERLOADED,
+}
+
+# The status for a kind when the error did not come with one of its own.
+STATUS_BY_KIND: dict[FaultKind, int] = {
+    FaultKind.INVALID_REQUEST: 400,
+    FaultKind.CONTEXT_LENGTH: 400,
+    FaultKind.AUTHENTICATION: 401,
+    FaultKind.BILLING: 402,
+    FaultKind.PERMISSION: 403,
+    FaultKind.NOT_FOUND: 404,
+    FaultKind.METHOD: 405,
+    FaultKind.TIMEOUT: 504,
+    FaultKind.CONFLICT: 409,
+    FaultKind.TOO_LARGE: 413,
+    FaultKind.UNPROCESSABLE: 422,
+    FaultKind.MEDIA_TYPE: 415,
+    FaultKind.RATE_LIMIT: 429,
+    FaultKind.OVERLOADED: 503,
+    FaultKind.SERVER: 500,
+    FaultKind.UNREACHABLE: 502,
+    FaultKind.TRUNCATED: 502,
+    FaultKind.CANCELLED: 499,
+}
+
+# Words by which servers say "the prompt is too long" when they give no code of its own.
+_CONTEXT_WORDS = (
+    "context length",
+    "context window",
+    "context_length",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "maximum context",
+    "too_many_prompt_tokens",
+    "length of all messages is too long",
+)
+
+
+def kind_of_status(status: int) -> FaultKind:
+    """The kind for any status: unknown 4xx are the request's fault, everything else the server's."""
+    kind = KIND_BY_STATUS.get(status)
+    if kind is None:
+        kind = FaultKind.INVALID_REQUEST if 400 <= status < 500 else FaultKind.SERVER
+    return kind
+
+
+def says_context_length(text: str) -> bool:
+    """Whether an error text means that the prompt does not fit into the model's context."""
+    lowered = text.lower()
+    return any(words in lowered for words in _CONTEXT_WORDS)

@@ -1,0 +1,53 @@
+"""Plain settings, carried by tables.
+
+Strategy: a protocol declares which wire names mean which neutral names; reading, writing and entering losses
+are the same for all. A value that needs more than another name has a converter in the writer's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ._json import JSON, JSONObject
+from ._loss import Ledger
+from ._request import Param, Request
+
+# Gives the value for the target, or None when it has to be dropped. Enters its own losses.
+Converter = Callable[[JSON, str, Ledger], JSON]
+
+
+def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSON]:
+    """The settings of a body, by neutral name. null means absent in all three protocols.
+
+    A later name in the body wins where two wire names mean the same; list the preferred one last in `names`.
+    """
+    return {param: body[name] for name, param in names.items() if body.get(name) is not None}
+
+
+def param_paths(names: Mapping[str, Param]) -> dict[Param, str]:
+    """For Request.param_paths: compute it once per table."""
+    return {param: f"/{name}" for name, param in names.items()}
+
+
+def write_params(
+    request: Request,
+    names: Mapping[Param, str],
+    converters: Mapping[Param, Converter],
+    out: JSONObject,
+    ledger: Ledger,
+) -> None:
+    """Put the request's settings into `out` under the target's names; what has no row goes into the ledger.
+
+    A param with a converter and no name is consumed by its converter (it may put nothing and say why).
+    """
+    for param, value in request.params.items():
+        path = request.param_paths.get(param, f"/{param}")
+        convert = converters.get(param)
+        if convert is not None:
+            value = convert(value, path, ledger)
+        name = names.get(param)
+        if name is None:
+            if convert is None:
+                ledger.dropped(path, "the target protocol has no such setting")
+        elif value is not None:
+            out[name] = value

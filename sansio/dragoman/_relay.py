@@ -1,0 +1,130 @@
+"""Same protocol on both sides: the bytes pass unchanged, and a tap watches.
+
+Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
+upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
+follow. Nothing else is ever added, and nothing is parsed that the tap does not need.
+"""
+
+from __future__ import annotations
+
+from ._errors import RemoteProtocolError
+from ._events import Usage
+from ._fault import Fault, FaultKind
+from ._json import decode_object
+from ._loss import Ledger
+from ._spec import Exchange, ProtocolSpec
+from ._sse import Frame, SSEParser
+from ._translate import Outcome
+
+# How a blank line after a line can end: after LF, as CRLF, after CR.
+_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r")
+_EDGE = 2  # one byte less than the longest of them
+
+
+class Relay:
+    """One relayed answer. The same methods and attributes as ResponseTranslator.
+
+    Args:
+        protocol: of both sides.
+        exchange: as for ResponseTranslator.
+        streams: whether the body is a stream of events. A whole body passes as it comes.
+    """
+
+    def __init__(self, protocol: ProtocolSpec, exchange: Exchange, *, streams: bool = True) -> None:
+        self.losses = Ledger()
+        self.outcome = Outcome.OPEN
+        self.fault: Fault | None = None
+        self.usage = Usage()
+        self.committed = False
+        self._protocol = protocol
+        self._exchange = exchange
+        self._tap = protocol.tap(exchange)
+        self._sse = SSEParser() if streams else None
+        self._held: list[bytes] = []  # bytes after the last blank line
+        self._edge = b""  # the last bytes that came, for a blank line that is cut in two
+        self._body: list[bytes] = []  # a copy of a whole body, for its usage
+        self._out: list[bytes] = []
+
+    def receive_data(self, data: bytes) -> None:
+        if self.outcome is Outcome.FAILED or not data:
+            return
+        if self._sse is None:
+            self.committed = True
+            self._body.append(data)
+            self._out.append(data)
+            return
+        for frame in self._sse.receive_data(data):
+            self._watch(frame)
+        self._pass_on(data)
+        if self._sse.error is not None and self.outcome is Outcome.OPEN:
+            self.fail(Fault(FaultKind.SERVER, self._sse.error.message))
+
+    def receive_eof(self) -> None:
+        if self.outcome is Outcome.FAILED:
+            return
+        if self._sse is None:
+            self._note_usage()
+            self.outcome = Outcome.COMPLETED
+            return
+        for frame in self._sse.receive_eof():
+            self._watch(frame)
+        if self._tap.ended or self._tap.failed:
+            self._out += self._held
+            self._held.clear()
+            self.outcome = Outcome.COMPLETED
+            if self._tap.failed:
+                self.outcome = Outcome.FAILED
+                self.fault = Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
+        else:
+            self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+
+    def fail(self, fault: Fault) -> None:
+        """End the answer with an error. What is held of an unfinished frame is dropped: it cannot be read."""
+        if self.outcome is not Outcome.OPEN:
+            return
+        self._held.clear()
+        self.outcome = Outcome.FAILED
+        self.fault = fault
+        if self._sse is not None:
+            self._out.append(self._tap.fail(fault))
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def heartbeat(self) -> bytes:
+        """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
+        return self._protocol.heartbeat if self._sse is not None and self.outcome is Outcome.OPEN else b""
+
+    def _watch(self, frame: Frame) -> None:
+        tap = self._tap
+        tap.watch(frame)
+        self.committed = True
+        self.usage = tap.usage
+
+    def _pass_on(self, data: bytes) -> None:
+        """Send what ends in a blank line, hold the rest."""
+        joined = self._edge + data
+        end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
+        end -= len(self._edge)
+        self._edge = joined[-_EDGE:]
+        if end <= 0:
+            self._held.append(data)
+            return
+        self._out += self._held
+        self._held.clear()
+        self._out.append(data[:end])
+        if end < len(data):
+            self._held.append(data[end:])
+
+    def _note_usage(self) -> None:
+        """Read the figures of a whole answer. It has passed already: what cannot be read stays unknown."""
+        try:
+            value = decode_object(b"".join(self._body), "the answer")
+            events = self._protocol.read_whole(value, self._exchange, Ledger())
+        except RemoteProtocolError:
+            return
+        for event in events:
+            if isinstance(event, Usage):
+                self.usage = self.usage.updated(event)

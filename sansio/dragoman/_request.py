@@ -1,0 +1,301 @@
+"""The request as a document that belongs to no protocol.
+
+Strategy: readers build it, passes change it, writers print it. Conversation content is typed; plain settings
+(temperature, seed, ...) are a mapping from neutral names to JSON values, so that carrying one more of them is
+a row in a protocol's table and not a line of code. Every object remembers where it stood (`path`, a JSON
+Pointer into the client's body) so that a loss can be named, and keeps the fields that its protocol does not
+define (`extra`). Objects are frozen: a pass gives a new document.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ._events import Seal, ToolKind
+from ._json import JSON, JSONObject
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+
+# The neutral names of plain settings. A reader's table maps its wire names to these, a writer's table maps
+# these to its own; a name that is missing in the writer's table goes into the ledger.
+Param: TypeAlias = Literal[
+    "audio",
+    "background",
+    "cache_control",
+    "client_metadata",
+    "container",
+    "context_management",
+    "conversation",
+    "frequency_penalty",
+    "include",
+    "inference_geo",
+    "logit_bias",
+    "logprobs",
+    "max_output_tokens",
+    "max_tool_calls",
+    "mcp_servers",
+    "metadata",
+    "modalities",
+    "moderation",
+    "n",
+    "prediction",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "speed",
+    "stop",
+    "store",
+    "temperature",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+    "verbosity",
+    "web_search_options",
+]
+
+
+class CacheMark(msgspec.Struct, frozen=True, gc=False):
+    """A prompt-cache breakpoint: `cache_control` in Messages, `prompt_cache_breakpoint` in the other two.
+
+    ttl: "short" (5 or 30 minutes), "long" (1 or 12 hours) or None for the vendor's default.
+    """
+
+    path: str
+    ttl: Literal["short", "long"] | None = None
+
+
+class Text(msgspec.Struct, frozen=True, gc=False):
+    """A piece of text. citations: the annotations it came with, as they came."""
+
+    text: str
+    cache: CacheMark | None = None
+    citations: JSON = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Text in which the assistant declined."""
+
+    text: str
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class Media(msgspec.Struct, frozen=True, gc=False):
+    """An image, a file or a sound.
+
+    source: "base64" (data is base64 text), "text" (data is plain text), "url" or "file_id".
+    media_type: e.g. "image/png", None when the protocol does not say.
+    context, citations: Messages' document fields, as they came.
+    """
+
+    kind: Literal["image", "file", "audio"]
+    source: Literal["base64", "text", "url", "file_id"]
+    data: str
+    media_type: str | None = None
+    filename: str | None = None
+    detail: str | None = None
+    context: str | None = None
+    citations: JSON = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class Thought(msgspec.Struct, frozen=True, gc=False):
+    """Reasoning of an earlier assistant turn.
+
+    text: what can be read of it, "" for redacted or summary-less reasoning.
+    seal: its opaque carrier, None when it came unsigned.
+    """
+
+    text: str
+    seal: Seal | None = None
+    item_id: str | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """A tool call that the assistant made. input is JSON text for a function, free text for a custom tool."""
+
+    call_id: str
+    name: str
+    input: str
+    kind: ToolKind = ToolKind.FUNCTION
+    namespace: str | None = None
+    item_id: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
+    """What a tool gave back. is_error is None where the protocol cannot say."""
+
+    call_id: str
+    parts: tuple[Text | Media | OpaquePart, ...]
+    kind: ToolKind = ToolKind.FUNCTION
+    is_error: bool | None = None
+    item_id: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class OpaquePart(msgspec.Struct, frozen=True, gc=False):
+    """A block, part or item that has no form of its own here.
+
+    kind: its type in its protocol.
+    text: what it says in plain words, for a target that does not know it; None when it says nothing alone.
+    """
+
+    origin: str
+    kind: str
+    native: JSON
+    path: str = ""
+    text: str | None = None
+
+
+Part: TypeAlias = Text | Refusal | Media | Thought | ToolCall | ToolResult | OpaquePart
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message or item, in the order of the conversation.
+
+    Tool results stand in messages of role "user". Readers keep the client's boundaries; writers regroup.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    path: str = ""
+    name: str | None = None
+    phase: str | None = None
+    item_id: str | None = None
+    extra: JSONObject | None = None
+
+
+class Grammar(msgspec.Struct, frozen=True, gc=False):
+    """What a custom tool's input must look like."""
+
+    syntax: str  # "lark" or "regex"
+    definition: str
+
+
+class FunctionTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool with a JSON Schema. parameters is None when the client gave none."""
+
+    name: str
+    description: str | None = None
+    parameters: JSON = None
+    strict: bool | None = None
+    namespace: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class CustomTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool that takes free text. grammar is None when any text will do."""
+
+    name: str
+    description: str | None = None
+    grammar: Grammar | None = None
+    namespace: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class HostedTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool that the provider runs, or whose schema it implies, e.g. web_search. kind: its type."""
+
+    origin: str
+    kind: str
+    native: JSON
+    path: str = ""
+
+
+Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
+
+
+class ToolChoice(msgspec.Struct, frozen=True, gc=False):
+    """Which tools the model may or must call.
+
+    mode: "named" demands the tool `name`; "allowed" restricts to `allowed` (names), `required` says whether one
+    of them must be called.
+    """
+
+    mode: Literal["auto", "none", "required", "named", "allowed"]
+    name: str | None = None
+    kind: ToolKind = ToolKind.FUNCTION
+    namespace: str | None = None
+    allowed: tuple[str, ...] = ()
+    required: bool = False
+    path: str = ""
+
+
+class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
+    """How much the model should think, and how much of that it should show.
+
+    mode: "adaptive", "enabled" (with budget) or "disabled"; None when the client spoke of effort alone.
+    effort: one of none minimal low medium high xhigh max.
+    budget: tokens.
+    show: "summarized" or "omitted"; None when the client did not say.
+    """
+
+    mode: Literal["adaptive", "enabled", "disabled"] | None = None
+    effort: str | None = None
+    budget: int | None = None
+    show: Literal["summarized", "omitted"] | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
+    """Structured output: JSON of a schema, or any JSON object when schema is None."""
+
+    schema: JSON = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One request.
+
+    protocol: the protocol that it came in.
+    params: plain settings by neutral name.
+    param_paths: where each of them stood in the client's body.
+    include_usage: the client wants usage at the end of a stream (always true but in Chat).
+    extra: top-level fields that the protocol does not define.
+    raw: the client's body as decoded; writers of the same protocol echo from it.
+    """
+
+    protocol: str
+    model: str
+    messages: tuple[Message, ...]
+    raw: JSONObject
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    stream: bool = False
+    include_usage: bool = True
+    params: dict[Param, JSON] = {}
+    param_paths: dict[Param, str] = {}
+    reasoning: ReasoningConfig | None = None
+    response_format: ResponseFormat | None = None
+    extra: JSONObject | None = None

@@ -1,0 +1,186 @@
+"""Tools, their names and the ids of their calls, fitted to what a target takes.
+
+Strategy: one pass over the request changes tools, choices, calls and results into what the target's ToolRule
+allows and keeps a book of what it changed; a stage over the answer's events changes names back by that book.
+So readers and writers never know of foreign limits. Every mapping is a function of the value alone (a hash
+where something must be shortened): the same conversation gives the same bytes each turn, and prompt caches
+and earlier turns stay valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ._events import ToolKind
+from ._freeform import as_function, wrap_input
+from ._loss import Ledger
+from ._request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Message,
+    Part,
+    Request,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from ._spec import Target, ToolRule
+
+# "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+_HASH_CHARS = 8
+# The limit for call ids where a vendor documents none.
+_LONG_ID = 256
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What a tool is called on the client's side. wrapped: it is a custom tool sent as a function."""
+
+    name: str
+    namespace: str | None
+    kind: ToolKind
+    wrapped: bool
+
+
+class ToolBook(msgspec.Struct, frozen=True):
+    """What the pass changed: wire name -> the client's tool, and the call ids that the conversation used."""
+
+    origins: Mapping[str, Origin] = {}
+    used_ids: frozenset[str] = frozenset()
+
+
+def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
+    """The name on the wire: unchanged where it is allowed, else cleaned, and with a hash where that loses."""
+    full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
+    clean = _FORBIDDEN.sub("_", full)
+    if clean == full and len(full) <= rule.max_name:
+        return full
+    return _shorten(clean, full, rule.max_name)
+
+
+def fit_call_id(call_id: str, rule: ToolRule) -> str:
+    """The call id on the wire, by the same rule for a call and for its result."""
+    clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
+    limit = rule.max_call_id or _LONG_ID
+    if clean == call_id and len(call_id) <= limit:
+        return call_id
+    return _shorten(clean, call_id, limit)
+
+
+def _shorten(clean: str, exact: str, limit: int) -> str:
+    """At most `limit` characters; the hash of the exact text keeps two texts apart."""
+    digest = hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+    return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
+
+
+def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, ToolBook]:
+    """The request with tools, choices, calls and ids as the target takes them, and the book for the way back."""
+    told = target.custom_tools
+    fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), ledger)
+    tools = tuple([fitter.tool(tool) for tool in request.tools])
+    messages = tuple([fitter.message(message) for message in request.messages])
+    choice = request.tool_choice
+    if fitter.origins:
+        choice = fitter.choice(choice)
+    fitted = msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
+    return fitted, ToolBook(fitter.origins, frozenset(fitter.used_ids))
+
+
+class _Fitter:
+    """The pass over one request."""
+
+    __slots__ = ("_custom", "_ledger", "_rule", "_taken", "_wire", "origins", "used_ids")
+
+    def __init__(self, rule: ToolRule, custom: bool, ledger: Ledger) -> None:
+        self._rule = rule
+        self._custom = custom
+        self._ledger = ledger
+        self._wire: dict[tuple[str | None, str], str] = {}
+        self._taken: set[str] = set()
+        self.origins: dict[str, Origin] = {}
+        self.used_ids: set[str] = set()
+
+    def tool(self, tool: Tool) -> Tool:
+        if isinstance(tool, HostedTool):
+            return tool
+        name, namespace = self._name(tool.name, tool.namespace)
+        if isinstance(tool, CustomTool) and not self._custom:
+            self.origins[name] = Origin(tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True)
+            if tool.grammar is not None:
+                self._ledger.altered(
+                    f"{tool.path}/format", "the grammar is described to the model; the upstream cannot enforce it"
+                )
+            return as_function(tool, name)
+        if name == tool.name and namespace == tool.namespace:
+            return tool
+        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
+        self.origins[name] = Origin(tool.name, tool.namespace, kind, wrapped=False)
+        fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
+        return fitted
+
+    def message(self, message: Message) -> Message:
+        """The message itself unless one of its parts must change: most never do."""
+        changed: list[Part] | None = None
+        for index, part in enumerate(message.parts):
+            kind = type(part)
+            if kind is ToolCall or kind is ToolResult:
+                fitted = self._call(part) if isinstance(part, ToolCall) else self._result(part)  # type: ignore[arg-type]
+                if fitted is not part:
+                    changed = changed or list(message.parts)
+                    changed[index] = fitted
+        if changed is None:
+            return message
+        return msgspec.structs.replace(message, parts=tuple(changed))
+
+    def choice(self, choice: ToolChoice | None) -> ToolChoice | None:
+        if choice is None or (choice.name is None and not choice.allowed):
+            return choice
+        name, namespace, kind = choice.name, choice.namespace, choice.kind
+        if name is not None:
+            name, namespace = self._name(name, namespace)
+            if kind is ToolKind.CUSTOM and not self._custom:
+                kind = ToolKind.FUNCTION
+        allowed = tuple([self._name(each, None)[0] for each in choice.allowed])
+        return msgspec.structs.replace(choice, name=name, namespace=namespace, kind=kind, allowed=allowed)
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        self.used_ids.add(call.call_id)
+        call_id = fit_call_id(call.call_id, self._rule)
+        name, namespace = self._name(call.name, call.namespace)
+        wrap = call.kind is ToolKind.CUSTOM and not self._custom
+        if not wrap and call_id == call.call_id and name == call.name and namespace == call.namespace:
+            return call
+        return msgspec.structs.replace(
+            call,
+            call_id=call_id,
+            name=name,
+            namespace=namespace,
+            kind=ToolKind.FUNCTION if wrap else call.kind,
+            input=wrap_input(call.input) if wrap else call.input,
+        )
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        call_id = fit_call_id(result.call_id, self._rule)
+        unwrap = result.kind is ToolKind.CUSTOM and not self._custom
+        if not unwrap and call_id == result.call_id:
+            return result
+        kind = ToolKind.FUNCTION if unwrap else result.kind
+        return msgspec.structs.replace(result, call_id=call_id, kind=kind)
+
+    def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
+        key = (namespace, name)
+        wire = self._wire.get(key)
+        if wire is None:
+            wire = fit_name(name, namespace, self._rule)
+            if wire in self._taken and not self._rule.namespaces:
+                # `a__b` may be a name of its own and the tool b of namespace a: the later one gets a hash.
+                wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
+            self._taken.add(wire)
+            self._wire[key] = wire
+        return wire, namespace if self._rule.namespaces else None

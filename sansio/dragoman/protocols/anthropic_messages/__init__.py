@@ -1,0 +1,39 @@
+"""Anthropic Messages: POST /v1/messages.
+
+Strategy: content blocks come strictly one after another, so the stream machines follow an index; requests
+have two roles that must alternate, so the writer builds turns. What only this protocol knows travels as
+opaque blocks and extra fields.
+"""
+
+from __future__ import annotations
+
+from ..._spec import ProtocolSpec, ToolRule
+from ._errors import read_fault, write_fault
+from ._read_request import read_request
+from ._read_response import MessagesReader, read_whole
+from ._tables import NAME, PING
+from ._tap import MessagesTap
+from ._write_request import write_request
+from ._write_response import MessagesWriter, write_whole
+
+__all__ = ["SPEC"]
+
+SPEC = ProtocolSpec(
+    name=NAME,
+    # The vendor's SDK takes a base URL without the version.
+    path="/v1/messages",
+    client_path="/v1/messages",
+    sequential=True,
+    choices=False,
+    heartbeat=PING,
+    tools=ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False),
+    read_request=read_request,
+    write_request=write_request,
+    stream_reader=MessagesReader,
+    stream_writer=MessagesWriter,
+    read_whole=read_whole,
+    write_whole=write_whole,
+    read_fault=read_fault,
+    write_fault=write_fault,
+    tap=MessagesTap,
+)

@@ -1,0 +1,110 @@
+"""Errors: bodies to faults and faults to bodies.
+
+Strategy: the `type` of the error names the kind; where it says no more than "bad request" or "broken", the
+status says it better. Upstreams that only resemble the vendor's answer with other shapes, and proxies with
+HTML: the words are looked for where they usually stand, and nothing here raises.
+"""
+
+from __future__ import annotations
+
+from ..._errors import RemoteProtocolError
+from ..._fault import Fault, FaultKind, kind_of_status, says_context_length
+from ..._json import JSON, JSONObject, decode, encode
+from ..._sse import frame
+from ._tables import ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
+
+# Longer error texts are pages or dumps, not messages.
+MAX_MESSAGE = 2000
+
+# Where other servers put the words, in the order in which they are looked for.
+_MESSAGE_KEYS = ("message", "error", "detail", "msg")
+
+
+def read_fault(status: int, body: bytes) -> Fault:
+    """The fault of an HTTP error answer. Never raises."""
+    try:
+        value = decode(body)
+    except RemoteProtocolError:
+        value = None
+    if type(value) is dict:
+        return fault_of(value, status)
+    text = body.decode("utf-8", "replace").strip()
+    # Markup and binary are no words for people.
+    if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
+        text = f"the upstream answered with status {status} and no readable message"
+    return Fault(_refined(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
+
+
+def fault_of(body: JSONObject, status: int | None) -> Fault:
+    """The fault of a decoded error body. `status` is None inside a stream."""
+    error = body.get("error")
+    if type(error) is not dict:
+        error = body
+    message = _words(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    named = error.get("type")
+    kind = ERRORS_READ.get(named) if type(named) is str else None
+    if kind is None or (named in GENERIC_ERRORS and status is not None):
+        kind = FaultKind.SERVER if status is None else kind_of_status(status)
+    details = error.get("details")
+    code = _text(details.get("error_code") if type(details) is dict else error.get("code"))
+    if code is not None:
+        kind = ERROR_CODES.get(code, kind)
+    return Fault(
+        _refined(kind, message),
+        message[:MAX_MESSAGE],
+        status=status,
+        code=code,
+        type=_text(named),
+        param=_text(error.get("param")),
+        request_id=_text(body.get("request_id")),
+    )
+
+
+def _refined(kind: FaultKind, message: str) -> FaultKind:
+    """There is no type for a prompt that does not fit; only the words tell."""
+    if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and says_context_length(message):
+        return FaultKind.CONTEXT_LENGTH
+    return kind
+
+
+def _words(error: JSONObject) -> str:
+    for key in _MESSAGE_KEYS:
+        value = error.get(key)
+        if type(value) is str and value:
+            return value
+        if type(value) in (dict, list) and value:
+            return encode(value).decode("utf-8", "replace")
+    return ""
+
+
+def _text(value: JSON) -> str | None:
+    return value if type(value) is str else None
+
+
+def error_body(fault: Fault, request_id: str | None) -> bytes:
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`."""
+    message = fault.message
+    if fault.kind is FaultKind.CONTEXT_LENGTH and "prompt is too long" not in message:
+        # Agents look for these words to know that they have to compact the conversation.
+        message = f"prompt is too long: {message}"
+    return encode(
+        {
+            "type": "error",
+            "error": {"type": ERRORS_WRITE[fault.kind][0], "message": message},
+            "request_id": request_id,
+        }
+    )
+
+
+def error_frame(fault: Fault) -> bytes:
+    """The same as the last event of a stream."""
+    return frame(error_body(fault, None), b"error")
+
+
+def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
+    """Status and body of an error answer to a client of this protocol."""
+    status = ERRORS_WRITE[fault.kind][1]
+    # The status that it came with says more than the kind, where it means the same.
+    if fault.status in STATUSES and kind_of_status(fault.status) is fault.kind:
+        status = fault.status
+    return status, error_body(fault, request_id)

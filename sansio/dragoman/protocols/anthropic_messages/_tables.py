@@ -1,0 +1,231 @@
+"""Data: what maps to what.
+
+Strategy: every choice that is a list of pairs lives here, both directions side by side where there are two.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..._events import BlockKind, StopReason
+from ..._fault import FaultKind
+from ..._json import JSON
+from ..._params import param_paths
+from ..._request import Param
+
+NAME = "anthropic_messages"
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+# --- stop reasons ---------------------------------------------------------------------------------------------
+
+STOP_READ: dict[str, StopReason] = {
+    "end_turn": StopReason.END,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.CONTEXT_WINDOW,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.CONTENT_FILTER,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.COMPACTION,
+}
+STOP_WRITE: dict[StopReason, str] = {reason: word for word, reason in STOP_READ.items()}
+
+# The reasons that leave a block unfinished.
+CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
+
+# --- blocks ---------------------------------------------------------------------------------------------------
+
+# Blocks whose input streams as JSON text, beside tool_use.
+STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
+
+# What a delta for a block of each kind looks like, up to the text.
+DELTA_HEADS: dict[BlockKind, str] = {
+    BlockKind.TEXT: '{"type":"text_delta","text":',
+    BlockKind.REFUSAL: '{"type":"text_delta","text":',
+    BlockKind.REASONING: '{"type":"thinking_delta","thinking":',
+    BlockKind.TOOL_CALL: '{"type":"input_json_delta","partial_json":',
+}
+
+# The field in which each type of source holds its content, and the neutral name of that type.
+SOURCES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]] = {
+    "base64": ("data", "base64"),
+    "text": ("data", "text"),
+    "url": ("url", "url"),
+    "file": ("file_id", "file_id"),
+}
+
+# "media_type: image/jpeg, image/png, image/gif, image/webp", by the names that clients use for them.
+IMAGE_TYPES: dict[str, str] = {
+    "image/jpeg": "image/jpeg",
+    "image/jpg": "image/jpeg",
+    "image/png": "image/png",
+    "image/gif": "image/gif",
+    "image/webp": "image/webp",
+}
+
+# How base64 data of each type begins: for data that came without a type.
+MAGIC: tuple[tuple[str, str], ...] = (
+    ("/9j/", "image/jpeg"),
+    ("iVBORw0KGgo", "image/png"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi", "application/pdf"),
+)
+
+CACHE_READ: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
+CACHE_WRITE: dict[str, str] = {"short": "5m", "long": "1h"}
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+PARAMS_READ: dict[str, Param] = {
+    "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop_sequences": "stop",
+    "service_tier": "service_tier",
+    "speed": "speed",
+    "container": "container",
+    "context_management": "context_management",
+    "mcp_servers": "mcp_servers",
+    "inference_geo": "inference_geo",
+    "cache_control": "cache_control",
+}
+PARAM_PATHS: dict[Param, str] = {**param_paths(PARAMS_READ), "user": "/metadata/user_id"}
+
+PARAMS_WRITE: dict[Param, str] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "speed": "speed",
+    "container": "container",
+    "context_management": "context_management",
+    "mcp_servers": "mcp_servers",
+    "inference_geo": "inference_geo",
+    "cache_control": "cache_control",
+}
+
+SAMPLING: tuple[Param, ...] = ("temperature", "top_p", "top_k")
+
+# Values by which a client asks for what happens here anyway: nothing is lost with them.
+ASKS_NOTHING: dict[Param, tuple[JSON, ...]] = {
+    "background": (False,),
+    "frequency_penalty": (0,),
+    "include": ([], ["reasoning.encrypted_content"]),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "metadata": ({},),
+    "modalities": (["text"],),
+    "n": (1,),
+    "presence_penalty": (0,),
+    "store": (False,),
+    "top_logprobs": (0,),
+    "truncation": ("disabled",),
+    "verbosity": ("medium",),
+}
+
+# Settings without which the answer would be to another question. The text says what to do instead.
+MUST_CARRY: dict[Param, str] = {
+    "background": "the upstream answers at once or not at all; ask without `background`",
+    "conversation": "the upstream keeps no conversations; send all messages with each request",
+    "modalities": "the upstream answers with text alone; ask for text",
+    "n": "the upstream gives one answer to a request; ask once for each answer",
+    "previous_response_id": "the upstream keeps no answers; send all messages with each request",
+    "prompt": "the upstream keeps no prompts; send the messages themselves",
+}
+
+TIER_READ: dict[str, str] = {"standard_only": "default"}
+TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+# The tier of an answer, in the neutral words.
+TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
+TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+
+# --- reasoning ------------------------------------------------------------------------------------------------
+
+# Effort of the other protocols -> `output_config.effort` of models that think adaptively.
+EFFORTS: dict[str, str] = {
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+
+# "budget_tokens must be >= 1024 and less than max_tokens."
+MIN_BUDGET = 1024
+
+# Effort -> budget of models that take budgets only. "max" is all that max_tokens leaves.
+BUDGETS: dict[str, int | None] = {
+    "minimal": MIN_BUDGET,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": None,
+}
+
+# Budget -> effort: the first row whose figure is not below the budget; "max" beyond the last.
+BUDGET_EFFORTS: tuple[tuple[int, str], ...] = (
+    (4096, "low"),
+    (12288, "medium"),
+    (24576, "high"),
+    (49152, "xhigh"),
+)
+
+# With thinking on, "top_p can be set between 0.95 and 1".
+MIN_TOP_P = 0.95
+
+# --- errors ---------------------------------------------------------------------------------------------------
+
+ERRORS_READ: dict[str, FaultKind] = {
+    "invalid_request_error": FaultKind.INVALID_REQUEST,
+    "authentication_error": FaultKind.AUTHENTICATION,
+    "billing_error": FaultKind.BILLING,
+    "permission_error": FaultKind.PERMISSION,
+    "not_found_error": FaultKind.NOT_FOUND,
+    "timeout_error": FaultKind.TIMEOUT,
+    "conflict_error": FaultKind.CONFLICT,
+    "memory_path_conflict_error": FaultKind.CONFLICT,
+    "memory_precondition_failed_error": FaultKind.CONFLICT,
+    "request_too_large": FaultKind.TOO_LARGE,
+    "rate_limit_error": FaultKind.RATE_LIMIT,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "api_error": FaultKind.SERVER,
+}
+
+# Types that say no more than the status does: the status decides when there is one.
+GENERIC_ERRORS = frozenset({"invalid_request_error", "api_error"})
+
+# `error.details.error_code` where it says more than the type: money is used up, so waiting does not help.
+ERROR_CODES: dict[str, FaultKind] = {
+    "contract_spend_limit_reached": FaultKind.BILLING,
+    "enforced_spend_limit_reached": FaultKind.BILLING,
+}
+
+# Kind -> (type, status).
+ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
+    FaultKind.INVALID_REQUEST: ("invalid_request_error", 400),
+    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
+    FaultKind.AUTHENTICATION: ("authentication_error", 401),
+    FaultKind.BILLING: ("billing_error", 402),
+    FaultKind.PERMISSION: ("permission_error", 403),
+    FaultKind.NOT_FOUND: ("not_found_error", 404),
+    FaultKind.METHOD: ("invalid_request_error", 405),
+    FaultKind.TIMEOUT: ("timeout_error", 504),
+    FaultKind.CONFLICT: ("conflict_error", 409),
+    FaultKind.TOO_LARGE: ("request_too_large", 413),
+    FaultKind.UNPROCESSABLE: ("invalid_request_error", 422),
+    FaultKind.MEDIA_TYPE: ("invalid_request_error", 415),
+    FaultKind.RATE_LIMIT: ("rate_limit_error", 429),
+    FaultKind.OVERLOADED: ("overloaded_error", 529),
+    FaultKind.SERVER: ("api_error", 500),
+    FaultKind.UNREACHABLE: ("api_error", 502),
+    FaultKind.TRUNCATED: ("api_error", 502),
+    FaultKind.CANCELLED: ("api_error", 499),
+}
+
+# The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
+STATUSES = frozenset({400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529})

@@ -1,0 +1,68 @@
+"""Watching a relayed stream.
+
+Strategy: only the frames at both ends of a stream say anything about usage and success, so the deltas, which
+are nearly all of it, are told by their event name and not decoded.
+"""
+
+from __future__ import annotations
+
+from ..._errors import RemoteProtocolError
+from ..._events import Usage
+from ..._fault import Fault
+from ..._json import JSONObject, decode
+from ..._spec import Exchange
+from ..._sse import Frame
+from ._errors import error_frame
+from ._usage import UsageReader
+
+_DULL = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop", b"ping"})
+
+
+class MessagesTap:
+    """Follows usage and the end of one relayed stream."""
+
+    __slots__ = ("_figures", "ended", "failed", "usage")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.usage = Usage()
+        self.ended = False
+        self.failed = False
+        self._figures = UsageReader()
+
+    def watch(self, frame: Frame) -> None:
+        """Look at one frame. Never raises."""
+        # Servers that leave out the event name are told by the first bytes of the data.
+        if frame.event in _DULL or b"content_block" in frame.data[:40]:
+            return
+        try:
+            value = decode(frame.data)
+        except RemoteProtocolError:
+            return
+        if type(value) is dict:
+            self._look(value, value.get("type"))
+
+    def _look(self, value: JSONObject, kind: object) -> None:
+        if kind == "message_start":
+            message = value.get("message")
+            if type(message) is dict:
+                self._count(message.get("usage"))
+                # A continued answer can be whole in its start.
+                self.ended = type(message.get("stop_reason")) is str
+        elif kind == "message_delta":
+            self._count(value.get("usage"))
+            delta = value.get("delta")
+            # Some servers send no message_stop: with a stop reason the answer is complete without it.
+            if type(delta) is dict and type(delta.get("stop_reason")) is str:
+                self.ended = True
+        elif kind == "message_stop":
+            self.ended = True
+        elif kind == "error":
+            self.failed = True
+
+    def _count(self, usage: object) -> None:
+        if type(usage) is dict:
+            self.usage = self._figures.read(usage)
+
+    def fail(self, fault: Fault) -> bytes:
+        """The frame that ends a stream which broke off."""
+        return error_frame(fault)

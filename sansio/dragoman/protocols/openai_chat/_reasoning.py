@@ -1,0 +1,178 @@
+"""Reasoning in Chat Completions: fields that no official type has, under four names.
+
+Strategy: a server's fields are kept exactly as they came (the pieces of a stream put together), because only
+the server knows what it wants back. The text is taken once, from the first field that has it. Entries of
+`reasoning_details` and `thinking_blocks` may carry another vendor's signatures; those become seals of that
+vendor's protocol, in its own block form.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..._events import Seal
+from ..._json import JSON, JSONObject
+from ..._request import Thought
+from ..._seal import Sealer
+from ._tables import NAME, REASONING_FIELDS
+
+# The members of an entry that are text and grow piece by piece.
+_TEXT_KEYS = ("text", "summary", "thinking")
+# The members that close an entry: nothing is added to its text after them.
+_CLOSING_KEYS = ("signature", "data")
+
+# The other protocols, as far as their blocks travel inside Chat. Named as seals name them.
+_MESSAGES = "anthropic_messages"
+_RESPONSES = "openai_responses"
+
+
+def entry_text(entry: JSON) -> str:
+    """The readable text of one entry, "" when it has none."""
+    if type(entry) is dict:
+        for key in _TEXT_KEYS:
+            text = entry.get(key)
+            if type(text) is str:
+                return text
+    return ""
+
+
+def entries_text(entries: JSON) -> str:
+    """The readable text of a list of entries."""
+    return "".join(map(entry_text, entries)) if type(entries) is list else ""
+
+
+def reasoning_text(fields: JSONObject) -> str:
+    """The text of a message's or delta's reasoning, from the first field that has any."""
+    text = fields.get("reasoning_content")
+    if type(text) is str and text:
+        return text
+    text = fields.get("reasoning")
+    if type(text) is str and text:
+        return text
+    return entries_text(fields.get("reasoning_details")) or entries_text(fields.get("thinking_blocks"))
+
+
+def part_text(part: JSONObject) -> str:
+    """The text of a content part of type `thinking`: a string, or a list of text parts."""
+    thinking = part.get("thinking")
+    return thinking if type(thinking) is str else entries_text(thinking)
+
+
+class Entries:
+    """Puts the pieces of `reasoning_details` or `thinking_blocks` together.
+
+    Pieces of one entry share type and index; "a signature arrives as a later entry of the same index". Two
+    entries of one index are told apart by type, id, and by what has been closed by a signature.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[JSONObject, dict[str, list[str]]]] = []
+
+    def add(self, entry: JSON) -> None:
+        if type(entry) is not dict:
+            return
+        for known, texts in reversed(self._entries):
+            if known.get("type") == entry.get("type") and known.get("index") == entry.get("index"):
+                if _continues(known, entry):
+                    _grow(known, texts, entry)
+                    return
+                break
+        known, texts = {}, {}
+        _grow(known, texts, entry)
+        self._entries.append((known, texts))
+
+    def whole(self) -> list[JSONObject]:
+        """The entries so far, each in one piece."""
+        return [{**known, **{key: "".join(texts[key]) for key in texts}} for known, texts in self._entries]
+
+
+def _continues(known: JSONObject, entry: JSONObject) -> bool:
+    """Whether `entry` is a further piece of `known`, which has the same type and index."""
+    ours, theirs = known.get("id"), entry.get("id")
+    if ours is not None and theirs is not None and ours != theirs:
+        return False
+    closed = any(known.get(key) for key in _CLOSING_KEYS)
+    return not closed or not any(entry.get(key) for key in (*_TEXT_KEYS, *_CLOSING_KEYS))
+
+
+def _grow(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
+    for key, value in entry.items():
+        if key in _TEXT_KEYS and type(value) is str:
+            known.setdefault(key, "")  # holds the key's place; the text is joined at the end
+            texts.setdefault(key, []).append(value)
+        elif value is not None or key not in known:
+            known[key] = value
+
+
+def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Thought]:
+    """The reasoning that an assistant message of the history brings back.
+
+    Our own wrapped seals are unwrapped (a forged one leaves text without a seal), signatures of other vendors
+    become seals of theirs, and everything else is one thought sealed as Chat's own.
+    """
+    fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
+    if not fields:
+        return []
+    thoughts: list[Thought] = []
+    loose: list[str] = []  # text of entries without a carrier
+    for field in ("reasoning_details", "thinking_blocks"):
+        entries = fields.get(field)
+        if type(entries) is not list:
+            continue
+        merged = Entries()  # clients may hand back the pieces of a stream one by one
+        for entry in entries:
+            merged.add(entry)
+        for index, entry in enumerate(merged.whole()):
+            at = f"{path}/{field}/{index}"
+            thought = _carried(entry, at, "".join(loose), sealer)
+            if thought is None:
+                loose.append(entry_text(entry))
+            else:
+                thoughts.append(thought)
+                loose.clear()
+        if thoughts:
+            break  # thinking_blocks say the same again
+        loose.clear()
+    if not thoughts:
+        return [Thought(reasoning_text(fields), Seal(NAME, fields), path=f"{path}/{next(iter(fields))}")]
+    if not any(thought.text for thought in thoughts):
+        thoughts[0] = msgspec.structs.replace(thoughts[0], text=reasoning_text(fields))
+    elif loose:
+        thoughts.append(Thought("".join(loose), path=f"{path}/reasoning_details"))
+    return thoughts
+
+
+def is_wrapped_entry(entry: JSON) -> bool:
+    """Whether an entry carries one of our own wrapped seals."""
+    return type(entry) is dict and any(
+        type(entry.get(key)) is str and Sealer.is_wrapped(entry[key]) for key in _CLOSING_KEYS
+    )
+
+
+def _carried(entry: JSONObject, path: str, before: str, sealer: Sealer) -> Thought | None:
+    """One entry as a thought with its carrier, or None when it carries nothing.
+
+    before: the text of summary entries that came before it; they are a ciphertext's readable side.
+    """
+    for key in _CLOSING_KEYS:
+        value = entry.get(key)
+        if type(value) is str and Sealer.is_wrapped(value):
+            return Thought(before + entry_text(entry), sealer.unwrap(value), path=f"{path}/{key}")
+    kind, form = entry.get("type"), entry.get("format")
+    text, signature, data = entry_text(entry), entry.get("signature"), entry.get("data")
+    if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
+        if not signature:
+            return None
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        return Thought(before + text, Seal(_MESSAGES, block), path=path)
+    if not data:
+        return None
+    if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
+        return Thought(before, Seal(_MESSAGES, {"type": "redacted_thinking", "data": data}), path=path)
+    if kind == "reasoning.encrypted" and form == "openai-responses-v1":
+        summary = [{"type": "summary_text", "text": before}] if before else []
+        item = {"type": "reasoning", "id": entry.get("id"), "summary": summary, "encrypted_content": data}
+        return Thought(before, Seal(_RESPONSES, item), path=path)
+    return None

@@ -1,0 +1,186 @@
+"""The data of Chat Completions: settings, stop reasons, errors, and the habits of compatible servers."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ..._events import StopReason
+from ..._fault import FaultKind
+from ..._params import param_paths
+from ..._request import Param
+
+NAME: Final = "openai_chat"
+
+# Wire name -> neutral name. Where two mean the same, the preferred one stands last.
+PARAMS: dict[str, Param] = {
+    "audio": "audio",
+    "frequency_penalty": "frequency_penalty",
+    "logit_bias": "logit_bias",
+    "logprobs": "logprobs",
+    "max_tokens": "max_output_tokens",  # "deprecated in favor of max_completion_tokens"
+    "max_completion_tokens": "max_output_tokens",
+    "metadata": "metadata",
+    "modalities": "modalities",
+    "moderation": "moderation",
+    "n": "n",
+    "prediction": "prediction",
+    "presence_penalty": "presence_penalty",
+    "prompt_cache_key": "prompt_cache_key",
+    "prompt_cache_options": "prompt_cache_options",
+    "prompt_cache_retention": "prompt_cache_retention",
+    "safety_identifier": "safety_identifier",
+    "seed": "seed",
+    "service_tier": "service_tier",
+    "stop": "stop",
+    "store": "store",
+    "temperature": "temperature",
+    "top_k": "top_k",  # an extension that nearly all open servers take
+    "top_logprobs": "top_logprobs",
+    "top_p": "top_p",
+    "user": "user",
+    "verbosity": "verbosity",
+    "web_search_options": "web_search_options",
+}
+
+PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
+PARAM_PATHS_OLD: dict[Param, str] = {**PARAM_PATHS, "max_output_tokens": "/max_tokens"}
+
+MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
+
+
+def _names(limit: MaxTokensField) -> dict[Param, str]:
+    names: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+    return {**names, "max_output_tokens": limit, "speed": "service_tier"}
+
+
+# Neutral name -> wire name, for each of the two names of the output limit.
+PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
+    "max_tokens": _names("max_tokens"),
+    "max_completion_tokens": _names("max_completion_tokens"),
+}
+
+# "Up to 4 sequences where the API will stop generating further tokens."
+MAX_STOPS = 4
+
+SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# Tiers of the other protocols that have a twin here.
+FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
+
+# Things that only a server with a store can do: leaving them out would change the conversation.
+STATEFUL: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
+
+# Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
+# under two names.
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+# What a client may say about reasoning; printed again as it was for the same protocol.
+REASONING_SETTINGS = ("reasoning_effort", "reasoning", "thinking")
+
+# The largest thinking budget (tokens) that still counts as this effort.
+EFFORT_BY_BUDGET = ((1024, "minimal"), (4096, "low"), (12288, "medium"), (24576, "high"), (49152, "xhigh"))
+EFFORT_ABOVE = "max"
+EFFORT_ADAPTIVE = "high"
+
+# Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
+TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
+BREAKPOINT_TTL: dict[str, str] = {"short": "30m", "long": "12h"}
+CACHE_CONTROL_TTL: dict[str, str] = {"short": "5m", "long": "1h"}
+
+# finish_reason -> why. The first five are official, the rest is seen from compatible servers. Any other word
+# counts as a plain end.
+STOPS: dict[str, StopReason] = {
+    "stop": StopReason.END,
+    "length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "content_filter": StopReason.CONTENT_FILTER,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.CONTEXT_WINDOW,
+    "tool_use": StopReason.TOOL_USE,
+    "refusal": StopReason.CONTENT_FILTER,
+    "safety": StopReason.CONTENT_FILTER,
+    "sensitive": StopReason.CONTENT_FILTER,
+}
+
+# finish_reasons that are errors in disguise.
+STOP_FAULTS: dict[str, FaultKind] = {
+    "error": FaultKind.SERVER,
+    "abort": FaultKind.SERVER,
+    "network_error": FaultKind.SERVER,
+    "insufficient_system_resource": FaultKind.OVERLOADED,
+}
+
+FINISH_REASONS: dict[StopReason, str] = {
+    StopReason.END: "stop",
+    StopReason.TOOL_USE: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_WINDOW: "length",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.PAUSE: "stop",
+    StopReason.COMPACTION: "stop",
+}
+# Reasons for which "stop" says less than was said.
+VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
+
+# Members of a delta or message with a meaning of their own; any other one is content that we do not know.
+DELTA_FIELDS = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "annotations", *REASONING_FIELDS}
+)
+# Members that are whole pieces of content (sound, pictures): carried as they are.
+OPAQUE_FIELDS = frozenset({"audio", "images"})
+
+# The format name of our own entries in reasoning_details.
+SEAL_FORMAT = "dragoman-v1"
+
+# Error codes and types (ours and of compatible servers) that say more than the status does.
+KIND_BY_CODE: dict[str, FaultKind] = {
+    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
+    "too_many_prompt_tokens": FaultKind.CONTEXT_LENGTH,
+    "insufficient_quota": FaultKind.BILLING,
+    "billing_error": FaultKind.BILLING,
+    "invalid_api_key": FaultKind.AUTHENTICATION,
+    "model_not_found": FaultKind.NOT_FOUND,
+    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
+    "overloaded": FaultKind.OVERLOADED,
+    "server_is_overloaded": FaultKind.OVERLOADED,
+}
+# Used where no status came: inside a stream.
+KIND_BY_TYPE: dict[str, FaultKind] = {
+    "invalid_request_error": FaultKind.INVALID_REQUEST,
+    "authentication_error": FaultKind.AUTHENTICATION,
+    "permission_error": FaultKind.PERMISSION,
+    "not_found_error": FaultKind.NOT_FOUND,
+    "rate_limit_error": FaultKind.RATE_LIMIT,
+    "requests": FaultKind.RATE_LIMIT,
+    "tokens": FaultKind.RATE_LIMIT,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "timeout_error": FaultKind.TIMEOUT,
+}
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[FaultKind, tuple[str, str | None]] = {
+    FaultKind.INVALID_REQUEST: ("invalid_request_error", None),
+    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    FaultKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    FaultKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    FaultKind.PERMISSION: ("permission_error", None),
+    FaultKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    FaultKind.METHOD: ("invalid_request_error", "method_not_supported"),
+    FaultKind.TIMEOUT: ("server_error", "timeout"),
+    FaultKind.CONFLICT: ("conflict", None),
+    FaultKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    FaultKind.UNPROCESSABLE: ("invalid_request_error", None),
+    FaultKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    FaultKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    FaultKind.OVERLOADED: ("server_error", "overloaded"),
+    FaultKind.SERVER: ("server_error", None),
+    FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.CANCELLED: ("server_error", "cancelled"),
+}
+# Kinds whose code clients act on: it is never replaced by the sender's own.
+FIXED_CODES = frozenset({FaultKind.CONTEXT_LENGTH, FaultKind.BILLING})
+
+# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
+STATUSES = {402: 429, 529: 503}

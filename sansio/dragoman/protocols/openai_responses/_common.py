@@ -1,0 +1,36 @@
+"""Small helpers of the request readers: what is extra, and the two commonest complaints."""
+
+from __future__ import annotations
+
+from ..._errors import RemoteProtocolError, dotted
+from ..._json import JSONObject, kind_of
+
+
+def extra_of(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """The fields of `value` that are not known, None when there are none."""
+    if value.keys() <= known:
+        return None
+    return {name: field for name, field in value.items() if name not in known}
+
+
+def required(item: JSONObject, path: str, name: str) -> str:
+    """A text that must be there and not be empty. Raises RemoteProtocolError."""
+    value = item.get(name)
+    if type(value) is str and value:
+        return value
+    raise missing(f"{path}/{name}") if not value else wrong_type(f"{path}/{name}", "a string", value)
+
+
+def missing(path: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{dotted(path)} is required", path=path, code="missing_required_parameter")
+
+
+def wrong_type(path: str, words: str, value: object) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"{dotted(path)} must be {words}, not {kind_of(value)}", path=path, code="invalid_type"
+    )
+
+
+def invalid(path: str, words: str) -> RemoteProtocolError:
+    """`words` says what the value must be."""
+    return RemoteProtocolError(f"{dotted(path)} must be {words}", path=path, code="invalid_value")

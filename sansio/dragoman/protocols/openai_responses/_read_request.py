@@ -1,0 +1,389 @@
+"""A client's Responses request -> Request.
+
+Strategy: one IR message per input item, in order, with the item's place as its path, so that losses can be
+named and the writer of the same protocol can print the items again one by one. Items that have no form in the
+IR ride along whole. The shapes that nearly every item has are tried first.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..._errors import RemoteProtocolError, dotted
+from ..._events import Seal, ToolKind
+from ..._json import JSON, JSONObject, encode_text
+from ..._params import read_params
+from ..._request import (
+    CacheMark,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Role,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from ..._seal import Sealer
+from . import _tables as tables
+from . import _wire as wire
+from ._common import extra_of, invalid, missing, required, wrong_type
+from ._read_tools import read_choice, read_tools
+from ._wire import ORIGIN
+
+_TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
+
+
+def read_request(body: JSONObject, sealer: Sealer) -> Request:
+    """Read a decoded body.
+
+    Raises RemoteProtocolError with the path of the value at fault.
+    """
+    model = body.get("model")
+    if type(model) is not str or not model:
+        raise missing("/model") if model is None else wrong_type("/model", "a string", model)
+    _check_types(body)
+    messages: list[Message] = []
+    instructions = body.get("instructions")
+    if instructions:
+        text = Text(instructions, path="/instructions")
+        messages.append(Message("system", (text,), "/instructions"))
+    tools = read_tools(body.get("tools") or [], "/tools")
+    _read_input(body, sealer, messages, tools)
+    extra = extra_of(body, wire.BODY) or {}
+    params, format_ = _read_params(body, extra)
+    return Request(
+        protocol=ORIGIN,
+        model=model,
+        messages=tuple(messages),
+        raw=body,
+        tools=tuple(tools),
+        tool_choice=read_choice(body.get("tool_choice"), extra),
+        parallel_tool_calls=body.get("parallel_tool_calls"),
+        stream=body.get("stream") is True,
+        params=params,
+        param_paths=tables.PARAM_PATHS,
+        reasoning=_read_reasoning(body.get("reasoning")),
+        response_format=format_,
+        extra=extra or None,
+    )
+
+
+def _check_types(body: JSONObject) -> None:
+    for name, (types, words) in tables.PARAM_TYPES.items():
+        value = body.get(name)
+        # bool is an int in Python, and never one in JSON.
+        if value is not None and (type(value) not in types):
+            raise wrong_type(f"/{name}", words, value)
+
+
+def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], ResponseFormat | None]:
+    params = read_params(body, tables.PARAMS)
+    for name, nothing in tables.NOTHING_ASKED.items():
+        param = tables.PARAMS[name]
+        if param in params and params[param] == nothing:
+            del params[param]
+    include = body.get("include")
+    if include:
+        if tables.INCLUDE_LOGPROBS in include:
+            params["logprobs"] = True
+        rest = [name for name in include if name not in (tables.INCLUDE_REASONING, tables.INCLUDE_LOGPROBS)]
+        if rest:
+            params["include"] = rest
+    text: JSONObject = body.get("text") or {}
+    if text.get("verbosity") is not None:
+        params["verbosity"] = text["verbosity"]
+    unknown = extra_of(text, wire.TEXT_CONFIG)
+    if unknown:
+        extra["text"] = unknown
+    return params, _read_format(text.get("format"))
+
+
+def _read_format(value: JSON) -> ResponseFormat | None:
+    path = "/text/format"
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise wrong_type(path, "an object", value)
+    kind = value.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat(extra=extra_of(value, wire.FORMAT), path=path)
+    if kind != "json_schema":
+        raise invalid(f"{path}/type", "text, json_schema or json_object")
+    if type(value.get("schema")) is not dict:
+        raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
+    return ResponseFormat(
+        schema=value["schema"],
+        name=value.get("name"),
+        description=value.get("description"),
+        strict=value.get("strict"),
+        extra=extra_of(value, wire.FORMAT),
+        path=path,
+    )
+
+
+def _read_reasoning(value: JSONObject | None) -> ReasoningConfig | None:
+    if value is None:
+        return None
+    # `generate_summary` is the old name of `summary`.
+    shows = value.get("summary") is not None or value.get("generate_summary") is not None
+    return ReasoningConfig(
+        effort=value.get("effort"),
+        show="summarized" if shows else None,
+        extra=extra_of(value, wire.REASONING_CONFIG),
+        path="/reasoning",
+    )
+
+
+def _read_input(body: JSONObject, sealer: Sealer, messages: list[Message], tools: list[Tool]) -> None:
+    value = body.get("input")
+    if type(value) is str:
+        messages.append(Message("user", (Text(value, path="/input"),), "/input"))
+        return
+    if value is None:
+        if not any(body.get(name) for name in ("previous_response_id", "conversation", "prompt")):
+            raise missing("/input")
+        return
+    if type(value) is not list:
+        raise wrong_type("/input", "a string or an array", value)
+    for index, item in enumerate(value):
+        path = f"/input/{index}"
+        if type(item) is not dict:
+            raise wrong_type(path, "an object", item)
+        kind = item.get("type")
+        if kind == "message" or kind is None:
+            messages.append(_read_message(item, path))
+            continue
+        if type(kind) is not str:
+            raise wrong_type(f"{path}/type", "a string", kind)
+        read = _ITEMS.get(kind)
+        if read is not None:
+            messages.append(read(item, path, sealer))
+            continue
+        if kind == "additional_tools":
+            # "additional_tools" declares tools in mid-conversation; for everybody else they are tools.
+            tools += read_tools(item.get("tools") or [], f"{path}/tools")
+        else:
+            messages.append(_opaque_item(kind, item, path))
+
+
+def _read_message(item: JSONObject, path: str) -> Message:
+    role = item.get("role")
+    if role not in tables.ROLES:
+        if role is None:
+            raise missing(f"{path}/role")
+        raise invalid(f"{path}/role", "user, assistant, system or developer")
+    content = item.get("content")
+    parts: tuple[Part, ...]
+    if type(content) is str:
+        parts = (Text(content, path=f"{path}/content"),)
+    elif type(content) is list:
+        parts = tuple(_read_parts(content, f"{path}/content"))
+    elif content is None:
+        raise missing(f"{path}/content")
+    else:
+        raise wrong_type(f"{path}/content", "a string or an array", content)
+    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content alone
+        return Message(role, parts, path)
+    return Message(
+        role,
+        parts,
+        path,
+        phase=item.get("phase"),
+        item_id=item.get("id") or None,
+        extra=extra_of(item, wire.MESSAGE),
+    )
+
+
+def _read_parts(content: list[JSON], path: str) -> list[Part]:
+    parts: list[Part] = []
+    for index, part in enumerate(content):
+        where = f"{path}/{index}"
+        if type(part) is not dict:
+            raise wrong_type(where, "an object", part)
+        kind = part.get("type")
+        if kind in _TEXT_PARTS:
+            text = part.get("text")
+            if type(text) is not str:
+                raise (
+                    missing(f"{where}/text")
+                    if text is None
+                    else wrong_type(f"{where}/text", "a string", text)
+                )
+            if len(part) == 2:
+                parts.append(Text(text, path=where))
+            else:
+                parts.append(_read_text(text, part, where))
+        elif kind == "input_image":
+            parts.append(_read_image(part, where))
+        elif kind == "input_file":
+            parts.append(_read_file(part, where))
+        elif kind == "refusal" and type(part.get("refusal")) is str:
+            parts.append(Refusal(part["refusal"], extra_of(part, wire.REFUSAL), where))
+        elif type(kind) is str:
+            parts.append(OpaquePart(ORIGIN, kind, part, where))
+        else:
+            raise missing(f"{where}/type")
+    return parts
+
+
+def _read_text(text: str, part: JSONObject, path: str) -> Text:
+    extra = extra_of(part, wire.OUTPUT_TEXT)
+    if extra and not extra.get("logprobs", True):
+        extra = {
+            name: value for name, value in extra.items() if name != "logprobs"
+        } or None  # empty: says nothing
+    return Text(text, _read_mark(part, path), part.get("annotations") or None, extra, path)
+
+
+def _read_mark(part: JSONObject, path: str) -> CacheMark | None:
+    mark = part.get("prompt_cache_breakpoint")
+    if type(mark) is not dict:
+        return None
+    ttl = cast("str | None", mark.get("ttl"))
+    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(ttl or ""))
+
+
+def _read_image(part: JSONObject, path: str) -> Media:
+    url = part.get("image_url")
+    detail = part.get("detail")
+    mark = _read_mark(part, path)
+    extra = extra_of(part, wire.INPUT_IMAGE)
+    if type(url) is str:
+        media_type, data = split_data_uri(url)
+        if data is not None:
+            return Media(
+                "image", "base64", data, media_type, detail=detail, cache=mark, extra=extra, path=path
+            )
+        return Media("image", "url", url, detail=detail, cache=mark, extra=extra, path=path)
+    file_id = part.get("file_id")
+    if type(file_id) is str:
+        return Media("image", "file_id", file_id, detail=detail, cache=mark, extra=extra, path=path)
+    raise RemoteProtocolError(
+        f"{dotted(path)} needs image_url or file_id, a string", path=path, code="missing_required_parameter"
+    )
+
+
+def _read_file(part: JSONObject, path: str) -> Media:
+    name = part.get("filename")
+    detail = part.get("detail")
+    mark = _read_mark(part, path)
+    extra = extra_of(part, wire.INPUT_FILE)
+    data = part.get("file_data")
+    if type(data) is str:
+        media_type, encoded = split_data_uri(data)
+        bare = data if encoded is None else encoded
+        return Media("file", "base64", bare, media_type, name, detail, cache=mark, extra=extra, path=path)
+    for field in ("file_url", "file_id"):
+        value = part.get(field)
+        if type(value) is str:
+            source = "url" if field == "file_url" else "file_id"
+            return Media(
+                "file",
+                source,  # type: ignore[arg-type]
+                value,
+                filename=name,
+                detail=detail,
+                cache=mark,
+                extra=extra,
+                path=path,
+            )
+    raise RemoteProtocolError(
+        f"{dotted(path)} needs file_data, file_url or file_id, a string",
+        path=path,
+        code="missing_required_parameter",
+    )
+
+
+def split_data_uri(text: str) -> tuple[str | None, str | None]:
+    """Media type and base64 text of a data URI, (None, None) for anything else."""
+    if text[:5] != "data:":
+        return None, None
+    head, comma, data = text[5:].partition(",")
+    if not comma or not head.endswith(";base64"):
+        return None, None
+    return head.removesuffix(";base64") or None, data
+
+
+def _read_call(item: JSONObject, path: str, sealer: Sealer) -> Message:
+    custom = item["type"] == "custom_tool_call"
+    field = "input" if custom else "arguments"
+    text = item.get(field)
+    if type(text) is not str:
+        # Some clients send the arguments as an object, or none at all for a tool without parameters.
+        text = "" if text is None else encode_text(text)
+    call = ToolCall(
+        required(item, path, "call_id"),
+        required(item, path, "name"),
+        text,
+        ToolKind.CUSTOM if custom else ToolKind.FUNCTION,
+        item.get("namespace"),
+        item.get("id") or None,
+        None,
+        extra_of(item, wire.CUSTOM_CALL if custom else wire.FUNCTION_CALL),
+        path,
+    )
+    return Message("assistant", (call,), path)
+
+
+def _read_result(item: JSONObject, path: str, sealer: Sealer) -> Message:
+    output = item.get("output")
+    where = f"{path}/output"
+    parts: tuple[Part, ...]
+    if type(output) is str:
+        parts = (Text(output, path=where),)
+    elif type(output) is list:
+        parts = tuple(_read_parts(output, where))
+    elif output is None:
+        raise missing(where)
+    else:
+        raise wrong_type(where, "a string or an array", output)
+    result = ToolResult(
+        required(item, path, "call_id"),
+        cast("tuple[Text | Media | OpaquePart, ...]", parts),
+        ToolKind.CUSTOM if item["type"] == "custom_tool_call_output" else ToolKind.FUNCTION,
+        None,
+        item.get("id") or None,
+        None,
+        extra_of(item, wire.CALL_OUTPUT),
+        path,
+    )
+    return Message("user", (result,), path)
+
+
+def _read_thought(item: JSONObject, path: str, sealer: Sealer) -> Message:
+    parts = item.get("summary") or item.get("content") or []
+    text = "\n\n".join(
+        [part["text"] for part in parts if type(part) is dict and type(part.get("text")) is str]
+    )
+    sealed = item.get("encrypted_content")
+    seal: Seal | None
+    if type(sealed) is str and sealer.is_wrapped(sealed):
+        seal = sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
+    else:
+        seal = Seal(ORIGIN, item)
+    thought = Thought(text, seal, item.get("id") or None, extra_of(item, wire.REASONING), path)
+    return Message("assistant", (thought,), path)
+
+
+def _opaque_item(kind: str, item: JSONObject, path: str) -> Message:
+    role: Role = "user" if kind.endswith("_output") or kind in tables.USER_ITEMS else "assistant"
+    return Message(role, (OpaquePart(ORIGIN, kind, item, path),), path)
+
+
+_ITEMS = {
+    "function_call": _read_call,
+    "custom_tool_call": _read_call,
+    "function_call_output": _read_result,
+    "custom_tool_call_output": _read_result,
+    "reasoning": _read_thought,
+}

@@ -1,0 +1,230 @@
+"""What Responses calls things: settings, stop reasons, errors, efforts. Data only."""
+
+from __future__ import annotations
+
+from ..._events import StopReason
+from ..._fault import FaultKind
+from ..._json import JSON
+from ..._request import Param, Role
+
+ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
+
+# Settings that need no more than a name, wire -> neutral. `store`, `include` and `text` are read by hand.
+PARAMS: dict[str, Param] = {
+    "background": "background",
+    "client_metadata": "client_metadata",
+    "context_management": "context_management",
+    "conversation": "conversation",
+    "max_output_tokens": "max_output_tokens",
+    "max_tool_calls": "max_tool_calls",
+    "metadata": "metadata",
+    "moderation": "moderation",
+    "previous_response_id": "previous_response_id",
+    "prompt": "prompt",
+    "prompt_cache_key": "prompt_cache_key",
+    "prompt_cache_options": "prompt_cache_options",
+    "prompt_cache_retention": "prompt_cache_retention",
+    "safety_identifier": "safety_identifier",
+    "service_tier": "service_tier",
+    "store": "store",
+    "temperature": "temperature",
+    "top_logprobs": "top_logprobs",
+    "top_p": "top_p",
+    "truncation": "truncation",
+    "user": "user",
+}
+
+# Where settings stand that are not top-level fields of the same name.
+PARAM_PATHS: dict[Param, str] = {
+    **{param: f"/{name}" for name, param in PARAMS.items()},
+    "include": "/include",
+    "logprobs": "/include",
+    "verbosity": "/text/verbosity",
+}
+
+PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "background": ((bool,), "a boolean"),
+    "include": ((list,), "an array"),
+    "instructions": ((str,), "a string"),
+    "max_output_tokens": ((int,), "an integer"),
+    "max_tool_calls": ((int,), "an integer"),
+    "metadata": ((dict,), "an object"),
+    "parallel_tool_calls": ((bool,), "a boolean"),
+    "previous_response_id": ((str,), "a string"),
+    "prompt_cache_key": ((str,), "a string"),
+    "reasoning": ((dict,), "an object"),
+    "safety_identifier": ((str,), "a string"),
+    "service_tier": ((str,), "a string"),
+    "store": ((bool,), "a boolean"),
+    "stream": ((bool,), "a boolean"),
+    "temperature": ((int, float), "a number"),
+    "text": ((dict,), "an object"),
+    "tools": ((list,), "an array"),
+    "top_logprobs": ((int,), "an integer"),
+    "top_p": ((int, float), "a number"),
+    "truncation": ((str,), "a string"),
+    "user": ((str,), "a string"),
+}
+
+# Values that ask for nothing: they say what every other protocol does anyway, so their absence there is no
+# loss. `store` is one of them: only an explicit true asks for something that others cannot give. The writer
+# prints them again towards Responses.
+NOTHING_ASKED: dict[str, JSON] = {
+    "background": False,
+    "metadata": {},
+    "store": False,
+    "top_logprobs": 0,
+    "truncation": "disabled",
+}
+
+# `include` entries that have a meaning in the IR: sealed reasoning is always carried, and log probabilities
+# are the setting `logprobs`.
+INCLUDE_REASONING = "reasoning.encrypted_content"
+INCLUDE_LOGPROBS = "message.output_text.logprobs"
+
+# Settings that a client of another protocol may have and that are the same here, neutral -> wire.
+FOREIGN_PARAMS: dict[Param, str] = {
+    "max_output_tokens": "max_output_tokens",
+    "max_tool_calls": "max_tool_calls",
+    "metadata": "metadata",
+    "moderation": "moderation",
+    "prompt_cache_key": "prompt_cache_key",
+    "prompt_cache_options": "prompt_cache_options",
+    "prompt_cache_retention": "prompt_cache_retention",
+    "safety_identifier": "safety_identifier",
+    "service_tier": "service_tier",
+    "temperature": "temperature",
+    "top_logprobs": "top_logprobs",
+    "top_p": "top_p",
+    "user": "user",
+}
+OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+
+SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
+# Other vendors' names for the same thing, as asked for and as answered.
+SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
+
+# How much thought a budget of tokens buys: the upper bound of each effort.
+EFFORT_BY_BUDGET: tuple[tuple[int, str], ...] = (
+    (1024, "minimal"),
+    (4096, "low"),
+    (12288, "medium"),
+    (24576, "high"),
+    (49152, "xhigh"),
+)
+EFFORT_BEYOND = "max"
+# Thinking without a word on how much.
+EFFORT_UNSAID = "high"
+
+# Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
+EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
+# Protocols whose file ids name files in the same vendor's store.
+SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
+
+CACHE_TTL = {"30m": "short", "12h": "long"}
+CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTL.items()}
+
+# Items that stand for what the client's side did; all others are the assistant's.
+USER_ITEMS = frozenset(
+    ("additional_tools", "configuration_update", "mcp_approval_response", "compaction_trigger")
+)
+
+INCOMPLETE: dict[str, StopReason] = {
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "max_messages": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.CONTENT_FILTER,
+    "steered": StopReason.PAUSE,
+}
+# The reasons for which a response is incomplete; all others complete it.
+INCOMPLETE_REASONS: dict[StopReason, str] = {
+    StopReason.MAX_TOKENS: "max_output_tokens",
+    StopReason.CONTEXT_WINDOW: "max_output_tokens",
+    StopReason.CONTENT_FILTER: "content_filter",
+}
+
+# Codes and types of errors that say more than the status, in bodies and in streams.
+KIND_BY_CODE: dict[str, FaultKind] = {
+    "authentication_error": FaultKind.AUTHENTICATION,
+    "billing_hard_limit_reached": FaultKind.BILLING,
+    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
+    "insufficient_quota": FaultKind.BILLING,
+    "invalid_api_key": FaultKind.AUTHENTICATION,
+    "invalid_prompt": FaultKind.INVALID_REQUEST,
+    "invalid_request_error": FaultKind.INVALID_REQUEST,
+    "model_not_found": FaultKind.NOT_FOUND,
+    "overloaded": FaultKind.OVERLOADED,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "permission_error": FaultKind.PERMISSION,
+    "rate_limit_error": FaultKind.RATE_LIMIT,
+    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
+    "request_too_large": FaultKind.TOO_LARGE,
+    "server_error": FaultKind.SERVER,
+    "server_is_overloaded": FaultKind.OVERLOADED,
+    "slow_down": FaultKind.OVERLOADED,
+}
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[FaultKind, tuple[str, str | None]] = {
+    FaultKind.INVALID_REQUEST: ("invalid_request_error", None),
+    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    FaultKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    FaultKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    FaultKind.PERMISSION: ("permission_error", None),
+    FaultKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    FaultKind.METHOD: ("invalid_request_error", None),
+    FaultKind.TIMEOUT: ("server_error", None),
+    FaultKind.CONFLICT: ("conflict", None),
+    FaultKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    FaultKind.UNPROCESSABLE: ("invalid_request_error", None),
+    FaultKind.MEDIA_TYPE: ("invalid_request_error", None),
+    FaultKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    FaultKind.OVERLOADED: ("server_error", "overloaded"),
+    FaultKind.SERVER: ("server_error", None),
+    FaultKind.UNREACHABLE: ("server_error", None),
+    FaultKind.TRUNCATED: ("server_error", None),
+    FaultKind.CANCELLED: ("server_error", None),
+}
+# Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
+FIXED_CODES = frozenset((FaultKind.CONTEXT_LENGTH, FaultKind.BILLING, FaultKind.RATE_LIMIT))
+
+# `response.error.code` is a closed list; these are its members.
+RESPONSE_ERROR_CODES = frozenset(
+    (
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "vector_store_timeout",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_content_policy_violation",
+        "invalid_image_mode",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    )
+)
+# What stands in for codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has
+# no `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt`
+# makes agents give up at once instead of sending the same prompt again five times.
+RESPONSE_ERROR_BY_KIND: dict[FaultKind, str] = {
+    FaultKind.CONTEXT_LENGTH: "invalid_prompt",
+    FaultKind.INVALID_REQUEST: "invalid_prompt",
+    FaultKind.TOO_LARGE: "invalid_prompt",
+    FaultKind.UNPROCESSABLE: "invalid_prompt",
+    FaultKind.RATE_LIMIT: "rate_limit_exceeded",
+    FaultKind.BILLING: "rate_limit_exceeded",
+}
+RESPONSE_ERROR_ELSE = "server_error"
+
+# Statuses that OpenAI's servers do not use, and what they use instead.
+STATUS_NAMES = {402: 429, 529: 503}

@@ -1,0 +1,71 @@
+"""`${NAME}` and `${file:PATH}` in the strings of a configuration file.
+
+`$$` stands for one dollar sign, and any other dollar sign is an error: `"$KEY"`, the form of a shell,
+would otherwise be sent upstream as five characters. What is put in is not searched again, and no message
+ever shows it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# A key, a certificate chain at most. A larger file is the wrong file.
+MAX_FILE_BYTES = 64 * 1024
+
+_DOLLAR = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<inner>[^}]*)\})?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class InterpolationError(Exception):
+    """A reference that cannot be resolved; the text names the reference and never a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A string after interpolation, with the references (`KEY`, `file:/run/key`) that it was made from."""
+
+    value: str
+    references: tuple[str, ...]
+
+
+def expand(text: str, environ: Mapping[str, str], directory: Path) -> Expanded:
+    """Resolve all references in `text`; relative files start at `directory`. Raises InterpolationError."""
+    references: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        if match["escaped"]:
+            return "$"
+        inner = match["inner"]
+        if inner is None:
+            raise InterpolationError('a "$" alone: write "${NAME}" for a variable, "$$" for a dollar sign')
+        references.append(inner)
+        if inner.startswith("file:"):
+            return _read(inner.removeprefix("file:"), directory)
+        if not _NAME.fullmatch(inner):
+            raise InterpolationError(f'"${{{inner}}}" is neither "${{NAME}}" nor "${{file:PATH}}"')
+        value = environ.get(inner)
+        if value is None:
+            raise InterpolationError(f"the environment variable {inner} is not set")
+        return value
+
+    return Expanded(_DOLLAR.sub(replace, text), tuple(references))
+
+
+def _read(name: str, directory: Path) -> str:
+    if not name:
+        raise InterpolationError('"${file:}" names no file')
+    try:
+        path = directory / Path(name).expanduser()
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise InterpolationError(f"the file {name} is larger than {MAX_FILE_BYTES} bytes")
+        # Editors and `echo` end a file with a newline that is no part of the key.
+        return data.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        # `from None`: the cause holds the bytes of the file.
+        raise InterpolationError(f"the file {name} is not UTF-8 text") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InterpolationError(f"cannot read the file {name}: {reason}") from None

@@ -1,0 +1,165 @@
+"""A byte stream on trio: a non-blocking socket and trio's readiness calls; trio's SSLStream where TLS is
+used.
+
+Waiting first and reading afterwards suits streams that are paced by a model: there is nothing to read yet,
+so an attempt before the wait would be a wasted system call.
+"""
+
+import errno
+import os
+import socket
+import ssl
+
+import trio
+
+from ._byte_stream import SocketLike
+
+__all__ = ["TrioStream", "TrioTlsStream"]
+
+# Most bytes taken in one read.
+READ_SIZE = 128 * 1024
+
+
+class TrioStream:
+    """See `ByteStream`."""
+
+    __slots__ = ("_closed", "_socket")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._closed = False
+
+    @classmethod
+    async def connect(cls, family: socket.AddressFamily, address: str, port: int) -> "TrioStream":
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            await trio.lowlevel.checkpoint()
+            failure = sock.connect_ex((address, port))
+            if failure in (errno.EINPROGRESS, errno.EWOULDBLOCK):
+                await trio.lowlevel.wait_writable(sock)
+                failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if failure:
+                raise OSError(failure, os.strerror(failure))
+        except BaseException:
+            sock.close()
+            raise
+        return cls(sock)
+
+    async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "TrioTlsStream":
+        stream = TrioTlsStream(self._socket, tls, server_hostname)
+        await stream.handshake()
+        return stream
+
+    async def receive(self, timeout: float | None) -> bytes:
+        try:
+            if timeout is None:
+                await trio.lowlevel.wait_readable(self._socket)
+            else:
+                with trio.move_on_after(timeout) as scope:
+                    await trio.lowlevel.wait_readable(self._socket)
+                if scope.cancelled_caught:
+                    raise TimeoutError("nothing was received in time")
+            while True:
+                try:
+                    return self._socket.recv(READ_SIZE)
+                except BlockingIOError:  # a spurious wake-up
+                    await trio.lowlevel.wait_readable(self._socket)
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("the connection was closed here while reading") from None
+
+    async def send_all(self, data: bytes, timeout: float | None) -> None:
+        with trio.move_on_after(timeout if timeout is not None else float("inf")) as scope:
+            await self._send_all(data)
+        if scope.cancelled_caught:
+            raise TimeoutError("the peer did not take the data in time")
+
+    async def _send_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._socket)
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("the connection was closed here while sending") from None
+
+    def is_reusable(self) -> bool:
+        return not self._closed and is_silent(self._socket)
+
+    def abort(self) -> None:
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def raw_socket(self) -> SocketLike:
+        return self._socket
+
+
+class TrioTlsStream:
+    """See `ByteStream`. Takes over a connected socket; `handshake` comes first."""
+
+    __slots__ = ("_socket", "_tls", "_wrapped")
+
+    def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str) -> None:
+        self._socket = connected
+        self._wrapped = trio.socket.from_stdlib_socket(connected)
+        # https_compatible: most servers close the socket without TLS's own goodbye.
+        self._tls = trio.SSLStream(
+            trio.SocketStream(self._wrapped), tls, server_hostname=server_hostname, https_compatible=True
+        )
+
+    async def handshake(self) -> None:
+        try:
+            await self._tls.do_handshake()
+        except trio.BrokenResourceError as error:
+            raise _reason(error) from None
+
+    async def receive(self, timeout: float | None) -> bytes:
+        try:
+            with trio.move_on_after(timeout if timeout is not None else float("inf")):
+                return bytes(await self._tls.receive_some(READ_SIZE))
+        except trio.BrokenResourceError as error:
+            raise _reason(error) from None
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("the connection was closed here while reading") from None
+        raise TimeoutError("nothing was received in time")
+
+    async def send_all(self, data: bytes, timeout: float | None) -> None:
+        try:
+            with trio.move_on_after(timeout if timeout is not None else float("inf")):
+                await self._tls.send_all(data)
+                return
+        except trio.BrokenResourceError as error:
+            raise _reason(error) from None
+        except trio.ClosedResourceError:
+            raise ConnectionAbortedError("the connection was closed here while sending") from None
+        raise TimeoutError("the peer did not take the data in time")
+
+    def is_reusable(self) -> bool:
+        return self._socket.fileno() >= 0 and is_silent(self._socket)
+
+    def abort(self) -> None:
+        self._wrapped.close()
+
+    def raw_socket(self) -> SocketLike:
+        return self._socket
+
+
+def is_silent(sock: socket.socket) -> bool:
+    """Whether an idle socket has neither data nor an end waiting."""
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _reason(error: trio.BrokenResourceError) -> OSError:
+    """The OSError (SSLError is one) that trio has wrapped, so that both loops' callers see the same."""
+    cause = error.__cause__
+    return cause if isinstance(cause, OSError) else ConnectionResetError("the connection broke")

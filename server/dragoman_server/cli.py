@@ -1,0 +1,122 @@
+"""The `dragoman` command.
+
+Exit codes: 0 after a clean stop, 1 when the server cannot start, 2 when the configuration or the command
+line is wrong.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import click
+
+from . import _show_config
+from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
+from .settings import ENV_PREFIX, SERVER_KEYS, Key, Kind
+
+_CANNOT_START = 1
+_WRONG_CONFIGURATION = 2
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _server_options(command: _Command) -> _Command:
+    """One flag for each key of `[server]`. Values stay text, so that config.py checks them like all others."""
+    for key in reversed(SERVER_KEYS.values()):
+        flag = key.name.replace("_", "-")
+        default = f"[{ENV_PREFIX}{key.name.upper()}]"
+        if key.kind is Kind.SWITCH:
+            option = click.option(
+                f"--{flag}/--no-{flag}", key.name, default=None, help=f"{key.help} {default}"
+            )
+        else:
+            option = click.option(
+                f"--{flag}",
+                key.name,
+                metavar=_metavar(key),
+                help=f"{key.help} {default}",
+                shell_complete=_completer(key),
+            )
+        command = option(command)
+    help_ = f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]"
+    return click.option("--config", "config_file", type=click.Path(), metavar="FILE", help=help_)(command)
+
+
+def _metavar(key: Key) -> str:
+    return "|".join(key.choices) if key.kind is Kind.CHOICE else key.kind.name
+
+
+def _completer(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda context, parameter, incomplete: [c for c in key.choices if c.startswith(incomplete)]
+
+
+def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> Loaded:
+    """Load, or print what is wrong and leave."""
+    flags = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in options.items()
+        if value is not None
+    }
+    try:
+        return load(path=config_file, flags=flags, environ=os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(version("dragoman"), prog_name="dragoman", message="%(prog)s %(version)s")
+def main() -> None:
+    """A gateway that translates between LLM clients and upstreams of different protocols.
+
+    Settings come from flags, environment variables (in brackets below each command), a TOML file, and
+    defaults, in this order.
+    """
+
+
+@main.command()
+@_server_options
+def serve(config_file: str | None, **options: str | bool | None) -> None:
+    """Start the gateway."""
+    loaded = _load(config_file, options)
+    # The server and the application take a while to import, and the other commands need neither.
+    from .app import create_app
+    from .banner import print_banner
+    from .serve import StartupError
+    from .serve import serve as run
+
+    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
+    try:
+        run(loaded.settings, create_app, on_ready=on_ready)
+    except StartupError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+
+
+@main.group()
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command()
+@_server_options
+def check(config_file: str | None, **options: str | bool | None) -> None:
+    """Check the configuration; print every fault with its file, line and key."""
+    loaded = _load(config_file, options)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
+    place = loaded.path or "no file, the environment alone"
+    click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="also print where each value came from")
+@_server_options
+def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
+    """Print the resolved settings, secrets masked."""
+    for line in _show_config.lines(_load(config_file, options), with_origin=origin):
+        click.echo(line)

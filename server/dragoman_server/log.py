@@ -1,0 +1,102 @@
+"""One line per request: what was asked, who answered, how it ended, what was lost.
+
+Strategy: the standard library's logging, so that an embedding application decides where lines go; this module
+only makes the record. Never bodies, never keys, never header values. In text form, control characters are
+escaped, so a model name cannot forge a second line.
+"""
+
+import json
+import logging
+import sys
+from dataclasses import dataclass, field, fields
+from typing import TextIO
+
+REQUESTS = logging.getLogger("dragoman.requests")
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """What is known of one request. Times are seconds. None: it never came that far."""
+
+    id: str
+    protocol: str
+    path: str
+    model: str | None = None
+    upstream: str | None = None
+    upstream_protocol: str | None = None
+    upstream_model: str | None = None
+    stream: bool | None = None
+    status: int | None = None
+    upstream_status: int | None = None
+    outcome: str = "open"
+    error: str | None = None
+    first_byte_s: float | None = None
+    duration_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    losses: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """The known fields, times rounded to a tenth of a millisecond."""
+        found: dict[str, object] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None or value == []:
+                continue
+            found[each.name] = round(value, 4) if isinstance(value, float) else value
+        return found
+
+
+def log_request(record: RequestRecord) -> None:
+    """Write the line. INFO when it went well or the client left, WARNING when it failed."""
+    level = logging.WARNING if record.outcome == "failed" else logging.INFO
+    if REQUESTS.isEnabledFor(level):
+        REQUESTS.log(level, "request", extra={"dragoman": record.as_dict()})
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(getattr(record, "dragoman", {}))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """`time level logger message key=value ...`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        known = getattr(record, "dragoman", {})
+        pairs = " ".join(f"{key}={_plain(value)}" for key, value in known.items())
+        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower()} {_plain(record.getMessage())} {pairs}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text.rstrip()
+
+
+def configure(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Send Dragoman's lines to stderr. Only the `dragoman` command calls this; a library never should."""
+    out = stream or sys.stderr
+    handler = logging.StreamHandler(out)
+    as_text = form == "text" or (form == "auto" and out.isatty())
+    handler.setFormatter(TextFormatter() if as_text else JSONFormatter())
+    logger = logging.getLogger("dragoman")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+def _plain(value: object) -> str:
+    text = str(value)
+    if text.isprintable() and " " not in text:
+        return text
+    return json.dumps(text, ensure_ascii=True)

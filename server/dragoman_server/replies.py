@@ -1,0 +1,63 @@
+"""Answers that are not streams: bodies, headers and errors, in the dialect of the path that was asked."""
+
+from dataclasses import dataclass
+
+from dragoman import Fault, FaultKind, Ledger, ProtocolSpec
+from dragoman.protocols import REGISTRY
+
+from .headers import JSON_HEADERS, HeaderList
+from .upstream import UpstreamError, UpstreamErrorKind
+
+# How a failed call to an upstream is told: its class, and so its status.
+_KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
+    UpstreamErrorKind.UNREACHABLE: FaultKind.UNREACHABLE,
+    UpstreamErrorKind.TIMEOUT: FaultKind.TIMEOUT,
+    UpstreamErrorKind.BROKEN: FaultKind.UNREACHABLE,
+    UpstreamErrorKind.TOO_LARGE: FaultKind.SERVER,
+    UpstreamErrorKind.INVALID_REQUEST: FaultKind.SERVER,
+}
+
+# Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
+_LOSS_HEADER_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole response."""
+
+    status: int
+    headers: HeaderList
+    body: bytes
+
+
+def fault_reply(client: ProtocolSpec, fault: Fault, request_id: str, headers: HeaderList) -> Reply:
+    """An error in the client's dialect."""
+    status, body = client.write_fault(fault, request_id)
+    return Reply(status, [*JSON_HEADERS, *headers], body)
+
+
+def fault_of_upstream(error: UpstreamError) -> Fault:
+    """A failed call as a fault. Its text names the host and what failed, never a key."""
+    return Fault(_KIND_OF[error.kind], f"upstream: {error}")
+
+
+def dialect_of(path: str) -> ProtocolSpec:
+    """The protocol whose clients ask for this path, for errors where no endpoint answers. Chat is the default."""
+    for spec in REGISTRY.values():
+        if path == spec.client_path or path.startswith(spec.client_path + "/"):
+            return spec
+    return REGISTRY["openai_chat"]
+
+
+def loss_header(losses: Ledger) -> HeaderList:
+    """`dragoman-loss: N; code=path, ...`: how much was lost and, as far as there is room, what."""
+    if not len(losses):
+        return []
+    text = f"{len(losses)}"
+    for number, loss in enumerate(losses):
+        entry = f"{'; ' if number == 0 else ', '}{loss.code.value}={ascii(loss.path)[1:-1]}"
+        if len(text) + len(entry) > _LOSS_HEADER_BYTES:
+            text += ", ..."
+            break
+        text += entry
+    return [("dragoman-loss", text)]

@@ -1,0 +1,153 @@
+"""Which upstream serves a model name. Pure: settings in, a route or a reason out.
+
+The first rule that fits decides:
+
+1. an alias of `[models]`, exact before patterns with `*`;
+2. `upstream/NAME`, where the first segment is the name of an upstream;
+3. a name that stands in an upstream's own `models` list;
+4. a well-known family, such as `claude-*`, by the table below;
+5. the only upstream there is, if there is one: it may know names that we do not;
+6. with no upstream but the simulator, the simulator's `echo`, so that any client works at the first try.
+
+Everything else is UnknownModel. A client whose own protocol the upstream speaks is relayed in it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ._suggest import nearest
+from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
+
+# The models of the built-in simulator that are listed; the first one answers when there is nothing else.
+SIMULATOR_MODELS = ("echo",)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: the upstream's name, and the model and the protocol to use there."""
+
+    upstream: str
+    upstream_model: str
+    upstream_protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownModel:
+    """No rule fits. `message` is fit for the client; `suggestion` is a name that would work."""
+
+    model: str
+    message: str
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Model names that belong to a provider: the upstream of that name, else the first with that protocol."""
+
+    pattern: str
+    upstream: str
+    protocol: str | None = None
+
+
+FAMILIES = (
+    # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
+    Family("claude-*", "anthropic", ANTHROPIC_MESSAGES),
+    Family("gpt-*", "openai"),
+    Family("chatgpt-*", "openai"),
+    Family("o1*", "openai"),
+    Family("o3*", "openai"),
+    Family("o4*", "openai"),
+    Family("codex-*", "openai"),
+    Family("deepseek-*", "deepseek"),
+    Family("grok-*", "xai"),
+    Family("mistral-*", "mistral"),
+    Family("magistral-*", "mistral"),
+    Family("ministral-*", "mistral"),
+    Family("codestral-*", "mistral"),
+    Family("devstral-*", "mistral"),
+)
+
+
+def resolve(settings: Settings, client_protocol: str, model: str) -> Route | UnknownModel:
+    """Where a request of a client of `client_protocol` for `model` goes."""
+    if not model:
+        return UnknownModel(model, "the request names no model")
+    target = _alias(settings, model) or _upstream_and_model(settings, model)
+    if target is None:
+        return _unknown(settings, model)
+    name, _, upstream_model = target.partition("/")
+    upstream = settings.upstream(name)
+    # The loader checks aliases; settings made by hand may still have one that leads nowhere.
+    if upstream is None:
+        return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+    protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
+    return Route(name, upstream_model, protocol)
+
+
+def model_ids(settings: Settings) -> tuple[str, ...]:
+    """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
+    names = [alias for alias in settings.models if "*" not in alias]
+    names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
+    if settings.server.simulator:
+        names += [f"{SIMULATOR}/{model}" for model in SIMULATOR_MODELS]
+    return tuple(dict.fromkeys(names))
+
+
+def _alias(settings: Settings, model: str) -> str | None:
+    target = settings.models.get(model)
+    if target is not None:
+        return target
+    for pattern, target in settings.models.items():
+        if "*" in pattern and _matches(model, pattern):
+            return target
+    return None
+
+
+def _upstream_and_model(settings: Settings, model: str) -> str | None:
+    """Rules 2 to 6, as `upstream/model`."""
+    first, slash, rest = model.partition("/")
+    if slash and rest and settings.upstream(first) is not None:
+        return model
+    chosen = next((upstream for upstream in settings.upstreams if model in upstream.models), None)
+    chosen = chosen or next(_by_family(settings, model), None)
+    if chosen is None and len(settings.upstreams) == 1:
+        chosen = settings.upstreams[0]
+    if chosen is not None:
+        return f"{chosen.name}/{model}"
+    if not settings.upstreams and settings.server.simulator:
+        return f"{SIMULATOR}/{SIMULATOR_MODELS[0]}"
+    return None
+
+
+def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
+    for family in FAMILIES:
+        if _matches(model, family.pattern):
+            yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
+            yield from (upstream for upstream in settings.upstreams if family.protocol in upstream.protocols)
+
+
+def _matches(model: str, pattern: str) -> bool:
+    """Only `*` is special: model names may have brackets, as in `claude-opus-4-8[1m]`."""
+    return fnmatchcase(model, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def _unknown(settings: Settings, model: str) -> UnknownModel:
+    known = model_ids(settings)
+    upstreams = [upstream.name for upstream in settings.upstreams]
+    first, slash, rest = model.partition("/")
+    suggestion = nearest(model, known)
+    if suggestion is None and slash and rest and (name := nearest(first, upstreams)) is not None:
+        suggestion = f"{name}/{rest}"
+    hint = f'did you mean "{_short(suggestion)}"? ' if suggestion is not None else ""
+    message = (
+        f'the model "{_short(model)}" is not known here; {hint}Write "upstream/model" with one of '
+        f"the upstreams {', '.join(upstreams) or SIMULATOR}, or give the name a line in [models] of the configuration."
+    )
+    return UnknownModel(model, message, suggestion)
+
+
+def _short(text: str) -> str:
+    """A name from outside, made fit for a message."""
+    visible = "".join(char if char.isprintable() else "?" for char in text[:100])
+    return visible if len(text) <= 100 else visible + "..."

@@ -1,0 +1,526 @@
+"""Run the ASGI application under hypercorn, on asyncio, uvloop or trio, in one process or several.
+
+The listening socket is bound here, before anything else starts: a port in use is one clear line, port 0
+is known by its real number, and all workers share the one socket. Hypercorn's part begins with that
+socket and ends with the connections.
+
+A stop has three steps, all bounded. No new connections, and `drain_s` for the open requests; then their
+scopes are cancelled, which closes their sockets without a final chunk, the honest sign of a cut answer;
+last, a timer ends the process, since a writer that is blocked on a client which does not read cannot be
+cancelled on trio.
+"""
+
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, cast
+
+import anyio
+import hypercorn
+from hypercorn.config import Sockets
+from hypercorn.utils import LifespanFailureError, LifespanTimeoutError
+
+from .settings import ServerSettings, Settings
+
+# ASGI's own types: a scope and messages are dictionaries of anything.
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+AppFactory = Callable[[Settings], ASGIApp]
+
+_log = logging.getLogger(__name__)
+_HTTP_LOG = "dragoman_server.http"
+
+# Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
+_BACKLOG = 1024
+
+# The steps of a stop after drain_s, in seconds: closing the connections that were cut, the application's own
+# shutdown, and what a supervisor grants its workers beyond both.
+_CLOSING_S = 2.0
+_SHUTDOWN_S = 5.0
+_SUPERVISOR_S = 2.0
+
+# A worker that dies is replaced, but one that dies at once must not keep a machine busy.
+_RESPAWN_PAUSE_S = 1.0
+
+# Settings of hypercorn, and why they are not its defaults.
+_HYPERCORN = {
+    # Claude Code and Codex send some 10 KiB of headers; the same limit for both versions of HTTP.
+    "h11_max_incomplete_size": 64 * 1024,
+    "h2_max_header_list_size": 64 * 1024,
+    # One client process seldom has more streams open; more wait instead of being refused.
+    "h2_max_concurrent_streams": 128,
+    # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not
+    # we: a request sent into a closing connection fails. It also bounds the time that headers may take.
+    "keep_alive_timeout": 75.0,
+    # Agents make thousands of calls in a session; closing after 1000 would be an error in the middle of one.
+    "keep_alive_max_requests": 1_000_000,
+    # There is no read timeout: while an answer streams, the client is silent for minutes.
+    "read_timeout": None,
+    "ssl_handshake_timeout": 10.0,
+    "startup_timeout": 30.0,
+    "shutdown_timeout": _SHUTDOWN_S,
+    "include_server_header": False,
+    # The request log is the application's.
+    "accesslog": None,
+    # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
+    "keyfile_password": "",
+    "backlog": _BACKLOG,
+}
+
+
+class StartupError(Exception):
+    """The server cannot start. The text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What the server really bound, given to `on_ready` when connections are accepted."""
+
+    scheme: str
+    host: str
+    port: int
+    backend: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Listening], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
+
+    `app_factory` makes the application from the settings, once in each process; with several workers it must
+    be importable by its name. `on_ready` is called once, when all workers accept connections.
+    """
+    server = settings.server
+    _check_backend(server.backend)
+    _check_tls(server)
+    set_up_logging(server)
+    listener = _bind(server)
+    with listener:
+        name = listener.getsockname()
+        listening = Listening("https" if server.tls else "http", name[0], name[1], server.backend)
+        ready = partial(on_ready, listening)
+        if server.workers == 1:
+            _run_worker(settings, app_factory, listener, ready, (signal.SIGINT, signal.SIGTERM))
+        else:
+            anyio.run(_Supervisor(settings, app_factory, listener, ready).run)
+
+
+def set_up_logging(server: ServerSettings) -> None:
+    """Log to stderr, unless whoever embeds the server has set up logging already."""
+    root = logging.getLogger()
+    level = logging.getLevelNamesMapping()[server.log_level.upper()]
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        as_text = server.log_format == "text" or (server.log_format == "auto" and sys.stderr.isatty())
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        if not as_text:
+            handler.setFormatter(_JsonLines())
+        root.addHandler(handler)
+        root.setLevel(level)
+    # At level info hypercorn says where it runs; our own line says it, once for all workers.
+    logging.getLogger(_HTTP_LOG).setLevel(logging.DEBUG if level == logging.DEBUG else logging.WARNING)
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line; JSON's own escapes keep line ends in messages from forging a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+# Before the start: everything that can be refused in one line.
+
+
+def _check_backend(backend: str) -> None:
+    if backend == "uvloop":
+        try:
+            import uvloop  # noqa: F401
+        except ImportError:
+            raise StartupError("uvloop is not installed here; use --backend asyncio or trio") from None
+
+
+def _check_tls(server: ServerSettings) -> None:
+    if server.certfile is None or server.keyfile is None:
+        return
+    for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
+        try:
+            with open(name, "rb"):
+                pass
+        except OSError as error:
+            raise StartupError(f"cannot read the {what} {name}: {error.strerror}") from None
+    try:
+        _hypercorn_config(server, None).create_ssl_context()
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise StartupError(
+            f"certfile {server.certfile} and keyfile {server.keyfile} are no usable pair: {reason}"
+        ) from None
+
+
+def _bind(server: ServerSettings) -> socket.socket:
+    """The socket. It listens from here on, so that two servers cannot both believe they have the port."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise StartupError(f"cannot listen on {server.host}: {reason}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it on Linux. The loops set it too; a token must not wait for the next one.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {server.host} port {server.port}: {error.strerror}") from None
+    listener.setblocking(False)
+    return listener
+
+
+class _HypercornConfig(hypercorn.Config):
+    """Hypercorn's configuration with a socket that is bound already."""
+
+    listener: socket.socket | None = None
+
+    def create_sockets(self) -> Sockets:
+        assert self.listener is not None
+        if self.ssl_enabled:
+            return Sockets([self.listener], [], [])
+        return Sockets([], [self.listener], [])
+
+
+def _hypercorn_config(server: ServerSettings, listener: socket.socket | None) -> _HypercornConfig:
+    config = _HypercornConfig()
+    for name, value in _HYPERCORN.items():
+        setattr(config, name, value)
+    config.listener = listener
+    config.errorlog = logging.getLogger(_HTTP_LOG)
+    config.certfile, config.keyfile = server.certfile, server.keyfile
+    config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
+    config.graceful_timeout = server.drain_s + _CLOSING_S
+    config.websocket_max_message_size = server.max_body_bytes
+    return config
+
+
+# One worker.
+
+
+class _Requests:
+    """The application, with a scope around each request, so that a stop can cut what is left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._scopes: set[anyio.CancelScope] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        with anyio.CancelScope() as cancel_scope:
+            self._scopes.add(cancel_scope)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._scopes.discard(cancel_scope)
+
+    def cut(self) -> None:
+        """Cancel all requests that are open."""
+        if self._scopes:
+            _log.warning("cutting %d requests that were still open", len(self._scopes))
+        for cancel_scope in tuple(self._scopes):
+            cancel_scope.cancel()
+
+
+@dataclass(slots=True)
+class _Worker:
+    settings: Settings
+    requests: _Requests
+    listener: socket.socket
+    on_ready: Callable[[], None]
+    signals: tuple[signal.Signals, ...]
+    is_ready: bool = False
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    last_resort: threading.Timer | None = None
+
+    async def run(self) -> None:
+        server = self.settings.server
+        config = _hypercorn_config(server, self.listener)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_signals, tasks.cancel_scope)
+            tasks.start_soon(self._watch_parent)
+            tasks.start_soon(self._cut_after_drain)
+            try:
+                if server.backend == "trio":
+                    tasks.start_soon(self._close_listener)
+                    await self._on_trio(config)
+                else:
+                    await self._on_asyncio(config)
+            finally:
+                if self.last_resort is not None:
+                    self.last_resort.cancel()
+            tasks.cancel_scope.cancel()
+
+    async def _on_asyncio(self, config: _HypercornConfig) -> None:
+        import asyncio
+
+        from hypercorn.asyncio import serve
+
+        asyncio.get_running_loop().set_exception_handler(_quiet_handshakes)
+        await serve(cast(Any, self.requests), config, shutdown_trigger=self._until_stop, mode="asgi")
+
+    async def _on_trio(self, config: _HypercornConfig) -> None:
+        from hypercorn.trio import serve
+
+        await serve(cast(Any, self.requests), config, shutdown_trigger=self._until_stop, mode="asgi")
+
+    async def _until_stop(self) -> None:
+        # Hypercorn calls its trigger when the application has started and the socket is served: the one
+        # moment that both backends report.
+        self.is_ready = True
+        self.on_ready()
+        await self.stopping.wait()
+
+    async def _watch_signals(self, everything: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(*self.signals) as signals:
+            async for _ in signals:
+                if not self.is_ready:
+                    everything.cancel()
+                elif self.stopping.is_set():
+                    # Asked a second time, somebody does not want to wait.
+                    self.requests.cut()
+                    self._leave_after(_CLOSING_S)
+                else:
+                    self._stop()
+
+    async def _watch_parent(self) -> None:
+        parent = parent_process()
+        if parent is not None:
+            # Readable means: the supervisor is gone, and nobody will tell us to stop.
+            await anyio.wait_readable(cast(Any, parent.sentinel))
+            self._stop()
+
+    def _stop(self) -> None:
+        if not self.stopping.is_set():
+            self._leave_after(self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S)
+            self.stopping.set()
+
+    def _leave_after(self, delay: float) -> None:
+        if self.last_resort is not None:
+            self.last_resort.cancel()
+        self.last_resort = threading.Timer(delay, _leave)
+        self.last_resort.daemon = True
+        self.last_resort.start()
+
+    async def _cut_after_drain(self) -> None:
+        await self.stopping.wait()
+        await anyio.sleep(self.settings.server.drain_s)
+        self.requests.cut()
+
+    async def _close_listener(self) -> None:
+        """Hypercorn leaves the socket open on trio; clients would queue up behind a server that is going."""
+        await self.stopping.wait()
+        # By the second turn of the scheduler the accepting task is cancelled and the socket is nobody's.
+        for _ in range(2):
+            await anyio.lowlevel.checkpoint()
+        self.listener.close()
+
+
+def _quiet_handshakes(loop: Any, context: dict[str, Any]) -> None:
+    # A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told.
+    if not isinstance(context.get("exception"), ssl.SSLError):
+        loop.default_exception_handler(context)
+
+
+def _leave() -> None:
+    _log.warning("some connections did not close in time; leaving them")
+    logging.shutdown()
+    os._exit(0)
+
+
+def _run_worker(
+    settings: Settings,
+    app_factory: AppFactory,
+    listener: socket.socket,
+    on_ready: Callable[[], None],
+    signals: tuple[signal.Signals, ...],
+) -> None:
+    worker = None
+
+    async def main() -> None:
+        nonlocal worker
+        worker = _Worker(settings, _Requests(app_factory(settings)), listener, on_ready, signals)
+        await worker.run()
+
+    backend = settings.server.backend
+    options: dict[str, Any] = {}
+    if backend == "uvloop":
+        import uvloop
+
+        options["loop_factory"] = uvloop.new_event_loop
+    try:
+        anyio.run(main, backend="trio" if backend == "trio" else "asyncio", backend_options=options)
+    except (Exception, BaseExceptionGroup) as error:
+        text = _startup_failure(error)
+        if text is None:
+            raise
+        raise StartupError(text) from None
+
+
+def _startup_failure(error: BaseException) -> str | None:
+    """The one line for an application that refuses to start, else None."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_startup_failure, error.exceptions)), None)
+    if isinstance(error, LifespanFailureError | LifespanTimeoutError):
+        # The message of a failed lifespan may be a whole traceback; its last line is the exception.
+        lines = str(error).rstrip("' \n").splitlines()
+        return f"the application did not start: {lines[-1].strip()}"
+    return None
+
+
+# Several workers.
+
+
+def _worker_main(
+    settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
+) -> None:
+    """The whole life of a worker process. Says "" on `report` when it serves, or why it cannot."""
+    # Ctrl-C reaches the whole process group; the supervisor alone acts on it, and tells us with SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    set_up_logging(settings.server)
+    try:
+        _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
+    except StartupError as error:
+        report.send(str(error))
+        sys.exit(1)
+
+
+@dataclass(slots=True)
+class _Supervisor:
+    settings: Settings
+    app_factory: AppFactory
+    listener: socket.socket
+    on_ready: Callable[[], None]
+    # By the worker's number. All of them are started before the first is waited for.
+    processes: dict[int, SpawnProcess] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    failure: str | None = None
+
+    async def run(self) -> None:
+        """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_signals)
+            tasks.start_soon(self._kill_late)
+            try:
+                async with anyio.create_task_group() as keepers:
+                    for number in range(self.settings.server.workers):
+                        keepers.start_soon(self._keep, number)
+            finally:
+                for process in self.processes.values():
+                    process.kill()
+            tasks.cancel_scope.cancel()
+        if self.failure is not None:
+            raise StartupError(self.failure)
+
+    async def _watch_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                self._stop()
+
+    async def _kill_late(self) -> None:
+        await self.stopping.wait()
+        # A worker ends itself by then, unless it hangs in code that holds the interpreter.
+        await anyio.sleep(self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S + _SUPERVISOR_S)
+        for process in self.processes.values():
+            process.kill()
+
+    def _stop(self) -> None:
+        # The workers close theirs as well; with the last copy the port is free.
+        self.listener.close()
+        self.stopping.set()
+        for process in self.processes.values():
+            process.terminate()
+
+    async def _keep(self, number: int) -> None:
+        """Start worker `number`, and start it again when it dies."""
+        while not self.stopping.is_set():
+            process, report = self._start()
+            self.processes[number] = process
+            with report:
+                await anyio.wait_readable(report.fileno())
+                self._reported(number, report)
+            await self._wait_for(process)
+            if not self.stopping.is_set():
+                _log.error("worker %d ended with code %s; starting another", number, process.exitcode)
+                await anyio.sleep(_RESPAWN_PAUSE_S)
+
+    def _start(self) -> tuple[SpawnProcess, Connection]:
+        context = get_context("spawn")
+        report, childs_end = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_worker_main,
+            args=(self.settings, self.app_factory, self.listener, childs_end),
+            daemon=True,
+        )
+        # Blocked signals stay blocked in a new process: Ctrl-C cannot hit a worker that is still importing.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        childs_end.close()
+        return process, report
+
+    def _reported(self, number: int, report: Connection) -> None:
+        failure = "a worker process died while starting"
+        with suppress(EOFError):
+            failure = report.recv()
+        if not failure:
+            self.ready.add(number)
+            if len(self.ready) == self.settings.server.workers and not self.stopping.is_set():
+                self._announce()
+        elif not self.stopping.is_set() and number not in self.ready:
+            # A worker that has served before and now does not start is tried again: the fault may pass.
+            self.failure = failure
+            self._stop()
+
+    def _announce(self) -> None:
+        on_ready, self.on_ready = self.on_ready, _nothing
+        on_ready()
+
+    async def _wait_for(self, process: SpawnProcess) -> None:
+        await anyio.wait_readable(process.sentinel)
+        process.join()
+
+
+def _nothing() -> None:
+    """Called instead of `on_ready` when that has been called."""

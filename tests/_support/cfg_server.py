@@ -1,0 +1,82 @@
+"""The `dragoman` command around a tiny application, as a script that tests start in a process of its own.
+
+The command imports `dragoman_server.app` when it serves; this script puts a stand-in there. Its paths:
+
+/          "hello"                       /info    version of HTTP and scheme
+/pid       the process's number          /read    the body, once it has come
+/stream    "begin", then nothing         /flood   more bytes than any buffer holds
+"""
+
+import json
+import os
+import sys
+import types
+
+import anyio
+
+
+async def _answer(send, body, more=False):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _lifespan(receive, send):
+    await receive()
+    if "CFG_FAIL" in os.environ:
+        raise_from = os.environ["CFG_FAIL"]
+        await send(
+            {"type": "lifespan.startup.failed", "message": f"Traceback\n  line\nOSError: {raise_from}\n"}
+        )
+        return
+    if "CFG_HANG" in os.environ:
+        print("hanging", file=sys.stderr, flush=True)
+        await anyio.sleep_forever()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    print("the application has shut down", file=sys.stderr, flush=True)
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _read(receive):
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
+
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+        return
+    match scope["path"]:
+        case "/pid":
+            await _answer(send, str(os.getpid()).encode())
+        case "/info":
+            await _answer(send, json.dumps([scope["http_version"], scope["scheme"]]).encode())
+        case "/read":
+            await _answer(send, await _read(receive))
+        case "/stream":
+            await _answer(send, b"begin", more=True)
+            await anyio.sleep_forever()
+        case "/flood":
+            await _answer(send, b"begin", more=True)
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
+        case _:
+            await _answer(send, b"hello")
+
+
+def create_app(settings):
+    return app
+
+
+if __name__ == "__main__":
+    stand_in = types.ModuleType("dragoman_server.app")
+    stand_in.create_app = create_app
+    sys.modules["dragoman_server.app"] = stand_in
+
+    from dragoman_server.cli import main
+
+    main(prog_name="dragoman")

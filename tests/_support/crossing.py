@@ -1,0 +1,138 @@
+"""The one place where the conformance tests touch the product: bytes of an upstream in, bytes for a client
+out.
+
+The client's request is made here by hand from what was recorded of the upstream's request (its tools, no
+more), so that the request side of the product has no part in what the oracle judges.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oracle import CHAT, MESSAGES, RESPONSES
+
+from dragoman import (
+    REGISTRY,
+    Exchange,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    ToolBook,
+    translate_fault,
+)
+
+MODEL = "the-model"
+EXCHANGE_ID = "0123456789abcdef"
+NOW = 1_790_000_000
+
+
+def translate_stream(
+    upstream: str,
+    client: str,
+    stream: bytes,
+    request: dict[str, Any] | None = None,
+    *,
+    include_usage: bool = True,
+    custom_tools: frozenset[str] = frozenset(),
+    step: int = 0,
+) -> bytes:
+    """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
+    body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
+    answer: Relay | ResponseTranslator
+    exchange, tools = _ask(client, upstream, body)
+    if upstream == client:
+        answer = Relay(REGISTRY[client], exchange)
+    else:
+        answer = ResponseTranslator(REGISTRY[upstream], REGISTRY[client], exchange, tools=tools)
+    sent = b""
+    for at in range(0, len(stream), step or len(stream) or 1):
+        answer.receive_data(stream[at : at + (step or len(stream))])
+        sent += answer.data_to_send()
+    answer.receive_eof()
+    return sent + answer.data_to_send()
+
+
+def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
+    """What a client gets for a whole answer that is no error. Raises AssertionError where it became one."""
+    asked = client_request(client, upstream, request, stream=False)
+    exchange, tools = _ask(client, upstream, asked)
+    answer: Relay | ResponseTranslator
+    if upstream == client:
+        answer = Relay(REGISTRY[client], exchange, streams=False)
+    else:
+        specs = (REGISTRY[upstream], REGISTRY[client])
+        answer = ResponseTranslator(*specs, exchange, tools=tools, upstream_streams=False)
+    answer.receive_data(body)
+    answer.receive_eof()
+    assert answer.fault is None, answer.fault
+    return answer.data_to_send()
+
+
+def translate_error(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:
+    """Status and body that a client gets for an upstream's error answer."""
+    answer = translate_fault(status, body, upstream=REGISTRY[upstream], client=REGISTRY[client])
+    return answer[0], answer[1]
+
+
+def _ask(client: str, upstream: str, body: dict[str, Any]) -> tuple[Exchange, ToolBook]:
+    translated = RequestTranslator(REGISTRY[client], REGISTRY[upstream]).translate(json.dumps(body).encode())
+    return translated.exchange(id=EXCHANGE_ID, now=NOW), translated.tools
+
+
+def client_request(
+    client: str,
+    upstream: str,
+    recorded: dict[str, Any] | None,
+    *,
+    stream: bool = True,
+    include_usage: bool = True,
+    custom_tools: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """A plain request in the client's protocol, with the function tools of the recorded one."""
+    tools = [_TOOL_FORMS[client](*tool) for tool in function_tools(upstream, recorded or {})]
+    tools += [_CUSTOM_FORMS[client](name) for name in sorted(custom_tools) if client in _CUSTOM_FORMS]
+    body: dict[str, Any] = {"model": MODEL, "stream": stream} | ({"tools": tools} if tools else {})
+    if client == CHAT and stream and include_usage:
+        body["stream_options"] = {"include_usage": True}
+    if client == MESSAGES:
+        body["max_tokens"] = 4096
+    if client == RESPONSES:
+        return body | {"input": "Hi", "store": False, "include": ["reasoning.encrypted_content"]}
+    return body | {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def function_tools(protocol: str, request: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Name, description and schema of each function tool of a request."""
+    found = []
+    for tool in request.get("tools") or []:
+        inner = tool.get("function") if protocol == CHAT else tool
+        schema = (inner or {}).get("input_schema" if protocol == MESSAGES else "parameters")
+        if isinstance(inner, dict) and isinstance(schema, dict) and inner.get("name"):
+            found.append((inner["name"], inner.get("description") or "", schema))
+    return found
+
+
+def _chat_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+def _messages_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "description": description, "input_schema": schema}
+
+
+def _responses_tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": name,
+        "description": description,
+        "parameters": schema,
+        "strict": False,
+    }
+
+
+_TOOL_FORMS = {CHAT: _chat_tool, MESSAGES: _messages_tool, RESPONSES: _responses_tool}
+_CUSTOM_FORMS = {
+    CHAT: lambda name: {"type": "custom", "custom": {"name": name}},
+    RESPONSES: lambda name: {"type": "custom", "name": name},
+}

@@ -1,0 +1,122 @@
+"""A server on a loopback socket that plays byte scripts, one a connection, and notes what the client did."""
+
+import ssl
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+import anyio
+import anyio.abc
+from anyio.streams.tls import TLSListener
+
+# A test that waits longer than this for the other side has failed.
+PATIENCE_S = 5.0
+
+
+class Peer:
+    """The server's side of one connection."""
+
+    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+        self.stream = stream
+        self.requests: list[bytes] = []
+        self.gone = anyio.Event()
+        self._buffer = b""
+
+    async def request(self) -> bytes:
+        """Read one request with a content-length body (or none) and note it. EndOfStream if the client left."""
+        while b"\r\n\r\n" not in self._buffer:
+            self._buffer += await self._receive()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        length = 0
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        while len(self._buffer) < length:
+            self._buffer += await self._receive()
+        body, self._buffer = self._buffer[:length], self._buffer[length:]
+        self.requests.append(head + b"\r\n\r\n" + body)
+        return self.requests[-1]
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            await self.stream.send(piece)
+
+    async def answer(self, *pieces: bytes) -> None:
+        """Read a request, send the pieces."""
+        await self.request()
+        await self.send(*pieces)
+
+    async def until_closed(self) -> None:
+        """Wait until the client has closed the connection."""
+        try:
+            while True:
+                self._buffer += await self._receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            self.gone.set()
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self.stream.receive()
+        except anyio.BrokenResourceError:
+            raise anyio.EndOfStream from None
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+def answering(*pieces: bytes, times: int = 1) -> Script:
+    """A script: answer so many requests with the same pieces, then wait for the client to leave."""
+
+    async def script(peer: Peer) -> None:
+        for _ in range(times):
+            await peer.answer(*pieces)
+        await peer.until_closed()
+
+    return script
+
+
+class ScriptedServer:
+    """Plays the n-th script to the n-th connection. A connection too many is closed and counted."""
+
+    def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
+        self._scripts = scripts
+        self._tls = tls
+        self._tasks = anyio.create_task_group()
+        self.peers: list[Peer] = []
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}/"
+
+    async def __aenter__(self) -> "ScriptedServer":
+        listener: anyio.abc.Listener[anyio.abc.ByteStream]
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", backlog=64)
+        self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        if self._tls is not None:
+            listener = TLSListener(listener, self._tls, standard_compatible=False)
+        self._listener = listener
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._serve)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(exc_type, exc_value, traceback)
+
+    async def _serve(self) -> None:
+        async with self._listener:
+            await self._listener.serve(self._play)
+
+    async def _play(self, stream: anyio.abc.ByteStream) -> None:
+        peer = Peer(stream)
+        self.peers.append(peer)
+        async with stream:
+            if len(self.peers) <= len(self._scripts):
+                try:
+                    await self._scripts[len(self.peers) - 1](peer)
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    peer.gone.set()

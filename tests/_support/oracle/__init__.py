@@ -1,0 +1,81 @@
+"""An oracle for what a gateway sends to its clients.
+
+It shares no code with the product: types come from the official SDKs, order from automata of its own,
+meaning from readers of its own. Every function returns problems as strings `where: what`; an empty list is
+a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses".
+"""
+
+from __future__ import annotations
+
+from . import meaning_chat, meaning_messages, meaning_responses
+from .compare import compare
+from .errors import ErrorAnswer, check_error, compare_error, read_error
+from .frames import as_object, strict_frames
+from .meaning import Block, Kind, Meaning, Stop, Usage
+from .order import check_order, check_whole_order
+from .types import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_body, check_event, check_models_body
+
+__all__ = [
+    "CHAT",
+    "MESSAGES",
+    "PROTOCOLS",
+    "RESPONSES",
+    "Block",
+    "ErrorAnswer",
+    "Kind",
+    "Meaning",
+    "Stop",
+    "Usage",
+    "check_error",
+    "check_models",
+    "check_stream",
+    "check_whole",
+    "compare",
+    "compare_error",
+    "meaning_of_client_stream",
+    "meaning_of_upstream",
+    "meaning_of_whole",
+    "read_error",
+]
+
+_READERS = {CHAT: meaning_chat, MESSAGES: meaning_messages, RESPONSES: meaning_responses}
+
+
+def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -> list[str]:
+    """Problems of a stream sent to a client: framing, types, order.
+
+    `include_usage` is True for a Chat client that asked for the usage chunk.
+    """
+    frames, problems = strict_frames(stream)
+    for number, frame in enumerate(frames):
+        if protocol != CHAT or frame.data != "[DONE]":
+            problems += [f"frame {number}: {problem}" for problem in check_event(protocol, frame.data)]
+    return problems + check_order(protocol, frames, include_usage=include_usage)
+
+
+def check_whole(protocol: str, body: bytes) -> list[str]:
+    """Problems of a whole answer sent to a client."""
+    return check_body(protocol, body) + check_whole_order(protocol, body)
+
+
+def check_models(protocol: str, body: bytes) -> list[str]:
+    """Problems of a model list sent to a client."""
+    return check_models_body(protocol, body)
+
+
+def meaning_of_upstream(protocol: str, stream: bytes) -> Meaning:
+    """What a provider's recorded stream says, with all its oddities forgiven."""
+    return _READERS[protocol].read_stream(stream)
+
+
+def meaning_of_client_stream(protocol: str, stream: bytes) -> Meaning:
+    """What a client hears from a stream. The reader forgives; judge the bytes with `check_stream` too."""
+    return _READERS[protocol].read_stream(stream)
+
+
+def meaning_of_whole(protocol: str, body: bytes) -> Meaning:
+    """What a whole answer says, an upstream's or ours."""
+    payload = as_object(body)
+    if payload is None:
+        raise ValueError("a whole answer is one JSON object")
+    return _READERS[protocol].read_whole(payload)

@@ -1,0 +1,215 @@
+"""Does what the client was sent mean what the upstream said?
+
+The rules of what may be lost are data where they can be: `ENDS` says which end a client may see for an
+upstream's end. Towards Chat the order between text and calls is lost, so texts are compared joined and
+calls as a list. What a provider ran by itself may be absent from another protocol's answer. A fault may
+never look like a success.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from .meaning import Block, Kind, Meaning, Stop, Usage
+from .types import CHAT, MESSAGES, RESPONSES
+
+ENDS: dict[Stop, dict[str, set[Stop]]] = {
+    Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}},
+    Stop.TOOL: {CHAT: {Stop.TOOL}, MESSAGES: {Stop.TOOL}, RESPONSES: {Stop.TOOL}},
+    Stop.LENGTH: {CHAT: {Stop.LENGTH}, MESSAGES: {Stop.LENGTH}, RESPONSES: {Stop.LENGTH}},
+    # A refusal with text may reach a Responses client as a completed answer with a refusal part.
+    Stop.FILTER: {CHAT: {Stop.FILTER}, MESSAGES: {Stop.FILTER}, RESPONSES: {Stop.FILTER, Stop.END}},
+    Stop.SEQUENCE: {CHAT: {Stop.SEQUENCE, Stop.END}, MESSAGES: {Stop.SEQUENCE}, RESPONSES: {Stop.END}},
+    Stop.PAUSE: {CHAT: {Stop.END}, MESSAGES: {Stop.PAUSE}, RESPONSES: {Stop.END, Stop.PAUSE}},
+    Stop.COMPACTION: {CHAT: {Stop.END}, MESSAGES: {Stop.COMPACTION}, RESPONSES: {Stop.END}},
+    Stop.ERROR: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}},
+    Stop.CUT: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}},
+}
+BROKEN = {Stop.ERROR, Stop.CUT}
+# Ids of this form are taken by every provider, so there is no reason to change one.
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def compare(
+    upstream: Meaning,
+    client: Meaning,
+    client_protocol: str,
+    *,
+    include_usage: bool = True,
+    custom_tools: frozenset[str] = frozenset(),
+) -> list[str]:
+    """What the client's answer lost or changed. `custom_tools` are the free-form tools the client declared;
+    `include_usage` is False for a Chat client that did not ask for a usage chunk."""
+    problems = _ends(upstream, client, client_protocol)
+    problems += _contents(upstream, client, client_protocol, custom_tools)
+    if upstream.stop not in BROKEN and upstream.usages and (include_usage or client_protocol != CHAT):
+        problems += _costs(upstream.usages, client.usages)
+    return problems
+
+
+def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
+    allowed = ENDS[upstream.stop][protocol]
+    if upstream.stop in BROKEN:
+        if client.stop is not Stop.ERROR:
+            return [f"stop: the upstream's {upstream.stop} came out as {client.stop}"]
+        said = upstream.failure.message if upstream.failure else ""
+        heard = client.failure.message if client.failure else ""
+        if said not in heard:
+            return [f"error: the upstream's message {said!r} became {heard!r}"]
+        return [] if heard else ["error: no message"]
+    if Stop.END in allowed and client.calls:
+        allowed = allowed | {Stop.TOOL}  # a turn that ends with calls waits for their results
+    if protocol == MESSAGES and upstream.stop is Stop.END and upstream.said(Kind.REFUSAL):
+        allowed = {Stop.FILTER}
+    if client.stop not in allowed:
+        return [f"stop: {upstream.stop} became {client.stop}, allowed {sorted(allowed)}"]
+    if client.stop is Stop.SEQUENCE and client.stop_sequence != upstream.stop_sequence:
+        return [f"stop_sequence: {upstream.stop_sequence!r} became {client.stop_sequence!r}"]
+    return []
+
+
+def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: frozenset[str]) -> list[str]:
+    # A call of a hosted tool may be shown as a call of a function named like the tool.
+    hosted = {name for block in upstream.hosted for name in (block.name, block.name.removesuffix("_call"))}
+    sent = _merged(upstream.blocks, protocol)
+    got = _merged([b for b in client.blocks if not (b.kind is Kind.CALL and b.name in hosted)], protocol)
+    broken = upstream.stop in BROKEN
+    problems = _calls(
+        [block for block in sent if block.kind is Kind.CALL],
+        [block for block in got if block.kind is Kind.CALL],
+        custom_tools,
+        broken=broken,
+    )
+    problems += _texts(upstream, sent, got)
+    if protocol != CHAT and not problems and not broken and upstream.stop is not Stop.FILTER:
+        order = [block.kind for block in sent]
+        if order != [block.kind for block in got]:
+            problems.append(f"order: {_kinds(sent)} became {_kinds(got)}")
+        problems += [
+            f"order: {one.kind} {one.text[:40]!r} became {other.text[:40]!r}"
+            for one, other in zip(sent, got, strict=False)
+            if one.kind is other.kind is not Kind.CALL and _squeezed(one) != _squeezed(other)
+        ]
+    if protocol == CHAT:
+        for choice in sorted(set(upstream.choices) & set(client.choices) - {0}):
+            one, other = (_joined(meaning.choices[choice], Kind.TEXT) for meaning in (upstream, client))
+            if one != other:
+                problems.append(f"text of choice {choice}: {one[:40]!r} became {other[:40]!r}")
+    return problems
+
+
+def _merged(blocks: list[Block], protocol: str) -> list[Block]:
+    """Without hosted blocks, neighbours of one kind joined; Messages has refusals as plain text."""
+    merged: list[Block] = []
+    for block in blocks:
+        kind = Kind.TEXT if protocol == MESSAGES and block.kind is Kind.REFUSAL else block.kind
+        if kind is Kind.HOSTED:
+            continue
+        if merged and kind is not Kind.CALL and merged[-1].kind is kind:
+            merged[-1].text += block.text
+        else:
+            merged.append(Block(kind, block.text, block.name, block.id, block.custom))
+    return merged
+
+
+def _kinds(blocks: list[Block]) -> str:
+    return " ".join(block.kind for block in blocks) or "nothing"
+
+
+def _joined(blocks: list[Block], *kinds: Kind) -> str:
+    return "".join(block.text for block in blocks if block.kind in kinds)
+
+
+def _squeezed(block: Block) -> str:
+    # Parts of a summary may be joined with or without a blank line between them.
+    return "".join(block.text.split()) if block.kind is Kind.REASONING else block.text
+
+
+def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
+    problems = []
+    one, other = ("".join(_joined(blocks, Kind.REASONING).split()) for blocks in (sent, got))
+    if one != other:
+        problems.append(f"reasoning: {_differ(one, other)}")
+    if upstream.stop is Stop.FILTER or upstream.said(Kind.REFUSAL):
+        # Which of text and refusal a refused answer's words become differs; the words may not be lost.
+        one, other = (_joined(blocks, Kind.TEXT, Kind.REFUSAL) for blocks in (sent, got))
+        explained = {one, upstream.explanation, one + upstream.explanation}
+        if other not in explained or (one and one not in other):
+            problems.append(f"refused text: {_differ(one, other)}")
+        return problems
+    one, other = (_joined(blocks, Kind.TEXT) for blocks in (sent, got))
+    if one != other:
+        problems.append(f"text: {_differ(one, other)}")
+    if _joined(got, Kind.REFUSAL):
+        problems.append("refusal: the upstream refused nothing")
+    return problems
+
+
+def _differ(one: str, other: str) -> str:
+    """The first place where two texts part."""
+    at = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    at = min(len(one), len(other)) if at is None else at
+    return f"at {at} of {len(one)}: {one[at : at + 40]!r} became {other[at : at + 40]!r}"
+
+
+def _calls(sent: list[Block], got: list[Block], custom_tools: frozenset[str], *, broken: bool) -> list[str]:
+    problems = []
+    if len(got) > len(sent) or (len(got) < len(sent) and not broken):
+        problems.append(f"calls: {[b.name for b in sent]} became {[b.name for b in got]}")
+    for number, (one, other) in enumerate(zip(sent, got, strict=False)):
+        where = f"call {number} ({one.name})"
+        if other.name != one.name and not other.name.endswith(f"__{one.name}"):
+            problems.append(f"{where}: the name became {other.name!r}")
+        unique = sum(1 for block in sent if block.id == one.id) == 1
+        if PLAIN_ID.fullmatch(one.id) and unique and other.id != one.id:
+            problems.append(f"{where}: the id {one.id!r} became {other.id!r}")
+        if one.name in custom_tools and not other.custom:
+            problems.append(f"{where}: the client declared a free-form tool and got a function call")
+        if not same_input(one, other) and not (broken and one.text.startswith(other.text)):
+            problems.append(f"{where}: the input {one.text[:80]!r} became {other.text[:80]!r}")
+    return problems
+
+
+def same_input(one: Block, other: Block) -> bool:
+    """Do two calls carry the same input? Free text may travel as {"input": text}; empty text is {}."""
+    if one.text == other.text:
+        return True
+    here, there = exact_json(one.text), exact_json(other.text)
+    if one.custom and not other.custom:
+        return isinstance(there, dict) and there.get("input") == one.text
+    if other.custom and not one.custom:
+        return isinstance(here, dict) and here.get("input") == other.text
+    if here is None and one.text.strip():
+        # Not JSON: a safe wrapping must hold the raw text.
+        return isinstance(there, dict) and one.text in there.values()
+    return (here if here is not None else {}) == (there if there is not None else {})
+
+
+def exact_json(text: str) -> Any:
+    """JSON with every digit of its numbers, or None."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return None
+
+
+def _costs(sent: list[Usage], got: list[Usage]) -> list[str]:
+    if not got:
+        return ["usage: lost"]
+    readings = [_cost_problems(reading, got[0]) for reading in sent]
+    return [] if [] in readings else readings[0]
+
+
+def _cost_problems(sent: Usage, got: Usage) -> list[str]:
+    problems = []
+    for field in fields(Usage):
+        one, other = getattr(sent, field.name), getattr(got, field.name)
+        whole = sent.output if field.name == "reasoning" else sent.input
+        impossible = field.name not in ("input", "output") and one is not None and one > (whole or 0)
+        if one is not None and not impossible and one != (other or 0):
+            problems.append(f"usage.{field.name}: {one} became {other}")
+    return problems

@@ -1,0 +1,113 @@
+"""HTTP error answers: are they in the client's form, and do they keep what the upstream said?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from . import meaning_chat, meaning_messages, meaning_responses
+from .frames import as_object
+from .types import CHAT, MESSAGES, RESPONSES, check_error_body
+
+# Messages: which error types a status may carry.
+MESSAGES_TYPES = {
+    400: {"invalid_request_error"},
+    401: {"authentication_error"},
+    402: {"billing_error"},
+    403: {"permission_error"},
+    404: {"not_found_error"},
+    409: {"conflict_error"},
+    413: {"request_too_large"},
+    422: {"invalid_request_error"},
+    429: {"rate_limit_error"},
+    500: {"api_error"},
+    502: {"api_error"},
+    503: {"api_error", "overloaded_error"},
+    504: {"timeout_error"},
+    529: {"overloaded_error"},
+}
+# Upstream status -> statuses the client may see, for a Messages client and for an OpenAI one.
+STATUSES: dict[int, tuple[set[int], set[int]]] = {
+    402: ({402}, {402, 429}),
+    408: ({408, 504}, {408}),
+    422: ({400, 422}, {400, 422}),
+    429: ({429, 402}, {429}),
+    502: ({500, 502}, {502, 503}),
+    503: ({500, 503, 529}, {502, 503}),
+    529: ({529}, {503, 529}),
+}
+# What an OpenAI client looks for in `code` when the upstream, being no OpenAI one, had none to give.
+CODES = {
+    401: {"invalid_api_key"},
+    404: {"model_not_found"},
+    413: {"request_too_large"},
+    429: {"rate_limit_exceeded", "insufficient_quota"},
+}
+# What agents look for before they compact the conversation: a code on OpenAI's side, words on Messages'.
+TOO_LONG = "prompt is too long"
+OVERFLOW = re.compile(
+    r"prompt (is )?too long|context (length|window)|length of all messages is too long", re.I
+)
+READERS = {
+    CHAT: meaning_chat.failure_of,
+    MESSAGES: meaning_messages.failure_of,
+    RESPONSES: meaning_responses.failure_of,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An HTTP error as somebody sent it."""
+
+    protocol: str
+    status: int
+    kind: str
+    message: str
+
+    @property
+    def too_long(self) -> bool:
+        return self.kind == "context_length_exceeded" or OVERFLOW.search(self.message) is not None
+
+
+def read_error(protocol: str, status: int, body: bytes) -> ErrorAnswer:
+    """Any error answer, in whatever form a provider chose."""
+    payload = as_object(body)
+    if payload is None:
+        return ErrorAnswer(protocol, status, "", "")
+    failure = READERS[protocol](payload)
+    return ErrorAnswer(protocol, status, failure.kind, failure.message)
+
+
+def check_error(protocol: str, status: int, body: bytes) -> list[str]:
+    """Problems of an error answer sent to a client of this protocol."""
+    problems = check_error_body(protocol, body)
+    if not 400 <= status <= 599:
+        problems.append(f"status: {status} is no error")
+    if protocol == MESSAGES and not problems:
+        kind = (as_object(body) or {})["error"]["type"]
+        allowed = MESSAGES_TYPES.get(status)
+        if allowed is not None and kind not in allowed:
+            problems.append(f"error.type: {kind} with status {status}, allowed {sorted(allowed)}")
+    return problems
+
+
+def compare_error(upstream: ErrorAnswer, client: ErrorAnswer) -> list[str]:
+    """What the client's error lost of the upstream's."""
+    problems = []
+    keep = {upstream.status}
+    messages, openai = STATUSES.get(upstream.status, (keep, keep))
+    allowed = messages if client.protocol == MESSAGES else openai
+    if client.status not in allowed:
+        problems.append(f"status: {upstream.status} became {client.status}, allowed {sorted(allowed)}")
+    if upstream.message not in client.message:
+        problems.append(f"message: {upstream.message[:80]!r} became {client.message[:80]!r}")
+    if not client.message:
+        problems.append("message: empty")
+    if client.protocol == MESSAGES:
+        if upstream.too_long and TOO_LONG not in client.message.lower():
+            problems.append(f"message: a context overflow does not say {TOO_LONG!r}")
+    elif upstream.too_long and client.kind != "context_length_exceeded":
+        problems.append(f"code: a context overflow came out as {client.kind!r}")
+    elif upstream.protocol == MESSAGES and client.kind not in CODES.get(client.status, {client.kind}):
+        problems.append(f"code: {client.kind!r} with status {client.status}")
+    return problems

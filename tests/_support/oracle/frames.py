@@ -1,0 +1,125 @@
+"""Server-sent events, read twice: strictly as our own output, leniently as anybody's input.
+
+`strict_frames` holds a writer to the narrow form every client takes: UTF-8, LF, one `data:` line, an
+`event:` line only before it, each frame closed by one blank line. `lenient_frames` follows the WHATWG rules
+and forgives a last frame without its blank line if its data is whole JSON, as several servers end that way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+BOM = b"\xef\xbb\xbf"
+# Only these three end a line; U+2028 and friends are ordinary characters inside JSON.
+LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One dispatched event. `event` is None where no `event:` line came."""
+
+    event: str | None
+    data: str
+
+
+def strict_frames(stream: bytes) -> tuple[list[Frame], list[str]]:
+    """Frames of a stream that we wrote, and every way in which it leaves the narrow form."""
+    problems: list[str] = []
+    if stream.startswith(BOM):
+        problems.append("framing: starts with a byte order mark")
+    if b"\r" in stream:
+        problems.append("framing: has a carriage return; lines end with LF alone")
+    try:
+        text = stream.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return [], [*problems, f"framing: not UTF-8 at byte {error.start}"]
+    if not stream:
+        return [], [*problems, "framing: empty stream"]
+    if not text.endswith("\n\n"):
+        problems.append("framing: the last frame is not closed by a blank line")
+    frames: list[Frame] = []
+    for number, chunk in enumerate(text.removesuffix("\n\n").split("\n\n")):
+        frame = _strict_frame(chunk, number, problems)
+        if frame is not None:
+            frames.append(frame)
+    return frames, problems
+
+
+def _strict_frame(chunk: str, number: int, problems: list[str]) -> Frame | None:
+    where = f"frame {number}"
+    event: str | None = None
+    data: list[str] = []
+    comments = 0
+    for line in chunk.split("\n"):
+        if line.startswith(":"):
+            comments += 1
+        elif line.startswith("event: "):
+            if event is not None or data:
+                problems.append(f"{where}: `event:` must come once and before `data:`")
+            event = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            data.append(line.removeprefix("data: "))
+        elif not line:
+            problems.append(f"{where}: stray blank line")
+        else:
+            problems.append(f"{where}: unexpected line {line[:40]!r}")
+    if not data:
+        if event is not None or not comments:
+            problems.append(f"{where}: no `data:` line")
+        return None
+    if len(data) > 1:
+        problems.append(f"{where}: more than one `data:` line")
+    return Frame(event, "\n".join(data))
+
+
+def lenient_frames(stream: bytes) -> list[Frame]:
+    """Frames of any stream. An unfinished tail counts only if its data is a whole JSON value or [DONE]."""
+    text = stream.removeprefix(BOM).decode("utf-8", "replace")
+    frames: list[Frame] = []
+    event: str | None = None
+    data: list[str] = []
+    lines = LINE_END.split(text)
+    for line in lines:
+        if not line:
+            if data:
+                frames.append(Frame(event, "\n".join(data)))
+            event, data = None, []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "event":
+            event = value
+        elif name == "data":
+            data.append(value)
+    if data:
+        tail = Frame(event, "\n".join(data))
+        if tail.data == "[DONE]" or as_object(tail.data) is not None:
+            frames.append(tail)
+    return frames
+
+
+def as_object(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object, or None for anything else."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def strict_json(text: str | bytes) -> Any:
+    """JSON as RFC 8259 has it: no NaN, no duplicate names. Raises ValueError."""
+
+    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            raise ValueError("a name is given twice in one object")
+        return value
+
+    def no_constant(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=no_constant)

@@ -1,0 +1,259 @@
+"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are told.
+
+A row of `PAIRS` is what an upstream said, what a client heard, and the problem that must be told, None for none.
+"""
+
+# ruff: noqa: E501 -- the tables are read by row
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from oracle import (
+    CHAT,
+    MESSAGES,
+    PROTOCOLS,
+    RESPONSES,
+    Block,
+    Kind,
+    Meaning,
+    Stop,
+    Usage,
+    check_error,
+    compare,
+    compare_error,
+    meaning_of_client_stream,
+    meaning_of_upstream,
+    meaning_of_whole,
+    read_error,
+)
+from oracle import samples as s
+
+GOOD: dict[str, Callable[[], list[Any]]] = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
+CHAT_ERROR = {"error": {"message": "gone", "type": "server_error", "param": None, "code": None}}
+
+
+def _data(*payloads: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(payload).encode() + b"\n\n" for payload in payloads)
+
+
+def _delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def _fragment(**fields: Any) -> dict[str, Any]:
+    return _delta(tool_calls=[fields])
+
+
+TEXT, REASONING, CALL, REFUSAL = Kind.TEXT, Kind.REASONING, Kind.CALL, Kind.REFUSAL
+ODD_CHAT: list[tuple[str, bytes, list[tuple[Kind, str]], Stop]] = [
+    ("both reasoning names", _data(_delta("stop", reasoning="a", reasoning_content="a")), [(REASONING, "a")], Stop.END),
+    ("reasoning details", _data(_delta("stop", reasoning_details=[{"type": "reasoning.text", "text": "a"}])), [(REASONING, "a")], Stop.END),
+    ("parts", _data(_delta("stop", content=[{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}, {"type": "text", "text": "b"}])), [(REASONING, "a"), (TEXT, "b")], Stop.END),
+    ("back and forth", _data(_delta(reasoning="a"), _delta(content="b"), _delta(reasoning="c"), _delta("stop")), [(REASONING, "a"), (TEXT, "b"), (REASONING, "c")], Stop.END),
+    ("no tool index", _data(_delta("tool_calls", tool_calls=[{"id": "1", "function": {"name": "f", "arguments": "{}"}}, {"id": "2", "function": {"name": "g", "arguments": "{}"}}])), [(CALL, "{}"), (CALL, "{}")], Stop.TOOL),
+    ("index used again", _data(_fragment(index=0, id="1", function={"name": "f", "arguments": "{}"}), _fragment(index=0, id="2", function={"name": "f", "arguments": "[]"}), _delta("tool_calls")), [(CALL, "{}"), (CALL, "[]")], Stop.TOOL),
+    ("interleaved calls", _data(_fragment(index=0, id="1", function={"arguments": "{"}), _fragment(index=1, id="2", function={"arguments": "["}), _fragment(index=0, function={"arguments": "}"}), _fragment(index=1, function={"arguments": "]"}), _delta("tool_calls")), [(CALL, "{}"), (CALL, "[]")], Stop.TOOL),
+    ("stop with calls", _data(_fragment(index=0, id="1", function={"arguments": "{}"}), _delta("stop")), [(CALL, "{}")], Stop.TOOL),
+    ("empty finish", _data(_delta("", content="a"), _delta("length")), [(TEXT, "a")], Stop.LENGTH),
+    ("odd finish", _data(_delta("eos", content="a")), [(TEXT, "a")], Stop.END),
+    ("no finish but done", _data(_delta(content="a")) + b"data: [DONE]\n\n", [(TEXT, "a")], Stop.END),
+    ("no finish but usage", _data(_delta(content="a"), {"choices": [], "usage": {"prompt_tokens": 1}}), [(TEXT, "a")], Stop.END),
+    ("cut", _data(_delta(content="a")), [(TEXT, "a")], Stop.CUT),
+    ("cut in a line", _data(_delta(content="a")) + b'data: {"choices": [{"delta": {"content": "b', [(TEXT, "a")], Stop.CUT),
+    ("error in a chunk", _data(_delta(content="a"), {**_delta(), "error": {"message": "x"}}), [(TEXT, "a")], Stop.ERROR),
+    ("no blank line at the end", _data(_delta(content="a"), _delta("stop"))[:-2], [(TEXT, "a")], Stop.END),
+    ("refusal", _data(_delta("stop", refusal="no")), [(REFUSAL, "no")], Stop.END),
+    ("crlf and comments", b": hi\r\n\r\n" + _data(_delta("stop", content="a")).replace(b"\n", b"\r\n"), [(TEXT, "a")], Stop.END),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stream", "blocks", "stop"), [pytest.param(*row, id=name) for name, *row in ODD_CHAT]
+)
+def test_odd_chat_upstreams(stream: bytes, blocks: list[tuple[Kind, str]], stop: Stop) -> None:
+    meaning = meaning_of_upstream(CHAT, stream)
+    assert [(block.kind, block.text) for block in meaning.blocks] == blocks
+    assert meaning.stop is stop
+
+
+USAGES: list[tuple[str, dict[str, Any], Usage]] = [
+    ("plain", {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, Usage(5, None, None, 2, None)),
+    ("hit tokens", {"prompt_tokens": 5, "prompt_cache_hit_tokens": 4, "completion_tokens": 2}, Usage(5, 4, None, 2)),
+    ("foreign names", {"prompt_tokens": 5, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 1, "completion_tokens": 2}, Usage(5, 3, 1, 2)),
+    ("reasoning beside output", {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 3}}, Usage(5, None, None, 5, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("usage", "expected"), [pytest.param(*row, id=name) for name, *row in USAGES])
+def test_chat_usage(usage: dict[str, Any], expected: Usage) -> None:
+    stream = _data({**_delta("stop"), "usage": usage})
+    assert meaning_of_upstream(CHAT, stream).usages == [expected]
+
+
+def test_messages_usage_replaces_and_includes_the_cache() -> None:
+    events = s.messages()
+    assert isinstance(events[17], dict)
+    events[17]["usage"] = {"input_tokens": 3, "cache_read_input_tokens": 6, "output_tokens": 4}
+    events[17]["usage"]["iterations"] = [{"input_tokens": 3, "output_tokens": 4}] * 2
+    usages = meaning_of_upstream(MESSAGES, s.render(MESSAGES, events)).usages
+    assert usages == [Usage(9, 6, 0, 4, None), Usage(6, 0, 0, 8, None)]
+
+
+def test_messages_end_counts_once() -> None:
+    stream = s.render(MESSAGES, s.messages())
+    assert meaning_of_upstream(MESSAGES, stream + stream) == meaning_of_upstream(MESSAGES, stream)
+
+
+@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_samples_mean_the_same(upstream: str, client: str) -> None:
+    said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
+    heard = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
+    assert said.stop is Stop.TOOL
+    assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
+    assert compare(said, heard, client) == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_whole_answers_are_read(protocol: str) -> None:
+    meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
+    assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]
+    assert meaning.stop is Stop.TOOL
+    assert meaning.usages[0].input == 9
+
+
+def _said(*blocks: Block, stop: Stop = Stop.END, **fields: Any) -> Meaning:
+    return Meaning(choices={0: [copy.copy(block) for block in blocks]}, stop=stop, **fields)
+
+
+A, B = Block(TEXT, "a"), Block(TEXT, "b")
+R = Block(REASONING, "think\n\nmore")
+F = Block(CALL, '{"x": 1.10}', "f", "id1")
+G = Block(CALL, "{}", "g", "id2")
+HOSTED = Block(Kind.HOSTED, name="web_search")
+CUSTOM_BLOCK = Block(CALL, "free", "p", "id3", custom=True)
+WRAPPED = Block(CALL, '{"input": "free"}', "p", "id3")
+SPOILT = Block(CALL, '{"x": ', "f", "id1")
+FULL = Usage(10, 4, 1, 5, 2)
+GONE = meaning_of_client_stream(CHAT, _data(CHAT_ERROR)).failure
+PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
+    ("texts are joined for chat", CHAT, _said(A, F, B, stop=Stop.TOOL), _said(Block(TEXT, "ab"), F, stop=Stop.TOOL), None),
+    ("order is kept for messages", MESSAGES, _said(A, F, B, stop=Stop.TOOL), _said(Block(TEXT, "ab"), F, stop=Stop.TOOL), "order:"),
+    ("split texts are one", RESPONSES, _said(Block(TEXT, "ab")), _said(A, B), None),
+    ("text between moves", RESPONSES, _said(A, R, B), _said(Block(TEXT, "ab"), R), "order:"),
+    ("text is lost", CHAT, _said(A, B), _said(A), "text: at 1"),
+    ("text is invented", MESSAGES, _said(A), _said(A, B), "text: at 1"),
+    ("summary parts may be joined", MESSAGES, _said(R), _said(Block(REASONING, "thinkmore")), None),
+    ("reasoning is lost", CHAT, _said(R, A), _said(A), "reasoning:"),
+    ("reasoning becomes text", CHAT, _said(R), _said(Block(TEXT, R.text)), "reasoning:"),
+    ("hosted blocks may go", CHAT, _said(HOSTED, A), _said(A), None),
+    ("hosted blocks may be calls", CHAT, _said(HOSTED), _said(Block(CALL, "{}", "web_search", "x"), stop=Stop.TOOL), None),
+    ("call is lost", CHAT, _said(F, G, stop=Stop.TOOL), _said(F, stop=Stop.TOOL), "calls:"),
+    ("call is invented", CHAT, _said(F, stop=Stop.TOOL), _said(F, G, stop=Stop.TOOL), "calls:"),
+    ("name changes", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "h", "id1"), stop=Stop.TOOL), "the name became"),
+    ("namespace is put before", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "ns__f", "id1"), stop=Stop.TOOL), None),
+    ("plain id changes", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "f", "id9"), stop=Stop.TOOL), "the id 'id1' became"),
+    ("odd id may change", MESSAGES, _said(Block(CALL, "{}", "f", "f.x:0"), stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "f_x_0"), stop=Stop.TOOL), None),
+    ("same JSON, other spacing", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, '{"x":1.1}', "f", "id1"), stop=Stop.TOOL), None),
+    ("a digit is lost", CHAT, _said(Block(CALL, '{"x": 12345678901234567.5}', "f", "i"), stop=Stop.TOOL), _said(Block(CALL, '{"x": 12345678901234568}', "f", "i"), stop=Stop.TOOL), "the input"),
+    ("empty is {}", MESSAGES, _said(Block(CALL, "", "f", "i"), stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "i"), stop=Stop.TOOL), None),
+    ("broken JSON becomes {}", MESSAGES, _said(SPOILT, stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "id1"), stop=Stop.TOOL), "the input"),
+    ("broken JSON is wrapped", MESSAGES, _said(SPOILT, stop=Stop.TOOL), _said(Block(CALL, json.dumps({"_raw": SPOILT.text}), "f", "id1"), stop=Stop.TOOL), None),
+    ("custom call is wrapped", MESSAGES, _said(CUSTOM_BLOCK, stop=Stop.TOOL), _said(WRAPPED, stop=Stop.TOOL), None),
+    ("custom call is unwrapped", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(CUSTOM_BLOCK, stop=Stop.TOOL), None),
+    ("custom input changes", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(Block(CALL, "fre", "p", "id3", custom=True), stop=Stop.TOOL), "the input"),
+    ("declared custom tool", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(WRAPPED, stop=Stop.TOOL), "declared a free-form tool"),
+    ("length becomes end", CHAT, _said(A, stop=Stop.LENGTH), _said(A), "stop: length became end"),
+    ("stop sequence for responses", RESPONSES, _said(A, stop=Stop.SEQUENCE), _said(A), None),
+    ("stop sequence for messages", MESSAGES, _said(A, stop=Stop.SEQUENCE, stop_sequence="X"), _said(A), "stop:"),
+    ("another stop sequence", MESSAGES, _said(A, stop=Stop.SEQUENCE, stop_sequence="X"), _said(A, stop=Stop.SEQUENCE, stop_sequence="Y"), "stop_sequence:"),
+    ("pause for chat", CHAT, _said(A, stop=Stop.PAUSE), _said(A), None),
+    ("pause for messages", MESSAGES, _said(A, stop=Stop.PAUSE), _said(A), "stop:"),
+    ("filter explained", CHAT, _said(stop=Stop.FILTER, explanation="no"), _said(Block(REFUSAL, "no"), stop=Stop.FILTER), None),
+    ("filter loses its text", RESPONSES, _said(A, stop=Stop.FILTER), _said(stop=Stop.FILTER), "refused text:"),
+    ("filter becomes end", CHAT, _said(A, stop=Stop.FILTER), _said(A), "stop:"),
+    ("refusal for messages", MESSAGES, _said(Block(REFUSAL, "no")), _said(Block(TEXT, "no"), stop=Stop.FILTER), None),
+    ("refusal as a plain end", MESSAGES, _said(Block(REFUSAL, "no")), _said(Block(TEXT, "no")), "stop:"),
+    ("text becomes a refusal", CHAT, _said(A), _said(A, Block(REFUSAL, "x")), "refused nothing"),
+    ("cut is an error", CHAT, _said(A, F, stop=Stop.CUT), _said(A, stop=Stop.ERROR, failure=GONE), None),
+    ("cut is a success", CHAT, _said(A, stop=Stop.CUT), _said(A), "the upstream's cut came out as end"),
+    ("error is a success", MESSAGES, _said(A, stop=Stop.ERROR, failure=GONE), _said(A), "came out as end"),
+    ("error keeps its message", RESPONSES, _said(stop=Stop.ERROR, failure=GONE), _said(stop=Stop.ERROR, failure=GONE), None),
+    ("error loses its message", RESPONSES, _said(stop=Stop.ERROR, failure=GONE), _said(stop=Stop.ERROR), "error:"),
+    ("cut loses its text", CHAT, _said(A, stop=Stop.CUT), _said(stop=Stop.ERROR, failure=GONE), "text:"),
+    ("cut call in part", CHAT, _said(F, stop=Stop.CUT), _said(SPOILT, stop=Stop.ERROR, failure=GONE), None),
+    ("usage", MESSAGES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 4, 1, 5, 2)]), None),
+    ("usage counts the cache twice", MESSAGES, _said(A, usages=[FULL]), _said(A, usages=[Usage(14, 4, 1, 5, 2)]), "usage.input"),
+    ("usage loses the cache", RESPONSES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 0, 1, 5, 2)]), "usage.cached"),
+    ("usage loses reasoning", RESPONSES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 4, 1, 5, 0)]), "usage.reasoning"),
+    ("usage is lost", CHAT, _said(A, usages=[FULL]), _said(A), "usage: lost"),
+    ("usage unknown upstream", CHAT, _said(A), _said(A, usages=[FULL]), None),
+    ("usage of all iterations", CHAT, _said(A, usages=[FULL, Usage(20, 8, 2, 10, 2)]), _said(A, usages=[Usage(20, 8, 2, 10, 2)]), None),
+    ("a part above its whole", RESPONSES, _said(A, usages=[Usage(10, 0, 0, 5, 25)]), _said(A, usages=[Usage(10, 0, 0, 5, 0)]), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said", "heard", "problem"), [pytest.param(*row, id=name) for name, *row in PAIRS]
+)
+def test_compare(protocol: str, said: Meaning, heard: Meaning, problem: str | None) -> None:
+    declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
+    found = compare(said, heard, protocol, custom_tools=declared)
+    assert found == [] if problem is None else [told for told in found if problem in told], found
+
+
+def test_usage_is_not_owed_to_a_chat_client_that_did_not_ask() -> None:
+    assert compare(_said(A, usages=[FULL]), _said(A), CHAT, include_usage=False) == []
+
+
+def _error(protocol: str, kind: str, message: str, code: str | None = None) -> bytes:
+    if protocol == MESSAGES:
+        return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return json.dumps({"error": error}).encode()
+
+
+ERRORS: list[tuple[str, int, bytes, str | None]] = [
+    (CHAT, 429, _error(CHAT, "requests", "slow", "rate_limit_exceeded"), None),
+    (MESSAGES, 529, _error(MESSAGES, "overloaded_error", "busy"), None),
+    (RESPONSES, 400, _error(RESPONSES, "invalid_request_error", "no"), None),
+    (CHAT, 200, _error(CHAT, "requests", "slow"), "is no error"),
+    (CHAT, 400, b'{"error": {"message": "no", "type": "x", "param": null}}', "error.code: absent"),
+    (CHAT, 400, b'{"message": "no"}', "expected only `error`"),
+    (CHAT, 400, b"<html>", "json:"),
+    (MESSAGES, 400, _error(CHAT, "x", "no"), "type: must be 'error'"),
+    (MESSAGES, 429, _error(MESSAGES, "api_error", "no"), "api_error with status 429"),
+    (MESSAGES, 400, _error(MESSAGES, "server_error", "no"), "error.type: unknown"),
+]
+
+
+@pytest.mark.parametrize(("protocol", "status", "body", "problem"), ERRORS)
+def test_error_answers(protocol: str, status: int, body: bytes, problem: str | None) -> None:
+    found = check_error(protocol, status, body)
+    assert found == [] if problem is None else [told for told in found if problem in told], found
+
+
+ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | None]] = [
+    ((MESSAGES, 529, _error(MESSAGES, "overloaded_error", "busy")), (CHAT, 503, _error(CHAT, "server_error", "busy", "overloaded")), None),
+    ((CHAT, 503, _error(CHAT, "server_error", "busy")), (MESSAGES, 529, _error(MESSAGES, "overloaded_error", "upstream: busy")), None),
+    ((CHAT, 401, b'{"detail": "no key"}'), (RESPONSES, 401, _error(RESPONSES, "x", "no key", "invalid_api_key")), None),
+    ((CHAT, 401, b"<html>"), (MESSAGES, 401, _error(MESSAGES, "authentication_error", "the upstream said 401")), None),
+    ((CHAT, 429, _error(CHAT, "x", "slow")), (MESSAGES, 502, _error(MESSAGES, "api_error", "slow")), "status: 429 became 502"),
+    ((CHAT, 400, _error(CHAT, "x", "bad n")), (MESSAGES, 400, _error(MESSAGES, "invalid_request_error", "bad")), "message:"),
+    ((MESSAGES, 429, _error(MESSAGES, "rate_limit_error", "slow")), (CHAT, 429, _error(CHAT, "x", "slow")), "code:"),
+    ((MESSAGES, 400, _error(MESSAGES, "invalid_request_error", "prompt is too long: 9")), (CHAT, 400, _error(CHAT, "x", "prompt is too long: 9")), "code: a context overflow"),
+    ((CHAT, 400, _error(CHAT, "x", "too big", "context_length_exceeded")), (MESSAGES, 400, _error(MESSAGES, "invalid_request_error", "too big")), "does not say"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("upstream", "client", "problem"), ERROR_PAIRS)
+def test_error_pairs(
+    upstream: tuple[str, int, bytes], client: tuple[str, int, bytes], problem: str | None
+) -> None:
+    found = compare_error(read_error(*upstream), read_error(*client))
+    assert found == [] if problem is None else [told for told in found if problem in told], found

@@ -1,0 +1,176 @@
+"""Routing: a table of settings and names in, routes out."""
+
+import pytest
+
+from dragoman_server.routes import FAMILIES, Route, UnknownModel, model_ids, resolve
+from dragoman_server.settings import (
+    ANTHROPIC_MESSAGES,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    UPSTREAM_PROTOCOLS,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+
+C, M, R = OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES
+
+
+def upstream(name: str, *protocols: str, models: tuple[str, ...] = ()) -> UpstreamSettings:
+    return UpstreamSettings(
+        name=name, protocol=protocols[0], protocols=protocols, base_url=f"http://{name}/v1", models=models
+    )
+
+
+OPENAI = upstream("openai", R, C)
+ANTHROPIC = upstream("anthropic", M)
+LOCAL = upstream("local", C, models=("qwen3", "org/llama"))
+PROXY = upstream("proxy", C, M)
+
+NOTHING = Settings()
+ONE = Settings(upstreams=(LOCAL,))
+TWO = Settings(upstreams=(OPENAI, ANTHROPIC))
+MANY = Settings(
+    upstreams=(LOCAL, PROXY, OPENAI),
+    models={
+        "fast": "local/qwen3",
+        "claude-haiku-4-5": "openai/gpt-5-mini",
+        "claude-haiku-*": "local/qwen3",
+        "local/old": "openai/new",
+        "made-*-up": "sim/echo",
+        "a/b": "proxy/c/d",
+    },
+)
+
+ROUTES = [
+    # The simulator alone: whatever the client asks for works.
+    (NOTHING, C, "gpt-4.1", Route("sim", "echo", C)),
+    (NOTHING, M, "claude-opus-4-8[1m]", Route("sim", "echo", M)),
+    (NOTHING, R, "any/thing", Route("sim", "echo", R)),
+    (NOTHING, M, "sim/slow", Route("sim", "slow", M)),
+    (NOTHING, "simple_chat", "x", Route("sim", "echo", C)),
+    # An alias comes first, exact before patterns, and may hide an upstream's prefix.
+    (MANY, C, "fast", Route("local", "qwen3", C)),
+    (MANY, M, "claude-haiku-4-5", Route("openai", "gpt-5-mini", R)),
+    (MANY, M, "claude-haiku-4-5-20251001", Route("local", "qwen3", C)),
+    (MANY, C, "local/old", Route("openai", "new", C)),
+    (MANY, C, "made-it-up", Route("sim", "echo", C)),
+    (MANY, C, "a/b", Route("proxy", "c/d", C)),
+    # A prefix; the rest may have slashes of its own.
+    (MANY, C, "local/never-heard-of", Route("local", "never-heard-of", C)),
+    (MANY, C, "proxy/org/llama", Route("proxy", "org/llama", C)),
+    (MANY, M, "sim/echo", Route("sim", "echo", M)),
+    # An upstream's own list, also for names with slashes.
+    (MANY, C, "qwen3", Route("local", "qwen3", C)),
+    (MANY, C, "org/llama", Route("local", "org/llama", C)),
+    # Families: the upstream of that name, else the first one that speaks the protocol.
+    (TWO, M, "claude-sonnet-4-6", Route("anthropic", "claude-sonnet-4-6", M)),
+    (TWO, C, "claude-sonnet-4-6", Route("anthropic", "claude-sonnet-4-6", M)),
+    (MANY, C, "claude-sonnet-4-6", Route("proxy", "claude-sonnet-4-6", C)),
+    (MANY, M, "claude-sonnet-4-6", Route("proxy", "claude-sonnet-4-6", M)),
+    (TWO, C, "gpt-5", Route("openai", "gpt-5", C)),
+    (TWO, R, "o3-mini", Route("openai", "o3-mini", R)),
+    (TWO, M, "codex-mini", Route("openai", "codex-mini", R)),
+    # The only upstream gets every name that nobody else claims.
+    (ONE, M, "claude-sonnet-4-6", Route("local", "claude-sonnet-4-6", C)),
+    (ONE, C, "x/y", Route("local", "x/y", C)),
+    (ONE, C, "sim/echo", Route("sim", "echo", C)),
+]
+
+
+@pytest.mark.parametrize(("settings", "protocol", "model", "route"), ROUTES)
+def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, route: Route) -> None:
+    assert resolve(settings, protocol, model) == route
+
+
+ADVICE = (
+    'Write "upstream/model" with one of the upstreams {}, '
+    "or give the name a line in [models] of the configuration."
+)
+
+UNKNOWN = [
+    (TWO, "", "the request names no model", None),
+    (NOTHING, "", "the request names no model", None),
+    (TWO, "zzz", 'the model "zzz" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    # A prefix needs a model behind it.
+    (TWO, "openai/", 'the model "openai/" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    (
+        TWO,
+        "opnai/gpt-5",
+        'the model "opnai/gpt-5" is not known here; did you mean "openai/gpt-5"? '
+        + ADVICE.format("openai, anthropic"),
+        "openai/gpt-5",
+    ),
+    (
+        MANY,
+        "fasst",
+        'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"),
+        "fast",
+    ),
+    (TWO, "qq/x", 'the model "qq/x" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    (
+        TWO,
+        "\x1b[31m" + "x" * 200,
+        'the model "?[31m' + "x" * 95 + '..." is not known here; ' + ADVICE.format("openai, anthropic"),
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "model", "message", "suggestion"), UNKNOWN)
+def test_an_unknown_name_gets_advice(
+    settings: Settings, model: str, message: str, suggestion: str | None
+) -> None:
+    assert resolve(settings, C, model) == UnknownModel(model, message, suggestion)
+
+
+def test_a_suggestion_leads_somewhere() -> None:
+    for settings, model, _, suggestion in UNKNOWN:
+        if suggestion is not None:
+            assert isinstance(resolve(settings, C, model), UnknownModel)
+            assert isinstance(resolve(settings, C, suggestion), Route)
+
+
+def test_without_the_simulator_its_names_are_unknown() -> None:
+    settings = Settings(server=ServerSettings(simulator=False), upstreams=(OPENAI, ANTHROPIC))
+    assert isinstance(resolve(settings, C, "sim/echo"), UnknownModel)
+    assert model_ids(settings) == ()
+
+
+def test_an_alias_to_nowhere_is_no_crash() -> None:
+    unknown = resolve(Settings(models={"a": "gone/x"}), C, "a")
+    assert unknown == UnknownModel("a", 'the model "a" leads to the unknown upstream "gone"')
+
+
+def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> None:
+    ids = model_ids(MANY)
+    assert ids == (
+        "fast",
+        "claude-haiku-4-5",
+        "local/old",
+        "a/b",
+        "local/qwen3",
+        "local/org/llama",
+        "sim/echo",
+    )
+    for name in ids:
+        assert isinstance(resolve(MANY, C, name), Route)
+    assert model_ids(NOTHING) == ("sim/echo",)
+
+
+@pytest.mark.parametrize("client", [*UPSTREAM_PROTOCOLS, "simple_chat"])
+@pytest.mark.parametrize("server", [OPENAI, ANTHROPIC, LOCAL, PROXY], ids=lambda server: server.name)
+def test_a_client_is_relayed_in_its_own_protocol_where_that_is_spoken(
+    client: str, server: UpstreamSettings
+) -> None:
+    route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
+    assert isinstance(route, Route)
+    assert route.upstream_protocol == (client if client in server.protocols else server.protocol)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.pattern)
+def test_each_family_goes_to_the_upstream_of_its_name(family: object) -> None:
+    assert isinstance(family, type(FAMILIES[0]))
+    settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
+    model = family.pattern.replace("*", "x")
+    assert resolve(settings, C, model) == Route(family.upstream, model, C)

@@ -1,0 +1,225 @@
+"""Request and response heads as bytes, and which bodies a response can have."""
+
+import pytest
+
+from dragoman_server._http1 import MAX_HEAD, MAX_INTERIM, Exchange, FramingError, RequestError, ResponseHead
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def head_of(data: bytes, method: str = "POST", *, byte_by_byte: bool = False) -> ResponseHead:
+    exchange = Exchange(method)
+    exchange.request_head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")])
+    exchange.request_body(b"", last=True)
+    pieces = [data[i : i + 1] for i in range(len(data))] if byte_by_byte else [data]
+    for position, piece in enumerate(pieces, 1):
+        head = exchange.receive_data(piece)
+        if head is not None:
+            rest = b"".join(pieces[position:])
+            return head if not rest else with_leftover(head, rest)
+    raise AssertionError("the head is not complete")
+
+
+def with_leftover(head: ResponseHead, rest: bytes) -> ResponseHead:
+    return ResponseHead(
+        head.http_version,
+        head.status,
+        head.reason,
+        head.headers,
+        head.keep_alive,
+        head.body,
+        head.leftover + rest,
+    )
+
+
+def test_a_request_is_written_with_its_headers_as_given() -> None:
+    exchange = Exchange("POST")
+    head = exchange.request_head(
+        b"/v1/messages?beta=true", [(b"Host", b"up.example"), (b"X-Api-Key", b"k"), (b"Content-Length", b"2")]
+    )
+    assert head + exchange.request_body(b"{}", last=True) == (
+        b"POST /v1/messages?beta=true HTTP/1.1\r\n"
+        b"Host: up.example\r\nX-Api-Key: k\r\nContent-Length: 2\r\n\r\n{}"
+    )
+
+
+def test_a_streamed_request_body_is_chunked() -> None:
+    exchange = Exchange("POST")
+    exchange.request_head(b"/", [(b"Host", b"up.example"), (b"Transfer-Encoding", b"chunked")])
+    assert exchange.request_body(b"abc", last=False) == b"3\r\nabc\r\n"
+    assert exchange.request_body(b"", last=True) == b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [
+        (b"/", [(b"host", b"up.example"), (b"authorization", b"Bearer sk-secret\r\nx: y")]),
+        (b"/", [(b"host", b"up.example"), (b"bad name", b"sk-secret")]),
+        (b"/sk-secret x", [(b"host", b"up.example")]),
+        (b"/", [(b"authorization", b"Bearer sk-secret")]),
+    ],
+    ids=["line break in a value", "blank in a name", "blank in the target", "no host"],
+)
+def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
+    target: bytes, headers: list[tuple[bytes, bytes]]
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        Exchange("POST").request_head(target, headers)
+    assert "sk-secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_body_shorter_than_its_length_is_refused() -> None:
+    exchange = Exchange("POST")
+    exchange.request_head(b"/", [(b"host", b"up.example"), (b"content-length", b"5")])
+    with pytest.raises(RequestError, match="content-length"):
+        exchange.request_body(b"abc", last=True)
+
+
+@pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])
+def test_a_head_keeps_order_case_and_repeated_fields(byte_by_byte: bool) -> None:
+    data = OK + b"Set-Cookie: a\r\nX-Id:  7 \r\nset-cookie: b\r\nContent-Length: 3\r\n\r\nabcREST"
+    head = head_of(data, byte_by_byte=byte_by_byte)
+    assert (head.http_version, head.status, head.reason) == (b"HTTP/1.1", 200, b"OK")
+    assert head.headers == [
+        (b"Set-Cookie", b"a"),
+        (b"X-Id", b"7"),
+        (b"set-cookie", b"b"),
+        (b"Content-Length", b"3"),
+    ]
+    assert head.leftover == b"abcREST"
+    assert head.body.receive_data(head.leftover) == b"abc"
+    assert head.body.complete
+    assert head.body.unused == b"REST"
+
+
+# method, head, keep-alive, the body for b"2\r\nab\r\n0\r\n\r\n", complete then, complete after the end.
+CODED = b"2\r\nab\r\n0\r\n\r\n"
+BODIES = {
+    "length": ("POST", OK + b"content-length: 4\r\n", True, b"2\r\na", True, True),
+    "length, twice the same": ("POST", OK + b"content-length: 4, 4\r\n", True, b"2\r\na", True, True),
+    "length zero": ("POST", OK + b"content-length: 0\r\n", True, b"", True, True),
+    "length not reached": ("POST", OK + b"content-length: 99\r\n", True, CODED, False, False),
+    "chunked": ("POST", OK + b"transfer-encoding: chunked\r\n", True, b"ab", True, True),
+    "chunked, upper case": ("POST", OK + b"Transfer-Encoding: CHUNKED\r\n", True, b"ab", True, True),
+    "until close": ("POST", OK, False, CODED, False, True),
+    "until close, said so": ("POST", OK + b"connection: close\r\n", False, CODED, False, True),
+    "length and close": (
+        "POST",
+        OK + b"content-length: 4\r\nconnection: x, Close\r\n",
+        False,
+        b"2\r\na",
+        True,
+        True,
+    ),
+    "HTTP/1.0 with length": (
+        "POST",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n",
+        False,
+        b"2\r\na",
+        True,
+        True,
+    ),
+    "HTTP/1.0 chunked all the same": (
+        "POST",
+        b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n",
+        False,
+        b"ab",
+        True,
+        True,
+    ),
+    "HEAD has none": ("HEAD", OK + b"content-length: 4\r\n", True, b"", True, True),
+    "HEAD has none, chunked": ("HEAD", OK + b"transfer-encoding: chunked\r\n", True, b"", True, True),
+    "204 has none": ("POST", b"HTTP/1.1 204 No Content\r\n", True, b"", True, True),
+    "304 has none": ("GET", b"HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n", True, b"", True, True),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "keep_alive", "body", "complete", "complete_at_end"), BODIES.values(), ids=BODIES
+)
+def test_the_length_of_a_body(
+    method: str, lines: bytes, keep_alive: bool, body: bytes, complete: bool, complete_at_end: bool
+) -> None:
+    head = head_of(lines + b"\r\n" + CODED, method)
+    assert head.keep_alive is keep_alive
+    assert head.body.receive_data(head.leftover) == body
+    assert head.body.complete is complete
+    head.body.receive_eof()
+    assert head.body.complete is complete_at_end
+    assert (head.body.fault is None) is complete_at_end
+
+
+def test_a_request_that_asks_to_close_is_not_kept_alive() -> None:
+    exchange = Exchange("GET")
+    exchange.request_head(b"/", [(b"host", b"up.example"), (b"Connection", b"close")])
+    exchange.request_body(b"", last=True)
+    head = exchange.receive_data(OK + b"content-length: 0\r\n\r\n")
+    assert head is not None
+    assert not head.keep_alive
+
+
+FAULTS = {
+    "length and chunked": (
+        OK + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n",
+        "the response has both content-length and transfer-encoding",
+    ),
+    "two lengths": (
+        OK + b"content-length: 4\r\ncontent-length: 5\r\n\r\n",
+        "the response head is not HTTP/1.1: conflicting Content-Length headers",
+    ),
+    "negative length": (
+        OK + b"content-length: -4\r\n\r\n",
+        "the response head is not HTTP/1.1: bad Content-Length",
+    ),
+    "another coding": (
+        OK + b"transfer-encoding: gzip, chunked\r\n\r\n",
+        "the response head is not HTTP/1.1: Only Transfer-Encoding: chunked is supported",
+    ),
+    "not HTTP at all": (
+        b"SSH-2.0-sk-secret\r\n\r\n",
+        "the response head is not HTTP/1.1: illegal status line",
+    ),
+    "bad header line": (
+        OK + b"x-key sk-secret\r\n\r\n",
+        "the response head is not HTTP/1.1: illegal header line",
+    ),
+    "unasked upgrade": (
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n",
+        "the response head is not HTTP/1.1: Received server _SWITCH_UPGRADE event without a pending proposal",
+    ),
+    "too large": (
+        OK + b"x: " + b"v" * MAX_HEAD,
+        "the response head is not HTTP/1.1: Receive buffer too long",
+    ),
+    "interim for ever": (
+        b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1),
+        f"more than {MAX_INTERIM} interim responses before the real one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_bad_head_is_refused_without_quoting_it(data: bytes, message: str) -> None:
+    with pytest.raises(FramingError) as caught:
+        head_of(data)
+    assert str(caught.value) == message
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])
+def test_interim_responses_are_skipped(byte_by_byte: bool) -> None:
+    data = (
+        b"HTTP/1.1 100 Continue\r\n\r\n"
+        b"HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n" + OK + b"content-length: 2\r\n\r\nok"
+    )
+    head = head_of(data, byte_by_byte=byte_by_byte)
+    assert (head.status, head.headers, head.leftover) == (200, [(b"content-length", b"2")], b"ok")
+
+
+def test_interim_responses_are_counted() -> None:
+    exchange = Exchange("GET")
+    exchange.request_head(b"/", [(b"host", b"up.example")])
+    assert exchange.receive_data(b"HTTP/1.1 100 Continue\r\n\r\n") is None
+    assert exchange.interim_responses == 1
