@@ -12,7 +12,7 @@ import msgspec
 
 from ._events import ArgumentsDelta, BlockEnded, BlockKind, BlockStarted, Event, ToolHead, ToolKind
 from ._freeform import InputUnwrapper
-from ._loss import Ledger
+from ._loss import Ledger, child
 from ._tools import ToolBook
 
 
@@ -24,7 +24,7 @@ class _Call:
     def __init__(self, head: ToolHead, unwrapper: InputUnwrapper | None) -> None:
         self.head = head
         self.unwrapper = unwrapper
-        self.empty = True  # no argument text yet
+        self.empty = True  # no argument text yet, or only blanks
 
 
 class CallStage:
@@ -79,7 +79,8 @@ class CallStage:
     def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
         call = self._calls[event.block]
         if call.unwrapper is None:
-            call.empty = False
+            if call.empty and event.text.strip():
+                call.empty = False
             return (event,)
         text = call.unwrapper.feed(event.text)
         return (ArgumentsDelta(event.block, text),) if text else ()
@@ -90,7 +91,7 @@ class CallStage:
             rest = call.unwrapper.finish()
             if not call.unwrapper.exact and event.complete:
                 self._ledger.altered(
-                    f"/tool_calls/{call.head.call_id}/input",
+                    child("/tool_calls", call.head.call_id) + "/input",
                     "the model did not wrap the tool's input as asked; its text is given as it was",
                 )
             return (ArgumentsDelta(event.block, rest), event) if rest else (event,)

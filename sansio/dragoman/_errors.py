@@ -29,7 +29,9 @@ class RemoteProtocolError(ProtocolError):
         code: a short machine-readable name such as `unsupported_value`, or None.
     """
 
-    def __init__(self, message: str, *, status_hint: int = 400, path: str = "", code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, status_hint: int = 400, path: str = "", code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status_hint = status_hint

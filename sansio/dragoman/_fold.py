@@ -161,6 +161,7 @@ class Fold:
         if self._started is None:
             raise LocalProtocolError("the answer has not started")
         blocks = tuple(
-            self._open[number].finish(False) if entry is None else entry for number, entry in self._order.items()
+            self._open[number].finish(False) if entry is None else entry
+            for number, entry in self._order.items()
         )
         return Answer(self._started, blocks, tuple(self._stops), self._usage, self._fault)

@@ -8,6 +8,7 @@ input as soon as the model writes it. Arguments of any other shape are held and 
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 from ._errors import RemoteProtocolError
 from ._json import JSONObject, decode, encode_text
@@ -20,14 +21,24 @@ _SCHEMA: JSONObject = {
     "additionalProperties": False,
 }
 
+_BLANKS = " \t\r\n"
 _HEAD = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"input"[ \t\r\n]*:[ \t\r\n]*"')
 # Every proper prefix of something that _HEAD matches.
-_HEAD_PREFIX = re.compile(
-    r'[ \t\r\n]*(\{[ \t\r\n]*("(i(n(p(u(t("[ \t\r\n]*(:[ \t\r\n]*)?)?)?)?)?)?)?)?)?\Z'
-)
+_HEAD_PREFIX = re.compile(r'[ \t\r\n]*(\{[ \t\r\n]*("(i(n(p(u(t("[ \t\r\n]*(:[ \t\r\n]*)?)?)?)?)?)?)?)?)?\Z')
 _TAIL = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
 _SPECIAL = re.compile(r'["\\]')
+# A whole escape, or as much of a wrong one as is certainly wrong; nothing while more text could complete it.
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|u(?=[0-9a-fA-F]{0,3}[^0-9a-fA-F])|[^u])", re.DOTALL)
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+class _Part(Enum):
+    """Which part of `{"input": "..."}` the arguments have reached; OTHER is another shape."""
+
+    HEAD = "head"
+    STRING = "string"
+    TAIL = "tail"
+    OTHER = "other"
 
 
 def as_function(tool: CustomTool, name: str) -> FunctionTool:
@@ -57,94 +68,86 @@ class InputUnwrapper:
     arguments did not have the agreed shape, and the input is the model's text as it was.
     """
 
-    __slots__ = ("_in_string", "_pending", "_surrogate", "_tail", "exact")
+    __slots__ = ("_part", "_pieces", "_surrogate", "exact")
 
     def __init__(self) -> None:
-        self._pending = ""  # text that is not decided yet
-        self._in_string = False
-        self._tail: str | None = None  # what follows the closing quote
+        self._part = _Part.HEAD
+        self._pieces: list[str] = []  # text that is not decided yet
         self._surrogate = ""  # a high surrogate that waits for its other half
         self.exact = True
 
     def feed(self, text: str) -> str:
-        if self._tail is not None:
-            self._tail += text
-            return ""
-        self._pending += text
-        if not self._in_string:
-            head = _HEAD.match(self._pending)
-            if head is None:
-                # Either the head is not complete yet, or this is another shape: finish() decides.
-                self.exact = self.exact and _HEAD_PREFIX.match(self._pending) is not None
-                return ""
-            if not self.exact:
-                return ""
-            self._pending = self._pending[head.end() :]
-            self._in_string = True
-        return self._unescape()
+        self._pieces.append(text)
+        if self._part is _Part.STRING:
+            return self._unescape()
+        # Blanks decide nothing. To pass over them keeps the work linear: models do fall into endless blanks.
+        if self._part is _Part.HEAD and text.strip(_BLANKS):
+            pending = "".join(self._pieces)
+            self._pieces = [pending]
+            head = _HEAD.match(pending)
+            if head is not None:
+                self._part = _Part.STRING
+                self._pieces = [pending[head.end() :]]
+                return self._unescape()
+            if _HEAD_PREFIX.match(pending) is None:
+                self._part = _Part.OTHER
+        return ""
 
     def finish(self) -> str:
         """The arguments are complete. Gives what is left of the input."""
-        if self._in_string:
-            rest = self._surrogate
-            self._surrogate = ""
-            # Cut inside the string: what came is the input so far. Text after it other than `}` is no input.
-            self.exact = self._tail is not None and _TAIL.match(self._tail) is not None
-            return rest
-        self.exact = False
-        return _only_string(self._pending)
+        rest = "".join(self._pieces)
+        if self._part in (_Part.HEAD, _Part.OTHER):
+            self.exact = False
+            return _only_string(rest)
+        # Cut inside the string: what came is the input so far. Text after it other than `}` is no input.
+        self.exact = self._part is _Part.TAIL and _TAIL.match(rest) is not None
+        return self._surrogate
 
     def _unescape(self) -> str:
         """Decode as much of the pending string text as is complete."""
         out: list[str] = []
-        text = self._pending
+        text = "".join(self._pieces)
         at = 0
         while True:
             special = _SPECIAL.search(text, at)
+            end = len(text) if special is None else special.start()
+            if end > at:
+                out.append(self._take_surrogate() + text[at:end])
+                at = end
             if special is None:
-                self._put(out, text[at:])
-                at = len(text)
                 break
-            self._put(out, text[at : special.start()])
-            at = special.start()
             if text[at] == '"':
-                self._put(out, "", flush=True)
-                self._tail = text[at + 1 :]
-                at = len(text)
+                out.append(self._take_surrogate())
+                self._part = _Part.TAIL
+                at += 1
                 break
-            length = 6 if text[at + 1 : at + 2] == "u" else 2
-            escape = text[at : at + length]
-            if len(escape) < length:
+            escape = _ESCAPE.match(text, at)
+            if escape is None:
                 break  # the escape is not complete yet
-            at += length
-            self._put(out, _escaped(escape))
-        self._pending = text[at:]
+            at = escape.end()
+            self._put_escaped(escape.group(), out)
+        self._pieces = [text[at:]]
         return "".join(out)
 
-    def _put(self, out: list[str], text: str, *, flush: bool = False) -> None:
-        """Add text, joining the two halves of a surrogate pair that came as two escapes."""
-        if self._surrogate and (text or flush):
-            pair = self._surrogate + text[:1]
-            if "\udc00" <= text[:1] <= "\udfff":
-                out.append(pair.encode("utf-16", "surrogatepass").decode("utf-16"))
-                text = text[1:]
-            else:
-                out.append(self._surrogate)
-            self._surrogate = ""
-        if len(text) == 1 and "\ud800" <= text <= "\udbff":
-            self._surrogate = text
-        elif text:
-            out.append(text)
+    def _put_escaped(self, escape: str, out: list[str]) -> None:
+        """Add the character of one escape. Two halves of a surrogate pair, as two escapes, are one character."""
+        if len(escape) < 6:
+            # A wrong escape stands for itself: the model wrote it.
+            out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))
+            return
+        code = int(escape[2:], 16)
+        if self._surrogate and 0xDC00 <= code <= 0xDFFF:
+            out.append(chr(0x10000 + ((ord(self._take_surrogate()) - 0xD800) << 10) + (code - 0xDC00)))
+            return
+        out.append(self._take_surrogate())
+        if 0xD800 <= code <= 0xDBFF:
+            self._surrogate = chr(code)
+        else:
+            out.append(chr(code))
 
-
-def _escaped(escape: str) -> str:
-    """The character of one complete escape. A wrong one stands for itself: the model wrote it."""
-    if len(escape) == 6:
-        try:
-            return chr(int(escape[2:], 16))
-        except ValueError:
-            return escape
-    return _ESCAPES.get(escape[1], escape)
+    def _take_surrogate(self) -> str:
+        waiting, self._surrogate = self._surrogate, ""
+        return waiting
 
 
 def _only_string(text: str) -> str:

@@ -8,6 +8,7 @@ we cannot be laxer with ourselves than with a peer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from ._errors import LocalProtocolError
@@ -88,7 +89,7 @@ class Checker:
 
     @property
     def open_blocks(self) -> list[int]:
-        """The open blocks, oldest first."""
+        """The open blocks, oldest first. None after a failure: what was open then stays unfinished."""
         return list(self._open)
 
     def check(self, event: Event) -> None:
@@ -110,13 +111,17 @@ class Checker:
         if event.block in self._used:
             raise LocalProtocolError(f"block {event.block} was started before")
         if event.choice in self._choices:
-            raise LocalProtocolError(f"choice {event.choice} has stopped: block {event.block} may not start in it")
+            raise LocalProtocolError(
+                f"choice {event.choice} has stopped: block {event.block} may not start in it"
+            )
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
             raise LocalProtocolError("a tool call has a tool head, and nothing else has one")
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
-    def _fill(self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SealDelta | Annotation | Logprobs) -> None:
+    def _fill(
+        self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SealDelta | Annotation | Logprobs
+    ) -> None:
         entry = self._open.get(event.block)
         if entry is None:
             raise LocalProtocolError(f"{type(event).__name__} for block {event.block}, which is not open")
@@ -142,11 +147,14 @@ class Checker:
     def _end(self, event: Ended) -> None:
         if self._open:
             raise LocalProtocolError(f"the answer ends with open blocks {list(self._open)}")
-        if not self._choices:
-            raise LocalProtocolError("the answer ends but no choice has stopped")
+        if 0 not in self._choices:
+            raise LocalProtocolError("the answer ends but choice 0 has not stopped")
+
+    def _fail(self, event: Failed) -> None:
+        self._open.clear()  # or the hot path of check() would go on filling them
 
 
-_RULES = {
+_RULES: dict[type[Event], Callable[..., None]] = {
     BlockStarted: Checker._start_block,
     TextDelta: Checker._fill,
     ReasoningDelta: Checker._fill,
@@ -157,4 +165,5 @@ _RULES = {
     BlockEnded: Checker._end_block,
     Stopped: Checker._stop,
     Ended: Checker._end,
+    Failed: Checker._fail,
 }

@@ -9,6 +9,7 @@ exhaust the stack is an ordinary error.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -44,8 +45,8 @@ def decode(data: bytes) -> JSON:
         value = _decode(data)
     except RecursionError:
         raise _too_deep() from None
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"the text is not UTF-8 (byte {error.start})") from None
+    except UnicodeDecodeError:
+        raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
     except msgspec.DecodeError as error:
         value = _decode_leniently(data, error)
     # A text with few brackets cannot be deep: the count is a fast bound that spares the walk.
@@ -84,8 +85,9 @@ def encode_text(value: JSON) -> str:
 def is_object_text(text: str) -> bool:
     """Whether a text is one complete JSON object, as tool arguments must be in the end."""
     try:
-        return type(_decode(text)) is dict
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        # What holds a lone surrogate is complete all the same: decode() takes it too.
+        return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
+    except RemoteProtocolError:
         return False
 
 
@@ -110,9 +112,10 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
     """Take what only the standard library takes: lone surrogates. Everything else keeps msgspec's refusal."""
-    if b"\\u" in data or b"\\U" in data:
+    if b"\\u" in data:
         try:
-            return json.loads(data, parse_constant=_no_constant)
+            # As str, for json.loads would guess UTF-16 and skip a BOM in bytes.
+            return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
         except (ValueError, RecursionError):
             pass
     raise RemoteProtocolError(str(error)[:200])
@@ -120,6 +123,22 @@ def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
 
 def _no_constant(name: str) -> JSON:
     raise ValueError(name)  # NaN and Infinity are no JSON
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (math.inf, -math.inf):
+        raise ValueError(digits)  # out of range: it could not be written again
+    return value
+
+
+def _first_bad_byte(data: bytes) -> int:
+    """Where UTF-8 ends. msgspec counts from the start of the string that is at fault."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
 
 
 def _plain(value: object) -> JSON:

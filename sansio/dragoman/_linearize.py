@@ -19,6 +19,7 @@ from ._events import (
     Opaque,
     ReasoningDelta,
     SealDelta,
+    Stopped,
     TextDelta,
 )
 
@@ -32,13 +33,14 @@ class Linearizer:
     What waits is bounded by the answer itself, which the readers' limits bound.
     """
 
-    __slots__ = ("_current", "_queue")
+    __slots__ = ("_current", "_queue", "_waiting")
 
     def __init__(self) -> None:
         self._current: int | None = None
-        # block -> its waiting events, in the order in which the blocks started. Opaque blocks wait under
-        # negative numbers of their own, so that they keep their place.
+        # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
+        # under negative numbers of their own, so that they keep their place.
         self._queue: dict[int, list[Event]] = {}
+        self._waiting = 0  # how many of those there have been
 
     def passes(self, event: Event) -> bool:
         """Whether send() would give just this event and change nothing: true for nearly all of them."""
@@ -60,8 +62,9 @@ class Linearizer:
                 return [event]
             self._queue[event.block] = [event]
             return []
-        if kind is Opaque and self._current is not None:
-            self._queue[-1 - len(self._queue)] = [event]
+        if (kind is Opaque or kind is Stopped) and self._current is not None:
+            self._waiting += 1
+            self._queue[-self._waiting] = [event]
             return []
         if kind is Failed:
             # What was held was never shown. It is the answer's unfinished tail: the error speaks for it.

@@ -19,7 +19,7 @@ Converter = Callable[[JSON, str, Ledger], JSON]
 def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSON]:
     """The settings of a body, by neutral name. null means absent in all three protocols.
 
-    A later name in the body wins where two wire names mean the same; list the preferred one last in `names`.
+    Where two wire names mean the same, the one that stands later in `names` wins.
     """
     return {param: body[name] for name, param in names.items() if body.get(name) is not None}
 

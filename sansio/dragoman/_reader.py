@@ -42,6 +42,7 @@ class EventReader:
         self._frames: deque[Frame] = deque()
         self._events: deque[Event] = deque()
         self._eof: Literal["no", "yes", "told"] = "no"
+        self._error: RemoteProtocolError | None = None
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes. Never raises."""
@@ -56,8 +57,17 @@ class EventReader:
         """The next event, or NEED_DATA when more bytes are needed.
 
         Raises RemoteProtocolError when the peer broke its protocol or ended too early; the stream cannot be
-        read on then.
+        read on then, and every later call raises the same.
         """
+        if self._error is not None:
+            raise self._error
+        try:
+            return self._next()
+        except RemoteProtocolError as error:
+            self._error = error
+            raise
+
+    def _next(self) -> Event | Literal[NeedData.NEED_DATA]:
         while not self._events:
             if self._checker.phase in (Phase.ENDED, Phase.FAILED):
                 return NEED_DATA
@@ -68,6 +78,8 @@ class EventReader:
             elif self._eof == "yes":
                 self._eof = "told"
                 self._events.extend(self._reader.eof())
+            elif self._eof == "told":
+                raise RemoteProtocolError("the stream ended before the answer was complete", status_hint=502)
             else:
                 return NEED_DATA
         event = self._events.popleft()

@@ -8,21 +8,24 @@ follow. Nothing else is ever added, and nothing is parsed that the tap does not 
 from __future__ import annotations
 
 from ._errors import RemoteProtocolError
-from ._events import Usage
+from ._events import Started, Stopped, StopReason, Usage
 from ._fault import Fault, FaultKind
-from ._json import decode_object
+from ._json import MAX_DOCUMENT_BYTES, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, ProtocolSpec
 from ._sse import Frame, SSEParser
 from ._translate import Outcome
 
-# How a blank line after a line can end: after LF, as CRLF, after CR.
-_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r")
+# A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as CR CR;
+# that its LF comes one piece later does no harm.)
+_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 
 
 class Relay:
     """One relayed answer. The same methods and attributes as ResponseTranslator.
+
+    Nobody decodes a relayed stream: stop_reason, upstream_model and upstream_id are known for whole answers only.
 
     Args:
         protocol: of both sides.
@@ -35,6 +38,9 @@ class Relay:
         self.outcome = Outcome.OPEN
         self.fault: Fault | None = None
         self.usage = Usage()
+        self.stop_reason: StopReason | None = None
+        self.upstream_model: str | None = None
+        self.upstream_id: str | None = None
         self.committed = False
         self._protocol = protocol
         self._exchange = exchange
@@ -43,6 +49,7 @@ class Relay:
         self._held: list[bytes] = []  # bytes after the last blank line
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
+        self._body_bytes = 0
         self._out: list[bytes] = []
 
     def receive_data(self, data: bytes) -> None:
@@ -50,7 +57,9 @@ class Relay:
             return
         if self._sse is None:
             self.committed = True
-            self._body.append(data)
+            self._body_bytes += len(data)
+            if self._body_bytes <= MAX_DOCUMENT_BYTES:
+                self._body.append(data)
             self._out.append(data)
             return
         for frame in self._sse.receive_data(data):
@@ -63,24 +72,26 @@ class Relay:
         if self.outcome is Outcome.FAILED:
             return
         if self._sse is None:
-            self._note_usage()
+            self._note_whole()
             self.outcome = Outcome.COMPLETED
             return
         for frame in self._sse.receive_eof():
             self._watch(frame)
-        if self._tap.ended or self._tap.failed:
-            self._out += self._held
-            self._held.clear()
-            self.outcome = Outcome.COMPLETED
-            if self._tap.failed:
-                self.outcome = Outcome.FAILED
-                self.fault = Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
-        else:
-            self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+        self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
     def fail(self, fault: Fault) -> None:
-        """End the answer with an error. What is held of an unfinished frame is dropped: it cannot be read."""
+        """End the answer with an error, unless the upstream had ended it already: nothing follows an end.
+
+        What is held of an unfinished frame is dropped: it cannot be read.
+        """
         if self.outcome is not Outcome.OPEN:
+            return
+        if self._tap.failed:
+            self._finish(Outcome.FAILED)
+            self.fault = Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
+            return
+        if self._tap.ended:
+            self._finish(Outcome.COMPLETED)
             return
         self._held.clear()
         self.outcome = Outcome.FAILED
@@ -95,7 +106,14 @@ class Relay:
 
     def heartbeat(self) -> bytes:
         """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
-        return self._protocol.heartbeat if self._sse is not None and self.outcome is Outcome.OPEN else b""
+        if self._sse is None or self.outcome is not Outcome.OPEN or self._tap.ended or self._tap.failed:
+            return b""
+        return self._protocol.heartbeat
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._out += self._held
+        self._held.clear()
+        self.outcome = outcome
 
     def _watch(self, frame: Frame) -> None:
         tap = self._tap
@@ -118,8 +136,10 @@ class Relay:
         if end < len(data):
             self._held.append(data[end:])
 
-    def _note_usage(self) -> None:
-        """Read the figures of a whole answer. It has passed already: what cannot be read stays unknown."""
+    def _note_whole(self) -> None:
+        """Read what a whole answer says. It has passed already: what cannot be read stays unknown."""
+        if self._body_bytes > MAX_DOCUMENT_BYTES:
+            return
         try:
             value = decode_object(b"".join(self._body), "the answer")
             events = self._protocol.read_whole(value, self._exchange, Ledger())
@@ -128,3 +148,7 @@ class Relay:
         for event in events:
             if isinstance(event, Usage):
                 self.usage = self.usage.updated(event)
+            elif isinstance(event, Started):
+                self.upstream_model, self.upstream_id = event.model, event.id
+            elif isinstance(event, Stopped) and event.choice == 0:
+                self.stop_reason = event.reason

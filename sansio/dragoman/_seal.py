@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import binascii
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Sealer(msgspec.Struct, frozen=True):
         ):
             return None
         try:
-            value = decode(urlsafe_b64decode(raw + b"=" * (-len(raw) % 4)))
+            value = decode(b64decode(raw + b"=" * (-len(raw) % 4), altchars=b"-_", validate=True))
             return msgspec.convert({"origin": value["o"], "model": value["m"], "native": value["n"]}, Seal)
         except (binascii.Error, RemoteProtocolError, msgspec.ValidationError, KeyError, TypeError):
             return None

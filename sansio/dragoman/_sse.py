@@ -97,11 +97,14 @@ class SSEParser:
         """The stream ended. Gives the unfinished last frame, if it has data, although no blank line ended it.
 
         The standard says to drop it. Real servers do end their last event that way, so the caller gets it and
-        decides: a frame that was cut in the middle does not parse.
+        decides: a frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
         """
-        piece = (self._start or b"") + b"".join(self._held)
+        piece = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
         self._held.clear()
         self._held_bytes = 0
+        if len(piece) > self._limit:
+            self._give_up()
+            return []
         frame = _frame(piece)
         return [] if frame is None else [frame]
 
@@ -116,7 +119,9 @@ class SSEParser:
         self._held.clear()
         self._held_bytes = 0
         self.error = RemoteProtocolError(
-            f"one server-sent event has more than {self._limit} bytes", status_hint=502, code="event_too_large"
+            f"one server-sent event has more than {self._limit} bytes",
+            status_hint=502,
+            code="event_too_large",
         )
 
 

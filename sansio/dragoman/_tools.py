@@ -102,7 +102,7 @@ class _Fitter:
         self._custom = custom
         self._ledger = ledger
         self._wire: dict[tuple[str | None, str], str] = {}
-        self._taken: set[str] = set()
+        self._taken: set[tuple[str | None, str]] = set()
         self.origins: dict[str, Origin] = {}
         self.used_ids: set[str] = set()
 
@@ -114,7 +114,8 @@ class _Fitter:
             self.origins[name] = Origin(tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True)
             if tool.grammar is not None:
                 self._ledger.altered(
-                    f"{tool.path}/format", "the grammar is described to the model; the upstream cannot enforce it"
+                    f"{tool.path}/format",
+                    "the grammar is described to the model; the upstream cannot enforce it",
                 )
             return as_function(tool, name)
         if name == tool.name and namespace == tool.namespace:
@@ -175,12 +176,13 @@ class _Fitter:
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
         key = (namespace, name)
+        space = namespace if self._rule.namespaces else None
         wire = self._wire.get(key)
         if wire is None:
             wire = fit_name(name, namespace, self._rule)
-            if wire in self._taken and not self._rule.namespaces:
+            if (space, wire) in self._taken:
                 # `a__b` may be a name of its own and the tool b of namespace a: the later one gets a hash.
                 wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
-            self._taken.add(wire)
+            self._taken.add((space, wire))
             self._wire[key] = wire
-        return wire, namespace if self._rule.namespaces else None
+        return wire, space

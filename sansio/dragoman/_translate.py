@@ -15,6 +15,7 @@ import msgspec
 from ._calls import CallStage
 from ._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from ._events import (
+    ArgumentsDelta,
     BlockStarted,
     Ended,
     Event,
@@ -22,15 +23,15 @@ from ._events import (
     Opaque,
     ReasoningDelta,
     Started,
-    StopReason,
     Stopped,
+    StopReason,
     TextDelta,
     Usage,
 )
 from ._fault import Fault, FaultKind, kind_of_status
 from ._fold import Fold
 from ._grammar import Checker
-from ._json import decode_object, encode
+from ._json import MAX_DOCUMENT_BYTES, decode_object, encode
 from ._linearize import Linearizer
 from ._loss import Ledger, LossCode, Policy
 from ._request import Request, ToolResult
@@ -61,6 +62,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     losses: what could not be carried.
     tools: for the way back; give it to ResponseTranslator.
     relayed: the protocols are the same and only the model name was changed.
+    prompt_tokens: a rough estimate of the prompt's size.
     """
 
     body: bytes
@@ -181,6 +183,7 @@ class ResponseTranslator:
         self._exchange = exchange
         self._sse = SSEParser() if upstream_streams else None
         self._body: list[bytes] = []
+        self._body_bytes = 0
         self._reader = upstream.stream_reader(exchange, self.losses)
         self._checker = Checker()
         self._calls = CallStage(tools, exchange.id, self.losses)
@@ -197,7 +200,12 @@ class ResponseTranslator:
         if self.outcome is not Outcome.OPEN:
             return
         if self._sse is None:
-            self._body.append(data)
+            self._body_bytes += len(data)
+            if self._body_bytes <= MAX_DOCUMENT_BYTES:
+                self._body.append(data)
+            else:
+                self._body.clear()
+                self._break(RemoteProtocolError(f"it has more than {MAX_DOCUMENT_BYTES} bytes"))
             return
         self._read(self._sse.receive_data(data))
         if self._sse.error is not None:
@@ -211,6 +219,9 @@ class ResponseTranslator:
             self._read_whole()
             return
         tail = self._sse.receive_eof()
+        if self._sse.error is not None:
+            self._break(self._sse.error)
+            return
         if tail:
             try:
                 events = self._reader.read(tail[0])
@@ -288,7 +299,11 @@ class ResponseTranslator:
                 if not skipped or event.block not in skipped:  # type: ignore[union-attr]
                     send(event)
                 continue
-            if self._shows(event):
+            if kind is ArgumentsDelta:
+                shows = event.block not in skipped  # type: ignore[union-attr]
+            else:
+                shows = self._shows(event)
+            if shows:
                 for staged in self._calls.send(event):
                     send(staged)
             if kind is Ended:
@@ -312,14 +327,18 @@ class ResponseTranslator:
         if isinstance(event, Stopped) and event.choice == 0:
             self.stop_reason = event.reason
         if isinstance(event, Opaque) and event.origin != self._client.name:
-            self.losses.add(LossCode.UNKNOWN_KIND, event.path, f"no counterpart for {event.kind} in the client's protocol")
+            self.losses.add(
+                LossCode.UNKNOWN_KIND, event.path, f"no counterpart for {event.kind} in the client's protocol"
+            )
             return False
         if self._client.choices:
             return True
         if isinstance(event, (BlockStarted, Stopped, Opaque)):
             if event.choice == 0:
                 return True
-            self.losses.dropped(f"/choices/{event.choice}", "the client's protocol has one answer, not several")
+            self.losses.dropped(
+                f"/choices/{event.choice}", "the client's protocol has one answer, not several"
+            )
             if isinstance(event, BlockStarted):
                 self._skipped.add(event.block)
             return False

@@ -15,7 +15,6 @@ import anyio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -118,9 +117,15 @@ class Endpoint:
         await exchange.run()
 
     async def _apologise(self, send: Send, request_id: str) -> None:
-        fault = Fault(FaultKind.SERVER, f"internal error of the gateway; its log has more under {request_id}", status=500)
+        fault = Fault(
+            FaultKind.SERVER,
+            f"internal error of the gateway; its log has more under {request_id}",
+            status=500,
+        )
         with anyio.move_on_after(_LAST_WORDS_S, shield=True):
-            await send_reply(send, fault_reply(self._protocol, fault, request_id, request_ids((), request_id)))
+            await send_reply(
+                send, fault_reply(self._protocol, fault, request_id, request_ids((), request_id))
+            )
 
 
 class Started:
@@ -185,7 +190,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         name = request.path_params["model"]
         found = one_model(gateway.settings, name, _wants_anthropic(request.headers))
         if found is None:
-            raise HTTPException(404, f"the model {ascii(name[:100])} is not listed here")
+            raise HTTPException(404, f"the model {name[:100]!a} is not listed here")
         return JSONResponse(found)
 
     async def healthz(request: Request) -> Response:
@@ -222,7 +227,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
         known = ", ".join(f"POST {each.client_path}" for each in REGISTRY.values())
         message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
     elif error.status_code == 405:
-        message = f"{request.method} is not allowed here; allowed: {(error.headers or {}).get('Allow', 'POST')}"
+        message = (
+            f"{request.method} is not allowed here; allowed: {(error.headers or {}).get('Allow', 'POST')}"
+        )
     fault = fault_of(RemoteProtocolError(message, status_hint=error.status_code))
     reply = fault_reply(spec, fault, request_id, request_ids((), request_id))
     return _response(reply, error.headers)
@@ -260,7 +267,9 @@ class WebSocketRefusal:
             await send({"type": "websocket.close", "code": 1008})
             return
         request_id = uuid.uuid4().hex
-        fault = Fault(FaultKind.INVALID_REQUEST, "this gateway does not speak WebSocket; use HTTP POST", status=426)
+        fault = Fault(
+            FaultKind.INVALID_REQUEST, "this gateway does not speak WebSocket; use HTTP POST", status=426
+        )
         reply = fault_reply(dialect_of(scope["path"]), fault, request_id, request_ids((), request_id))
         headers = [*reply.headers, ("content-length", str(len(reply.body)))]
         start = {"status": 426, "headers": [(name.encode(), value.encode()) for name, value in headers]}

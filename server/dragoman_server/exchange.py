@@ -80,7 +80,15 @@ class ClientExchange:
     """One planned request on its way. Call run() once."""
 
     def __init__(
-        self, plan: Plan, door: Door, receive: Receive, send: Send, record: RequestRecord, *, keepalive_s: float, http1: bool
+        self,
+        plan: Plan,
+        door: Door,
+        receive: Receive,
+        send: Send,
+        record: RequestRecord,
+        *,
+        keepalive_s: float,
+        http1: bool,
     ) -> None:
         self._plan = plan
         self._door = door
@@ -140,7 +148,12 @@ class ClientExchange:
         async with outbox:
             try:
                 async with self._door.open(
-                    "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
+                    "POST",
+                    plan.url,
+                    plan.headers,
+                    plan.translated.body,
+                    timeouts=plan.timeouts,
+                    proxy=plan.proxy,
                 ) as response:
                     self._record.upstream_status = response.status
                     self._upstream_headers = for_client(response.headers)
@@ -178,7 +191,9 @@ class ClientExchange:
             while data:
                 data = await response.receive()
 
-    async def _finish(self, answer: ResponseTranslator | Relay, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _finish(
+        self, answer: ResponseTranslator | Relay, outbox: ObjectSendStream[Reply | Chunk]
+    ) -> None:
         """The answer has ended, well or not. Tell the client in the form that is still open to it."""
         plan = self._plan
         if answer.fault is not None and not self._started and not (plan.streams and answer.committed):

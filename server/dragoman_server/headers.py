@@ -48,7 +48,12 @@ JSON_HEADERS: HeaderList = [("content-type", "application/json")]
 
 
 def for_upstream(
-    upstream: UpstreamSettings, protocol: str, client_protocol: str, client_headers: Mapping[str, str], *, stream: bool
+    upstream: UpstreamSettings,
+    protocol: str,
+    client_protocol: str,
+    client_headers: Mapping[str, str],
+    *,
+    stream: bool,
 ) -> HeaderList:
     """The headers of a request to an upstream, with its key."""
     out: dict[str, str] = {

@@ -51,7 +51,9 @@ class Plan:
     @property
     def timeouts(self) -> UpstreamTimeouts:
         own = self.settings
-        return UpstreamTimeouts(connect_s=own.connect_s, read_s=own.read_s, write_s=own.write_s, pool_s=own.pool_s)
+        return UpstreamTimeouts(
+            connect_s=own.connect_s, read_s=own.read_s, write_s=own.write_s, pool_s=own.pool_s
+        )
 
     @property
     def proxy(self) -> str | None:
@@ -72,7 +74,14 @@ class Plan:
 
 
 def make_plan(
-    settings: Settings, client: ProtocolSpec, headers: Mapping[str, str], query: str, body: bytes, *, id: str, now: int
+    settings: Settings,
+    client: ProtocolSpec,
+    headers: Mapping[str, str],
+    query: str,
+    body: bytes,
+    *,
+    id: str,
+    now: int,
 ) -> Plan:
     """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
 
@@ -88,7 +97,10 @@ def make_plan(
     assert target is not None  # resolve() only gives upstreams that exist
     upstream = REGISTRY[route.upstream_protocol]
     translator = RequestTranslator(
-        client, upstream, target=_target(settings, target), policy=Policy(target.loss_policy or settings.server.loss_policy)
+        client,
+        upstream,
+        target=_target(settings, target),
+        policy=Policy(target.loss_policy or settings.server.loss_policy),
     )
     translated = translator.translate(body, model=route.upstream_model)
     url = target.base_url_for(upstream.name) + upstream.path
@@ -112,5 +124,7 @@ def _target(settings: Settings, upstream: UpstreamSettings) -> Target:
     """What the configuration says an upstream takes."""
     return Target(
         max_tokens=settings.server.default_max_tokens,
-        max_tokens_field="max_tokens" if upstream.max_tokens_field == "max_tokens" else "max_completion_tokens",
+        max_tokens_field="max_tokens"
+        if upstream.max_tokens_field == "max_tokens"
+        else "max_completion_tokens",
     )

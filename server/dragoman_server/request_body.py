@@ -31,7 +31,7 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
     coding = content_encoding.strip().lower()
     if coding not in _IDENTITY and coding not in _CODINGS:
         raise RemoteProtocolError(
-            f"content-encoding {ascii(coding[:40])} cannot be read here; send the body plain, or as gzip or deflate",
+            f"content-encoding {coding[:40]!a} cannot be read here; send the body plain, as gzip or as deflate",
             status_hint=415,
         )
     if content_length.isdecimal() and int(content_length) > limit:
@@ -62,7 +62,9 @@ def _unpack(packed: "zlib._Decompress", data: bytes, room: int) -> bytes:
         # One byte more than there is room for shows that it is too much, and is all that is unpacked of it.
         return packed.decompress(data, room + 1)
     except zlib.error:
-        raise RemoteProtocolError("the body is not in the coding that content-encoding names", status_hint=400) from None
+        raise RemoteProtocolError(
+            "the body is not in the coding that content-encoding names", status_hint=400
+        ) from None
 
 
 def _too_large(limit: int) -> RemoteProtocolError:

@@ -10,7 +10,6 @@ last, a timer ends the process, since a writer that is blocked on a client which
 cancelled on trio.
 """
 
-import json
 import logging
 import os
 import signal
@@ -18,7 +17,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,18 +30,15 @@ import anyio
 import hypercorn
 from hypercorn.config import Sockets
 from hypercorn.utils import LifespanFailureError, LifespanTimeoutError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .log import configure
 from .settings import ServerSettings, Settings
 
-# ASGI's own types: a scope and messages are dictionaries of anything.
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 AppFactory = Callable[[Settings], ASGIApp]
 
-_log = logging.getLogger(__name__)
-_HTTP_LOG = "dragoman_server.http"
+_log = logging.getLogger("dragoman.server")
+_http_log = logging.getLogger("dragoman.http")
 
 # Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
 _BACKLOG = 1024
@@ -110,7 +106,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
     server = settings.server
     _check_backend(server.backend)
     _check_tls(server)
-    set_up_logging(server)
+    _set_up_logging(server)
     listener = _bind(server)
     with listener:
         name = listener.getsockname()
@@ -122,35 +118,10 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
             anyio.run(_Supervisor(settings, app_factory, listener, ready).run)
 
 
-def set_up_logging(server: ServerSettings) -> None:
-    """Log to stderr, unless whoever embeds the server has set up logging already."""
-    root = logging.getLogger()
-    level = logging.getLevelNamesMapping()[server.log_level.upper()]
-    if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        as_text = server.log_format == "text" or (server.log_format == "auto" and sys.stderr.isatty())
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        if not as_text:
-            handler.setFormatter(_JsonLines())
-        root.addHandler(handler)
-        root.setLevel(level)
+def _set_up_logging(server: ServerSettings) -> None:
+    configure(server.log_level, server.log_format)
     # At level info hypercorn says where it runs; our own line says it, once for all workers.
-    logging.getLogger(_HTTP_LOG).setLevel(logging.DEBUG if level == logging.DEBUG else logging.WARNING)
-
-
-class _JsonLines(logging.Formatter):
-    """One JSON object a line; JSON's own escapes keep line ends in messages from forging a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+    _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
 
 # Before the start: everything that can be refused in one line.
@@ -222,7 +193,7 @@ def _hypercorn_config(server: ServerSettings, listener: socket.socket | None) ->
     for name, value in _HYPERCORN.items():
         setattr(config, name, value)
     config.listener = listener
-    config.errorlog = logging.getLogger(_HTTP_LOG)
+    config.errorlog = _http_log
     config.certfile, config.keyfile = server.certfile, server.keyfile
     config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
     config.graceful_timeout = server.drain_s + _CLOSING_S
@@ -254,7 +225,7 @@ class _Requests:
     def cut(self) -> None:
         """Cancel all requests that are open."""
         if self._scopes:
-            _log.warning("cutting %d requests that were still open", len(self._scopes))
+            _log.warning("requests cut, as they were still open: %d", len(self._scopes))
         for cancel_scope in tuple(self._scopes):
             cancel_scope.cancel()
 
@@ -277,16 +248,21 @@ class _Worker:
             tasks.start_soon(self._watch_signals, tasks.cancel_scope)
             tasks.start_soon(self._watch_parent)
             tasks.start_soon(self._cut_after_drain)
-            try:
-                if server.backend == "trio":
-                    tasks.start_soon(self._close_listener)
-                    await self._on_trio(config)
-                else:
-                    await self._on_asyncio(config)
-            finally:
-                if self.last_resort is not None:
-                    self.last_resort.cancel()
-            tasks.cancel_scope.cancel()
+            if server.backend == "trio":
+                tasks.start_soon(self._close_listener)
+            # In a task of its own: on CPython 3.11 asyncio's TaskGroup, which hypercorn is stopped through,
+            # leaves its task marked as cancelled, and the mark would turn this clean end into an error.
+            tasks.start_soon(self._serve, config, tasks.cancel_scope)
+
+    async def _serve(self, config: _HypercornConfig, everything: anyio.CancelScope) -> None:
+        try:
+            await (
+                self._on_trio(config) if self.settings.server.backend == "trio" else self._on_asyncio(config)
+            )
+        finally:
+            if self.last_resort is not None:
+                self.last_resort.cancel()
+        everything.cancel()
 
     async def _on_asyncio(self, config: _HypercornConfig) -> None:
         import asyncio
@@ -303,7 +279,9 @@ class _Worker:
 
     async def _until_stop(self) -> None:
         # Hypercorn calls its trigger when the application has started and the socket is served: the one
-        # moment that both backends report.
+        # moment that both backends report. On trio it also does so, in a cancelled scope, when the
+        # application has refused to start; the checkpoint tells the two apart.
+        await anyio.lowlevel.checkpoint()
         self.is_ready = True
         self.on_ready()
         await self.stopping.wait()
@@ -415,11 +393,13 @@ def _worker_main(
     # Ctrl-C reaches the whole process group; the supervisor alone acts on it, and tells us with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    set_up_logging(settings.server)
+    _set_up_logging(settings.server)
     try:
         _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
     except StartupError as error:
-        report.send(str(error))
+        # A supervisor that is gone, or that heard of us already, has closed its end.
+        with suppress(OSError):
+            report.send(str(error))
         sys.exit(1)
 
 

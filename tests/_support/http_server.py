@@ -22,7 +22,7 @@ class Peer:
         self._buffer = b""
 
     async def request(self) -> bytes:
-        """Read one request with a content-length body (or none) and note it. EndOfStream if the client left."""
+        """Read one request, its body of content-length bytes too. Raises EndOfStream if the client left."""
         while b"\r\n\r\n" not in self._buffer:
             self._buffer += await self._receive()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")

@@ -2,9 +2,7 @@
 
 import contextlib
 import http.client
-import io
 import json
-import logging
 import os
 import shutil
 import signal
@@ -20,7 +18,7 @@ import pytest
 from cfg_process import Server
 
 from dragoman_server import serve as serve_module
-from dragoman_server.serve import Listening, StartupError, serve, set_up_logging
+from dragoman_server.serve import Listening, StartupError, serve
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.process
@@ -107,7 +105,7 @@ def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> Non
         assert not answer.endswith(b"0\r\n\r\n")
         assert server.wait() == 0
         assert time.monotonic() - started < 5
-    assert any("cutting 1 requests" in line for line in server.output)
+    assert any("requests cut, as they were still open: 1" in line for line in server.output)
     assert server.output[-1] == "the application has shut down"
 
 
@@ -322,41 +320,3 @@ def test_a_name_that_cannot_be_a_host() -> None:
 )
 def test_the_url(host: str, url: str) -> None:
     assert Listening("http", host, 80, "trio").url == url
-
-
-@pytest.fixture
-def bare_logging() -> object:
-    """No handlers, as in a process of our own; pytest's come back afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers.clear()
-    yield root
-    for handler in root.handlers:
-        handler.close()
-    root.handlers[:], root.level = handlers, level
-
-
-def test_a_json_log_has_one_object_a_line(
-    bare_logging: logging.Logger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    set_up_logging(ServerSettings(log_format="auto", log_level="warning"))
-    log = logging.getLogger("some.module")
-    log.info("not severe enough")
-    try:
-        raise ValueError("a\nb")
-    except ValueError:
-        log.exception('first\n{"forged": %d}', 1)
-    (line,) = stream.getvalue().splitlines()
-    entry = json.loads(line)
-    assert (entry["level"], entry["logger"]) == ("error", "some.module")
-    assert entry["message"] == 'first\n{"forged": 1}'
-    assert entry["exception"].endswith("ValueError: a\nb")
-
-
-def test_logging_that_is_set_up_already_stays(bare_logging: logging.Logger) -> None:
-    handler = logging.NullHandler()
-    bare_logging.addHandler(handler)
-    set_up_logging(ServerSettings())
-    assert bare_logging.handlers == [handler]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
-NO_TIMEOUT = {"connect": None, "read": None, "write": None, "pool": None}
+TIMEOUTS = {"connect": PATIENCE_S, "read": PATIENCE_S, "write": PATIENCE_S, "pool": PATIENCE_S}
 KEY = "sk-secret"
 
 
@@ -32,14 +32,14 @@ def post(
     content: bytes | AsyncIterator[bytes] = b"{}",
     *,
     method: str = "POST",
-    **timeouts: float,
+    **timeouts: float | None,
 ) -> httpx2.Request:
     return httpx2.Request(
         method,
         server.url,
         headers={"authorization": KEY},
         content=content,
-        extensions={"timeout": NO_TIMEOUT | timeouts},
+        extensions={"timeout": TIMEOUTS | timeouts},
     )
 
 
@@ -71,7 +71,6 @@ ANSWERS = {
     "empty": (OK + b"content-length: 0\r\n\r\n", b"", (0, 1)),
     "chunked and empty": (CHUNKED + b"0\r\n\r\n", b"", (0, 1)),
     "asked to close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
-    "bytes behind the body": (HELLO + b"HTTP/1.1 500 forged\r\n\r\n", b"hello", (0, 0)),
     "interim responses": (
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO,
         b"hello",
@@ -89,6 +88,27 @@ async def test_a_body_arrives_however_the_server_cuts_it(
         async with ScriptedServer(answering(*pieces)) as server, Http1Transport() as transport:
             assert await fetch(transport, post(server)) == body
             assert counts(transport) == after
+
+
+async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
+    forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
+    sent = anyio.Event()
+
+    async def later(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.send(forged)
+        sent.set()
+        await peer.until_closed()
+
+    scripts = (answering(HELLO + forged), later, answering(HELLO))
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        assert await fetch(transport, post(server)) == b"hello"
+        assert counts(transport) == (0, 0)
+        assert await fetch(transport, post(server)) == b"hello"
+        await sent.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert await fetch(transport, post(server)) == b"hello"
+        assert [len(peer.requests) for peer in server.peers] == [1, 1, 1]
 
 
 async def test_a_body_without_a_length_ends_with_the_connection() -> None:
@@ -484,10 +504,11 @@ async def test_an_idle_connection_makes_room_for_another_origin() -> None:
 
 async def test_no_more_idle_connections_than_allowed() -> None:
     limits = PoolLimits(idle_connections=1)
-    slow = OK + b"content-length: 5\r\n\r\n"
+    both_asked = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(slow)
+        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await both_asked.wait()
         await peer.send(b"hello")
         await peer.until_closed()
 
@@ -495,6 +516,7 @@ async def test_no_more_idle_connections_than_allowed() -> None:
         _, one = await send(transport, post(server))
         _, other = await send(transport, post(server))
         assert counts(transport) == (2, 0)
+        both_asked.set()
         assert [await one.receive(), await other.receive()] == [b"hello", b"hello"]
         assert counts(transport) == (0, 1)
         await gone(server.peers[0])
@@ -602,7 +624,7 @@ async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> No
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         assert await fetch(transport, post(server, read=0.1)) == b"hello"
-        assert await fetch(transport, post(server)) == b"hello"
+        assert await fetch(transport, post(server, read=None)) == b"hello"
         with pytest.raises(httpx2.ReadTimeout):
             await fetch(transport, post(server, read=0.05))
         assert len(server.peers) == 1

@@ -1,5 +1,7 @@
 """The chunk decoder: tables of coded bytes in, body bytes out, however the input is cut."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,7 +136,7 @@ def test_any_chunks_cut_anywhere_give_their_payloads(
 ) -> None:
     coded = b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n" + tail
     edges = sorted({0, len(coded), *(c for c in cuts if c < len(coded))})
-    pieces = [coded[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [coded[a:b] for a, b in itertools.pairwise(edges)]
     decoder, decoded = fed(pieces)
     assert (decoded, decoder.complete, decoder.unused) == (b"".join(chunks), True, tail)
 

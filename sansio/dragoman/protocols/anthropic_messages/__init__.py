@@ -7,8 +7,9 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from ..._spec import ProtocolSpec, ToolRule
-from ._errors import read_fault, write_fault
+from dragoman._spec import ProtocolSpec, ToolRule
+
+from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import MessagesReader, read_whole
 from ._tables import NAME, PING
@@ -34,6 +35,7 @@ SPEC = ProtocolSpec(
     read_whole=read_whole,
     write_whole=write_whole,
     read_fault=read_fault,
+    is_fault=is_fault,
     write_fault=write_fault,
     tap=MessagesTap,
 )

@@ -7,10 +7,11 @@ HTML: the words are looked for where they usually stand, and nothing here raises
 
 from __future__ import annotations
 
-from ..._errors import RemoteProtocolError
-from ..._fault import Fault, FaultKind, kind_of_status, says_context_length
-from ..._json import JSON, JSONObject, decode, encode
-from ..._sse import frame
+from dragoman._errors import RemoteProtocolError
+from dragoman._fault import Fault, FaultKind, kind_of_status, says_context_length
+from dragoman._json import JSON, JSONObject, decode, encode
+from dragoman._sse import frame
+
 from ._tables import ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
 
 # Longer error texts are pages or dumps, not messages.
@@ -79,6 +80,18 @@ def _words(error: JSONObject) -> str:
 
 def _text(value: JSON) -> str | None:
     return value if type(value) is str else None
+
+
+def is_fault(body: bytes) -> bool:
+    """Whether an error body has the form `{"type": "error", "error": {"type", "message"}}`."""
+    try:
+        value = decode(body)
+    except RemoteProtocolError:
+        return False
+    if type(value) is not dict or value.get("type") != "error":
+        return False
+    error = value.get("error")
+    return type(error) is dict and type(error.get("type")) is str and type(error.get("message")) is str
 
 
 def error_body(fault: Fault, request_id: str | None) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..._json import JSON, JSONObject
+from dragoman._json import JSON, JSONObject
 
 
 def plain_text(block: JSONObject) -> str | None:

@@ -1,7 +1,7 @@
 """A client's body -> the request document.
 
-Strategy: one function a block type, found in a table; a type without one becomes an opaque part that keeps the
-whole block. What cannot be read is refused in the words of the vendor's own validator, `path: what was
+Strategy: one function a block type, found in a table; a type without one becomes an opaque part that keeps
+the whole block. What cannot be read is refused in the words of the vendor's own validator, `path: what was
 expected`. A message of plain text, by far the commonest, takes the short way.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from ..._errors import RemoteProtocolError
-from ..._events import Seal
-from ..._json import JSON, JSONObject, encode_text
-from ..._params import read_params
-from ..._request import (
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Seal
+from dragoman._json import JSON, JSONObject, encode_text
+from dragoman._params import read_params
+from dragoman._request import (
     CacheMark,
     FunctionTool,
     HostedTool,
@@ -33,9 +33,10 @@ from ..._request import (
     ToolChoice,
     ToolResult,
 )
-from ..._seal import Sealer
+from dragoman._seal import Sealer
+
 from ._plain import plain_text
-from ._tables import CACHE_READ, NAME, PARAM_PATHS, PARAMS_READ, SOURCES, TIER_READ
+from ._tables import CACHE_READ, NAME, PARAM_PATHS, PARAM_TYPES, PARAMS_READ, SOURCES, TIER_READ
 from ._wire import (
     KNOWN_BODY,
     KNOWN_CACHE,
@@ -55,7 +56,7 @@ from ._wire import (
     extra_of,
 )
 
-_ROLES: dict[JSON, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
@@ -73,7 +74,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         path = f"/messages/{index}"
         if type(message) is not dict:
             raise _invalid(path, "Input should be an object")
-        role = _ROLES.get(message.get("role"))
+        role = _ROLES.get(_word(message.get("role")))
         if role is None:
             raise _invalid(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
         content = message.get("content")
@@ -82,12 +83,19 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         extra = None if len(message) == 2 else extra_of(message, KNOWN_MESSAGE_PARAM)
         read.append(Message(role, _content(content, f"{path}/content", sealer, _BLOCKS), path, extra=extra))
     left: JSONObject = extra_of(body, KNOWN_BODY) or {}
+    for name, kinds, word in PARAM_TYPES:
+        if body.get(name) is not None and type(body[name]) not in kinds:
+            raise _invalid(f"/{name}", f"Input should be a valid {word}")
     params = read_params(body, PARAMS_READ)
     if "service_tier" in params:
         params["service_tier"] = TIER_READ.get(params["service_tier"], params["service_tier"])
+    for index, text in enumerate(params.get("stop", ())):
+        if type(text) is not str:
+            raise _invalid(f"/stop_sequences/{index}", "Input should be a valid string")
     metadata = _object(body, "metadata", "")
-    if metadata.get("user_id") is not None:
-        params["user"] = metadata["user_id"]
+    user = _optional(metadata, "user_id", "/metadata", str, "string")
+    if user is not None:
+        params["user"] = user
     _keep(left, "metadata", extra_of(metadata, KNOWN_METADATA))
     choice, parallel = _tool_choice(_object(body, "tool_choice", ""), left)
     return Request(
@@ -107,12 +115,14 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     )
 
 
-# --- content --------------------------------------------------------------------------------------------------
+# --- content ----------------------------------------------------------------------------------------------
 
 BlockReader = Callable[[JSONObject, str, Sealer], Part]
 
 
-def _content(content: JSON, path: str, sealer: Sealer, readers: Mapping[str, BlockReader]) -> tuple[Part, ...]:
+def _content(
+    content: JSON, path: str, sealer: Sealer, readers: Mapping[str, BlockReader]
+) -> tuple[Part, ...]:
     if type(content) is str:
         return (Text(content, path=path),) if content else ()
     if type(content) is not list:
@@ -152,7 +162,7 @@ def _media(block: JSONObject, path: str, known: frozenset[str]) -> Part:
     source = _object(block, "source", path)
     if not source:
         raise _invalid(f"{path}/source", "Field required")
-    field, neutral = SOURCES.get(source.get("type", ""), ("", None))
+    field, neutral = SOURCES.get(_word(source.get("type")), ("", None))
     data = source.get(field)
     if neutral is None or type(data) is not str:
         return OpaquePart(NAME, block["type"], block, path, plain_text(block))
@@ -165,9 +175,9 @@ def _media(block: JSONObject, path: str, known: frozenset[str]) -> Part:
         kind="image" if image else "file",
         source=neutral,
         data=data,
-        media_type=source.get("media_type"),
-        filename=None if image else block.get("title"),
-        context=None if image else block.get("context"),
+        media_type=_optional(source, "media_type", f"{path}/source", str, "string"),
+        filename=None if image else _optional(block, "title", path, str, "string"),
+        context=None if image else _optional(block, "context", path, str, "string"),
         citations=None if image else block.get("citations"),
         cache=cache,
         extra=extra,
@@ -188,6 +198,7 @@ def _thought(block: JSONObject, path: str, sealer: Sealer, text: str, carrier: J
     extra: JSONObject | None = None
     if "cache_control" in block:
         # "cache_control cannot be set on thinking blocks": it is no part of what was signed.
+        extra = {"cache_control": block["cache_control"]}
         block = {key: value for key, value in block.items() if key != "cache_control"}
     seal: Seal | None = None
     if type(carrier) is str and carrier:
@@ -217,7 +228,7 @@ def _tool_result(block: JSONObject, path: str, sealer: Sealer) -> Part:
     return ToolResult(
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
-        is_error=block.get("is_error"),
+        is_error=_optional(block, "is_error", path, bool, "boolean"),
         cache=cache,
         extra=extra,
         path=path,
@@ -234,14 +245,16 @@ _BLOCKS: dict[str, BlockReader] = {
 }
 
 
-def _cache(block: JSONObject, path: str, extra: JSONObject | None) -> tuple[CacheMark | None, JSONObject | None]:
+def _cache(
+    block: JSONObject, path: str, extra: JSONObject | None
+) -> tuple[CacheMark | None, JSONObject | None]:
     """The cache mark of a block. What a mark says beyond its ttl goes into the block's extra fields."""
     mark = _object(block, "cache_control", path)
     if not mark:
         return None, extra
     left = extra_of(mark, KNOWN_CACHE) or {}
     ttl = mark.get("ttl")
-    known = CACHE_READ.get(ttl)
+    known = CACHE_READ.get(_word(ttl))
     if ttl is not None and known is None:
         left["ttl"] = ttl
     if left:
@@ -249,7 +262,7 @@ def _cache(block: JSONObject, path: str, extra: JSONObject | None) -> tuple[Cach
     return CacheMark(f"{path}/cache_control", known), extra
 
 
-# --- tools and settings ---------------------------------------------------------------------------------------
+# --- tools and settings -----------------------------------------------------------------------------------
 
 
 def _tools(body: JSONObject) -> tuple[Tool, ...]:
@@ -263,18 +276,18 @@ def _tools(body: JSONObject) -> tuple[Tool, ...]:
         path = f"/tools/{index}"
         if type(tool) is not dict:
             raise _invalid(path, "Input should be an object")
-        kind = tool.get("type")
+        kind = _optional(tool, "type", path, str, "string")
         if kind is not None and kind != "custom":
-            read.append(HostedTool(NAME, str(kind), tool, path))
+            read.append(HostedTool(NAME, kind, tool, path))
             continue
         name = _required(tool, "name", path, str, "string")
         cache, extra = _cache(tool, path, extra_of(tool, KNOWN_TOOL))
         read.append(
             FunctionTool(
                 name,
-                tool.get("description"),
-                tool.get("input_schema"),
-                tool.get("strict"),
+                _optional(tool, "description", path, str, "string"),
+                _optional(tool, "input_schema", path, dict, "dictionary"),
+                _optional(tool, "strict", path, bool, "boolean"),
                 cache=cache,
                 extra=extra,
                 path=path,
@@ -287,7 +300,7 @@ def _tool_choice(choice: JSONObject, left: JSONObject) -> tuple[ToolChoice | Non
     """The choice, and whether the model may call several tools at once: Messages says both in one object."""
     if not choice:
         return None, None
-    single = choice.get("disable_parallel_tool_use")
+    single = _optional(choice, "disable_parallel_tool_use", "/tool_choice", bool, "boolean")
     parallel = None if single is None else not single
     _keep(left, "tool_choice", extra_of(choice, KNOWN_CHOICE))
     kind = choice.get("type")
@@ -305,21 +318,25 @@ def _tool_choice(choice: JSONObject, left: JSONObject) -> tuple[ToolChoice | Non
 
 def _reasoning(body: JSONObject) -> ReasoningConfig | None:
     thinking = _object(body, "thinking", "")
-    effort = _object(body, "output_config", "").get("effort")
+    config = _object(body, "output_config", "")
+    effort = _optional(config, "effort", "/output_config", str, "string")
     if not thinking:
         return None if effort is None else ReasoningConfig(effort=effort, path="/output_config/effort")
     extra = extra_of(thinking, KNOWN_THINKING) or {}
-    kind = thinking.get("type")
+    kind: JSON = thinking.get("type")
     show = thinking.get("display")
+    budget = _optional(thinking, "budget_tokens", "/thinking", int, "integer")
     if kind == "between_tools":
         extra["type"] = kind
         kind = "disabled"  # the nearest: no reasoning before the answer
     elif kind not in ("adaptive", "enabled", "disabled"):
-        raise _invalid("/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'")
+        raise _invalid(
+            "/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'"
+        )
     if show not in (None, "summarized", "omitted"):
         extra["display"] = show
         show = None
-    return ReasoningConfig(kind, effort, thinking.get("budget_tokens"), show, extra or None, "/thinking")
+    return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking")
 
 
 def _response_format(body: JSONObject, left: JSONObject) -> ResponseFormat | None:
@@ -335,7 +352,7 @@ def _response_format(body: JSONObject, left: JSONObject) -> ResponseFormat | Non
     return ResponseFormat(schema, extra=extra_of(found, KNOWN_FORMAT), path=path)
 
 
-# --- helpers --------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------
 
 
 def _invalid(path: str, message: str) -> RemoteProtocolError:
@@ -350,6 +367,18 @@ def _required(value: JSONObject, name: str, path: str, kind: type, word: str) ->
     if type(found) is kind:
         return found
     raise _invalid(f"{path}/{name}", "Field required" if found is None else f"Input should be a valid {word}")
+
+
+def _optional(value: JSONObject, name: str, path: str, kind: type, word: str) -> JSON:
+    found = value.get(name)
+    if found is None or type(found) is kind:
+        return found
+    raise _invalid(f"{path}/{name}", f"Input should be a valid {word}")
+
+
+def _word(value: JSON) -> str:
+    """A value to look up in a table: what is no string is in none of them."""
+    return value if type(value) is str else ""
 
 
 def _object(value: JSONObject, name: str, path: str) -> JSONObject:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..._events import BlockKind, StopReason
-from ..._fault import FaultKind
-from ..._json import JSON
-from ..._params import param_paths
-from ..._request import Param
+from dragoman._events import BlockKind, StopReason
+from dragoman._fault import FaultKind
+from dragoman._json import JSON
+from dragoman._params import param_paths
+from dragoman._request import Param
 
 NAME = "anthropic_messages"
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
-# --- stop reasons ---------------------------------------------------------------------------------------------
+# --- stop reasons -----------------------------------------------------------------------------------------
 
 STOP_READ: dict[str, StopReason] = {
     "end_turn": StopReason.END,
@@ -34,7 +34,7 @@ STOP_WRITE: dict[StopReason, str] = {reason: word for word, reason in STOP_READ.
 # The reasons that leave a block unfinished.
 CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 
-# --- blocks ---------------------------------------------------------------------------------------------------
+# --- blocks -----------------------------------------------------------------------------------------------
 
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -76,7 +76,7 @@ MAGIC: tuple[tuple[str, str], ...] = (
 CACHE_READ: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
 CACHE_WRITE: dict[str, str] = {"short": "5m", "long": "1h"}
 
-# --- settings -------------------------------------------------------------------------------------------------
+# --- settings ---------------------------------------------------------------------------------------------
 
 PARAMS_READ: dict[str, Param] = {
     "max_tokens": "max_output_tokens",
@@ -94,6 +94,16 @@ PARAMS_READ: dict[str, Param] = {
 }
 PARAM_PATHS: dict[Param, str] = {**param_paths(PARAMS_READ), "user": "/metadata/user_id"}
 
+# What the validator demands of them: (name, JSON types, their name in an error).
+PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("temperature", (int, float), "number"),
+    ("top_p", (int, float), "number"),
+    ("top_k", (int,), "integer"),
+    ("stop_sequences", (list,), "list"),
+    ("service_tier", (str,), "string"),
+    ("stream", (bool,), "boolean"),
+)
+
 PARAMS_WRITE: dict[Param, str] = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -105,6 +115,7 @@ PARAMS_WRITE: dict[Param, str] = {
     "mcp_servers": "mcp_servers",
     "inference_geo": "inference_geo",
     "cache_control": "cache_control",
+    "prompt_cache_options": "cache_control",
 }
 
 SAMPLING: tuple[Param, ...] = ("temperature", "top_p", "top_k")
@@ -142,7 +153,7 @@ TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "prior
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
 
-# --- reasoning ------------------------------------------------------------------------------------------------
+# --- reasoning --------------------------------------------------------------------------------------------
 
 # Effort of the other protocols -> `output_config.effort` of models that think adaptively.
 EFFORTS: dict[str, str] = {
@@ -178,7 +189,7 @@ BUDGET_EFFORTS: tuple[tuple[int, str], ...] = (
 # With thinking on, "top_p can be set between 0.95 and 1".
 MIN_TOP_P = 0.95
 
-# --- errors ---------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------
 
 ERRORS_READ: dict[str, FaultKind] = {
     "invalid_request_error": FaultKind.INVALID_REQUEST,
@@ -228,4 +239,6 @@ ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
 }
 
 # The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
-STATUSES = frozenset({400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529})
+STATUSES = frozenset(
+    {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
+)

@@ -1,17 +1,18 @@
 """Watching a relayed stream.
 
-Strategy: only the frames at both ends of a stream say anything about usage and success, so the deltas, which
-are nearly all of it, are told by their event name and not decoded.
+Strategy: only the frames at both ends of a stream say anything about usage and success, so the deltas,
+which are nearly all of it, are told by their event name and not decoded.
 """
 
 from __future__ import annotations
 
-from ..._errors import RemoteProtocolError
-from ..._events import Usage
-from ..._fault import Fault
-from ..._json import JSONObject, decode
-from ..._spec import Exchange
-from ..._sse import Frame
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Usage
+from dragoman._fault import Fault
+from dragoman._json import JSONObject, decode
+from dragoman._spec import Exchange
+from dragoman._sse import Frame
+
 from ._errors import error_frame
 from ._usage import UsageReader
 

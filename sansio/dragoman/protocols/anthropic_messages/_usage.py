@@ -1,14 +1,15 @@
 """Token counts: Messages counts what came fresh, the others count everything.
 
-Strategy: the wire figures are kept as one set in which later ones replace earlier ones field by field, and the
-total is computed anew from the set each time, so nothing is ever counted twice.
+Strategy: the wire figures are kept as one set in which later ones replace earlier ones field by field, and
+the total is computed anew from the set each time, so nothing is ever counted twice.
 """
 
 from __future__ import annotations
 
-from ..._events import Usage
-from ..._json import JSON, JSONObject
-from ..._loss import Ledger, child
+from dragoman._events import Usage
+from dragoman._json import JSON, JSONObject
+from dragoman._loss import Ledger, child
+
 from ._tables import TIER_ANSWER_WRITE
 from ._wire import KNOWN_USAGE
 
@@ -67,7 +68,9 @@ def start_usage(prompt_tokens: int, service_tier: str | None) -> JSONObject:
 def final_usage(usage: Usage, prompt_tokens: int, ledger: Ledger) -> JSONObject:
     """The cumulative usage of message_delta. `prompt_tokens` stands in where the upstream told nothing."""
     if usage.input is None or usage.output is None:
-        ledger.altered("/usage", "the upstream gave no token counts: the prompt is estimated, the output is 0")
+        ledger.altered(
+            "/usage", "the upstream gave no token counts: the prompt is estimated, the output is 0"
+        )
     cached = usage.cached or 0
     written = usage.cache_write or 0
     out: JSONObject = {

@@ -1,14 +1,14 @@
 """The JSON of this protocol, as far as it is touched here.
 
-Strategy: one TypedDict an object, naming exactly the fields that the request reader and the answer reader turn
-into something; the KNOWN sets are derived from them. Every other field is kept as an extra.
+Strategy: one TypedDict an object, naming exactly the fields that the request reader and the answer reader
+turn into something; the KNOWN sets are derived from them. Every other field is kept as an extra.
 """
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-from ..._json import JSON
+from dragoman._json import JSON
 
 
 class CacheControl(TypedDict, total=False):

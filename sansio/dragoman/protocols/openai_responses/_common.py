@@ -1,9 +1,9 @@
-"""Small helpers of the request readers: what is extra, and the two commonest complaints."""
+"""Small helpers of the readers: what is extra, what is a text, and the commonest complaints."""
 
 from __future__ import annotations
 
 from ..._errors import RemoteProtocolError, dotted
-from ..._json import JSONObject, kind_of
+from ..._json import JSON, JSONObject, kind_of
 
 
 def extra_of(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
@@ -11,6 +11,11 @@ def extra_of(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
     if value.keys() <= known:
         return None
     return {name: field for name, field in value.items() if name not in known}
+
+
+def text_of(value: JSON) -> str | None:
+    """A text that is not empty, None for everything else: servers send null, "" and worse."""
+    return value if type(value) is str and value else None
 
 
 def required(item: JSONObject, path: str, name: str) -> str:

@@ -1,0 +1,379 @@
+"""Events -> a stream, or a whole answer, for a client.
+
+Strategy: the index counts the blocks that were really opened, so it is contiguous. A reasoning block opens
+at its first content, because only that tells a readable block from a redacted one. The frame around a text
+delta is the same for the whole block: it is made once, and each delta only encodes its text. The stop
+reason and the usage wait for the end, where one message_delta says both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from dragoman._events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._fold import Answer, Block
+from dragoman._json import JSON, JSONObject, encode, is_object_text
+from dragoman._loss import Ledger, child
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange
+from dragoman._sse import frame
+
+from ._errors import error_frame
+from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT
+from ._usage import final_usage, start_usage
+
+_TAIL = b"}}\n\n"
+
+# Fields of the whole message that message_delta has a place for, and where: in its delta or beside it.
+_LATE_FIELDS = {"container": True, "context_management": False}
+
+
+class MessagesWriter:
+    """Writes one stream. The events must be legal, one block open at a time."""
+
+    __slots__ = (
+        "_calls",
+        "_delta",
+        "_exchange",
+        "_fields",
+        "_head",
+        "_index",
+        "_ledger",
+        "_part",
+        "_refused",
+        "_stop",
+        "_usage",
+    )
+
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._exchange = exchange
+        self._ledger = ledger
+        self._index = -1  # of the open block, or of the last one
+        self._head = b""  # the bytes before the text of a delta of the open block; b"" while it is not shown
+        self._part = 0  # the part of the open reasoning block
+        self._calls = False
+        self._refused = False
+        self._stop: Stopped | None = None
+        self._usage = Usage()
+        self._fields: JSONObject = {}  # of the message, from an upstream of this protocol
+
+    def send(self, event: Event) -> bytes:
+        """The frames for one event."""
+        if isinstance(event, (TextDelta, ArgumentsDelta)):
+            return self._head + encode(event.text) + _TAIL
+        return _SEND[type(event)](self, event)
+
+    def _started(self, event: Started) -> bytes:
+        exchange = self._exchange
+        message = _message(exchange, [], start_usage(exchange.prompt_tokens, event.service_tier))
+        return _frame("message_start", message=message) + PING
+
+    def _block_started(self, event: BlockStarted) -> bytes:
+        if event.phase is not None:
+            self._ledger.dropped(f"/content/{self._index + 1}/phase", "Messages has no phases of messages")
+        self._head = b""
+        self._part = 0
+        if event.kind is BlockKind.REASONING:
+            return b""
+        if event.tool is not None:
+            self._calls = True
+            # Clients that check types take a missing caller or a real one; every call here is a direct one.
+            return self._open(
+                event.kind,
+                {
+                    "type": "tool_use",
+                    "id": event.tool.call_id,
+                    "name": event.tool.name,
+                    "input": {},
+                    "caller": {"type": "direct"},
+                },
+            )
+        if event.kind is BlockKind.REFUSAL:
+            self._refused = True
+        return self._open(event.kind, {"type": "text", "text": "", "citations": None})
+
+    def _open(self, kind: BlockKind, block: JSONObject) -> bytes:
+        self._index += 1
+        head = f'{{"type":"content_block_delta","index":{self._index},"delta":{DELTA_HEADS[kind]}'
+        self._head = b"event: content_block_delta\ndata: " + head.encode("ascii")
+        return _frame("content_block_start", index=self._index, content_block=block)
+
+    def _think(self) -> bytes:
+        """Show the reasoning block, if it is not shown yet."""
+        if self._head:
+            return b""
+        return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        text = event.text
+        shown = b""
+        if not self._head:
+            shown = self._think()
+            self._part = event.part
+        elif event.part != self._part:
+            self._part = event.part
+            text = f"\n\n{text}"
+        return shown + self._head + encode(text) + _TAIL
+
+    def _seal_delta(self, event: SealDelta) -> bytes:
+        redacted = redacted_block(event.seal)
+        if redacted is not None and not self._head:
+            return self._open(BlockKind.REASONING, redacted)
+        signature = signature_of(event.seal, self._exchange.sealer)
+        return self._think() + self._delta_frame({"type": "signature_delta", "signature": signature})
+
+    def _annotation(self, event: Annotation) -> bytes:
+        citation = citation_of(event, self._index, self._ledger)
+        if citation is None:
+            return b""
+        return self._delta_frame({"type": "citations_delta", "citation": citation})
+
+    def _logprobs(self, event: Logprobs) -> bytes:
+        self._ledger.dropped(f"/content/{self._index}/logprobs", "Messages has no log probabilities")
+        return b""
+
+    def _delta_frame(self, delta: JSONObject) -> bytes:
+        return _frame("content_block_delta", index=self._index, delta=delta)
+
+    def _block_ended(self, event: BlockEnded) -> bytes:
+        if not self._head:  # reasoning without any content
+            return b""
+        self._head = b""
+        return _frame("content_block_stop", index=self._index)
+
+    def _opaque(self, event: Opaque) -> bytes:
+        """A block of an upstream of this protocol, or a field of its message."""
+        if event.kind == "message":
+            self._fields.update(event.native)
+            return b""
+        self._index += 1
+        index = self._index
+        block: JSONObject = event.native
+        delta: JSONObject | None = None
+        if event.kind in STREAMED_INPUT and block.get("input"):
+            # Clients expect the input of a call in deltas, and read a full start as half of it.
+            delta = {"type": "input_json_delta", "partial_json": encode(block["input"]).decode("utf-8")}
+            block = {**block, "input": {}}
+        out = _frame("content_block_start", index=index, content_block=block)
+        if delta is not None:
+            out += self._delta_frame(delta)
+        return out + _frame("content_block_stop", index=index)
+
+    def _count(self, event: Usage) -> bytes:
+        self._usage = self._usage.updated(event)
+        return b""
+
+    def _stopped(self, event: Stopped) -> bytes:
+        self._stop = event
+        return b""
+
+    def _ended(self, event: Ended) -> bytes:
+        delta = stop_fields(self._stop, self._calls, self._refused)
+        delta["container"] = None
+        fields: JSONObject = {
+            "delta": delta,
+            "usage": final_usage(self._usage, self._exchange.prompt_tokens, self._ledger),
+        }
+        for key, value in self._fields.items():
+            inside = _LATE_FIELDS.get(key)
+            if inside is None:
+                self._ledger.dropped(child("", key), "the end of a stream has no place for it")
+            elif inside:
+                delta[key] = value
+            else:
+                fields[key] = value
+        return _frame("message_delta", **fields) + _frame("message_stop")
+
+    def _failed(self, event: Failed) -> bytes:
+        return error_frame(event.fault)
+
+
+_SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
+    Started: MessagesWriter._started,
+    BlockStarted: MessagesWriter._block_started,
+    ReasoningDelta: MessagesWriter._reasoning_delta,
+    SealDelta: MessagesWriter._seal_delta,
+    Annotation: MessagesWriter._annotation,
+    Logprobs: MessagesWriter._logprobs,
+    BlockEnded: MessagesWriter._block_ended,
+    Opaque: MessagesWriter._opaque,
+    Usage: MessagesWriter._count,
+    Stopped: MessagesWriter._stopped,
+    Ended: MessagesWriter._ended,
+    Failed: MessagesWriter._failed,
+}
+
+
+def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
+    """A whole answer."""
+    content: list[JSONObject] = []
+    fields: JSONObject = {}
+    calls = refused = False
+    for block in answer.blocks:
+        if isinstance(block, Opaque):
+            if block.kind == "message":
+                fields.update(block.native)
+            else:
+                content.append(block.native)
+            continue
+        calls = calls or block.kind is BlockKind.TOOL_CALL
+        refused = refused or block.kind is BlockKind.REFUSAL
+        written = _whole_block(block, len(content), exchange.sealer, ledger)
+        if written is not None:
+            content.append(written)
+    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier)
+    usage.update(final_usage(answer.usage, exchange.prompt_tokens, ledger))
+    message = _message(exchange, content, usage)
+    message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
+    message.update(fields)
+    return message
+
+
+def _whole_block(block: Block, index: int, sealer: Sealer, ledger: Ledger) -> JSONObject | None:
+    """One block, None when there is nothing in it: an empty block is refused when it comes back."""
+    if block.phase is not None:
+        ledger.dropped(f"/content/{index}/phase", "Messages has no phases of messages")
+    if block.kind is BlockKind.TOOL_CALL:
+        assert block.tool is not None
+        return {
+            "type": "tool_use",
+            "id": block.tool.call_id,
+            "name": block.tool.name,
+            "input": _whole_input(block.text, index, ledger),
+            "caller": {"type": "direct"},
+        }
+    if block.kind is BlockKind.REASONING:
+        return _whole_reasoning(block, sealer)
+    if block.logprobs:
+        ledger.dropped(f"/content/{index}/logprobs", "Messages has no log probabilities")
+    citations = [citation_of(annotation, index, ledger) for annotation in block.annotations]
+    kept = [citation for citation in citations if citation is not None]
+    if not block.text and not kept:
+        return None
+    return {"type": "text", "text": block.text, "citations": kept or None}
+
+
+def _whole_input(text: str, index: int, ledger: Ledger) -> JSON:
+    if not text:
+        return {}
+    if is_object_text(text):
+        return msgspec.Raw(text.encode("utf-8"))
+    ledger.altered(
+        f"/content/{index}/input", "the arguments are no JSON object: they stand as text under _raw"
+    )
+    return {"_raw": text}
+
+
+def _whole_reasoning(block: Block, sealer: Sealer) -> JSONObject | None:
+    text = "\n\n".join(part.text for part in block.reasoning)
+    if block.seal is None:
+        return {"type": "thinking", "thinking": text, "signature": ""} if text else None
+    redacted = redacted_block(block.seal)
+    if redacted is not None and not text:
+        return redacted
+    return {"type": "thinking", "thinking": text, "signature": signature_of(block.seal, sealer)}
+
+
+# --- shared by both ---------------------------------------------------------------------------------------
+
+
+def _message(exchange: Exchange, content: list[JSONObject], usage: JSONObject) -> JSONObject:
+    """The message object, with every field that the vendor's types demand."""
+    return {
+        "id": f"msg_{exchange.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": exchange.model,
+        "content": content,
+        "stop_reason": None,
+        "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
+        "diagnostics": None,
+        "usage": usage,
+    }
+
+
+def stop_fields(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
+    """stop_reason, stop_sequence and stop_details."""
+    reason = StopReason.END if stop is None else stop.reason
+    if reason is StopReason.END:
+        # Agents run tools only on tool_use, whatever the upstream called the end of such a turn.
+        if calls:
+            reason = StopReason.TOOL_USE
+        elif refused:
+            reason = StopReason.CONTENT_FILTER
+    details: JSON = None
+    if reason is StopReason.CONTENT_FILTER:
+        given = None if stop is None else stop.details
+        explanation = None if stop is None else stop.explanation
+        details = (
+            given
+            if type(given) is dict and given.get("type") == "refusal"
+            else {"type": "refusal", "category": None, "explanation": explanation}
+        )
+    return {
+        "stop_reason": STOP_WRITE[reason],
+        "stop_sequence": None if stop is None else stop.sequence,
+        "stop_details": details,
+    }
+
+
+def signature_of(seal: Seal, sealer: Sealer) -> str:
+    """The signature for a thinking block: the vendor's own, else the wrapped seal. Never an empty one."""
+    if seal.origin == NAME and type(seal.native) is dict:
+        signature = seal.native.get("signature")
+        if type(signature) is str and signature:
+            return signature
+    return sealer.wrap(seal)
+
+
+def redacted_block(seal: Seal) -> JSONObject | None:
+    """The native redacted_thinking block, if the seal is one."""
+    if seal.origin == NAME and type(seal.native) is dict and seal.native.get("type") == "redacted_thinking":
+        return cast(JSONObject, seal.native)
+    return None
+
+
+def citation_of(event: Annotation, index: int, ledger: Ledger) -> JSONObject | None:
+    """The citation for an annotation, None when it is no citation of a web page."""
+    if event.origin == NAME:
+        return cast(JSONObject, event.native)
+    path = f"/content/{index}/citations"
+    if event.url is None:
+        ledger.dropped(path, "an annotation that names no web page")
+        return None
+    ledger.altered(path, "only URL and title of the citation were carried")
+    return {
+        "type": "web_search_result_location",
+        "url": event.url,
+        "title": event.title,
+        "cited_text": "",
+        "encrypted_index": "",
+    }
+
+
+def _frame(event: str, **fields: JSON) -> bytes:
+    return frame(encode({"type": event, **fields}), event.encode("ascii"))

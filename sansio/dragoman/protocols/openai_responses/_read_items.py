@@ -1,0 +1,325 @@
+"""The output items of an answer on their way to events.
+
+Strategy: every item takes the same four calls: open (added), its own deltas and rests, done (the finished item)
+and close (the answer ended). Each remembers the text that it gave, so that a source that repeats it adds
+nothing, and one that says more adds the rest. Text that contradicts what was given is not given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..._events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Seal,
+    SealDelta,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+)
+from ..._json import JSON, JSONObject, is_object_text
+from ..._loss import Ledger
+from ._common import text_of
+from ._wire import ORIGIN
+
+Numbers = Callable[[], int]
+
+
+class _Given:
+    """The text that one block or part of it has given so far."""
+
+    __slots__ = ("block", "pieces")
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.pieces: list[str] = []
+
+    def missing_of(self, text: JSON) -> str:
+        """What `text` says beyond what was given."""
+        if type(text) is not str:
+            return ""
+        given = "".join(self.pieces)
+        return text[len(given) :] if text.startswith(given) else ""
+
+
+class Item:
+    """One output item. Also the form of those that have no blocks: they are given whole when they are done."""
+
+    __slots__ = ("finished", "index", "kind", "ledger", "model", "names", "number")
+
+    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+        self.index = index
+        self.kind = text_of(item.get("type")) or "item"
+        self.names = {name: text_of(item.get(name)) for name in ("id", "call_id")}
+        self.number = number
+        self.model = model
+        self.ledger = ledger
+        self.finished = False
+
+    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        """The event for a delta of an open part, None when it takes more than that."""
+        return None
+
+    def open(self, item: JSONObject, out: list[Event]) -> None:
+        """The item as it was added."""
+
+    def done(self, item: JSONObject, out: list[Event]) -> None:
+        """The finished item."""
+        if not self.finished:
+            self.finish(item, out)
+            self.finished = True
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        out.append(Opaque(ORIGIN, self.kind, item, f"/output/{self.index}"))
+
+    def close(self, out: list[Event], complete: bool) -> None:
+        """The answer ended; complete is False when it was cut."""
+        if not self.finished:
+            self.cut(out, complete)
+            self.finished = True
+
+    def cut(self, out: list[Event], complete: bool) -> None:
+        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+
+
+class MessageItem(Item):
+    """A message: one block for each content part."""
+
+    __slots__ = ("annotations", "item_id", "parts", "phase")
+
+    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.item_id = self.names["id"]
+        self.phase = text_of(item.get("phase"))
+        self.parts: dict[int, _Given | None] = {}  # None: the part has ended
+        self.annotations: dict[int, int] = {}
+
+    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        given = self.parts.get(content)
+        if given is None or kind != "response.output_text.delta":
+            return None
+        given.pieces.append(text)
+        return TextDelta(given.block, text)
+
+    def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: list[JSON]) -> None:
+        if type(text) is not str or not text:
+            return
+        given = self._part(index, out, refusal)
+        given.pieces.append(text)
+        if logprobs:
+            out.append(Logprobs(given.block, logprobs))
+        out.append(TextDelta(given.block, text))
+
+    def rest(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
+        """The whole text of a part."""
+        if index in self.parts:
+            given = self.parts[index]
+            more = given.missing_of(text) if given is not None else ""
+            self.more(index, more, out, refusal, [])
+        else:
+            self.more(index, text, out, refusal, [])
+
+    def annotate(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
+        given = self.parts.get(index)
+        if given is None:
+            return  # it comes again with the finished part
+        self.annotations[index] = self.annotations.get(index, 0) + 1
+        start, end = annotation.get("start_index"), annotation.get("end_index")
+        out.append(
+            Annotation(
+                given.block,
+                ORIGIN,
+                annotation,
+                text_of(annotation.get("url")),
+                text_of(annotation.get("title")),
+                start if type(start) is int else None,
+                end if type(end) is int else None,
+            )
+        )
+
+    def part_done(self, index: int, part: JSONObject, out: list[Event], complete: bool = True) -> None:
+        """A finished part ends its block."""
+        refusal = part.get("type") == "refusal"
+        fresh = index not in self.parts
+        self.rest(index, part.get("refusal" if refusal else "text"), out, refusal)
+        given = self.parts.get(index)
+        if given is None:
+            return
+        if fresh and part.get("logprobs"):
+            out.append(Logprobs(given.block, part["logprobs"]))
+        annotations = part.get("annotations")
+        for annotation in (annotations or [])[self.annotations.get(index, 0) :]:
+            self.annotate(index, annotation, out)
+        self.parts[index] = None
+        out.append(BlockEnded(given.block, complete))
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        complete = item.get("status") != "incomplete"
+        content = item.get("content")
+        if type(content) is list:
+            for index, part in enumerate(content):
+                if type(part) is dict:
+                    self.part_done(index, part, out, complete)
+        self.cut(out, complete)
+
+    def close(self, out: list[Event], complete: bool) -> None:
+        self.cut(out, complete)  # also what came after the finished item
+
+    def cut(self, out: list[Event], complete: bool) -> None:
+        for index, given in self.parts.items():
+            if given is not None:
+                self.parts[index] = None
+                out.append(BlockEnded(given.block, complete))
+
+    def _part(self, index: int, out: list[Event], refusal: bool) -> _Given:
+        """The open part. The parts before it have ended when it opens, whether or not that was said."""
+        given = self.parts.get(index)
+        if given is None:
+            self.cut(out, True)
+            given = _Given(self.number())
+            self.parts[index] = given
+            kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
+            out.append(BlockStarted(given.block, kind, item_id=self.item_id, phase=self.phase))
+        return given
+
+
+class ReasoningItem(Item):
+    """A reasoning item: one block, whose parts are the summaries and the open texts."""
+
+    __slots__ = ("block", "item_id", "parts")
+
+    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.item_id = self.names["id"]
+        self.block: int | None = None
+        self.parts: dict[tuple[bool, int], _Given] = {}
+
+    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        given = self.parts.get((True, summary))
+        if given is None or kind != "response.reasoning_summary_text.delta" or self.finished:
+            return None
+        given.pieces.append(text)
+        return ReasoningDelta(given.block, text, summary, ReasoningForm.SUMMARY)
+
+    def more(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+        if type(text) is not str or not text or self.finished:
+            return
+        given = self._part(index, out, summary)
+        given.pieces.append(text)
+        form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
+        out.append(ReasoningDelta(given.block, text, index, form))
+
+    def rest(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+        given = self.parts.get((summary, index))
+        self.more(index, text if given is None else given.missing_of(text), out, summary)
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        for name in ("summary", "content"):
+            parts = item.get(name)
+            for index, part in enumerate(parts if type(parts) is list else ()):
+                if type(part) is dict:
+                    self.rest(index, part.get("text"), out, name == "summary")
+        block = self._open(out)
+        out.append(SealDelta(block, Seal(ORIGIN, item, self.model)))
+        out.append(BlockEnded(block, item.get("status") != "incomplete"))
+
+    def cut(self, out: list[Event], complete: bool) -> None:
+        if self.block is not None:
+            out.append(BlockEnded(self.block, False))  # without its finished item there is nothing to seal
+
+    def _open(self, out: list[Event]) -> int:
+        if self.block is None:
+            self.block = self.number()
+            out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.item_id))
+        return self.block
+
+    def _part(self, index: int, out: list[Event], summary: bool) -> _Given:
+        given = self.parts.get((summary, index))
+        if given is None:
+            given = self.parts[summary, index] = _Given(self._open(out))
+        return given
+
+
+class CallItem(Item):
+    """A call of a function or of a custom tool."""
+
+    __slots__ = ("custom", "given", "started")
+
+    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.custom = self.kind == "custom_tool_call"
+        self.given = _Given(number())
+        self.started = False
+
+    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        if self.finished or not self.started:
+            return None
+        self.given.pieces.append(text)
+        return ArgumentsDelta(self.given.block, text)
+
+    def open(self, item: JSONObject, out: list[Event]) -> None:
+        name = text_of(item.get("name"))
+        if name is not None and not self.started:
+            self._start(item, name, out)
+
+    def _start(self, item: JSONObject, name: str, out: list[Event]) -> None:
+        self.started = True
+        # The result must name its call; some servers name the item alone.
+        names = {field: text_of(item.get(field)) or known for field, known in self.names.items()}
+        call_id = names["call_id"] or names["id"] or f"call_{self.index}"
+        kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
+        head = ToolHead(call_id, name, kind, text_of(item.get("namespace")), names["id"])
+        out.append(BlockStarted(self.given.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id))
+        held = "".join(self.given.pieces)
+        if held:
+            out.append(ArgumentsDelta(self.given.block, held))
+        caller = item.get("caller")
+        if type(caller) is dict and caller.get("type") != "direct":
+            self.ledger.dropped(f"/output/{self.index}/caller", "who called the tool has no place outside Responses")
+
+    def more(self, text: JSON, out: list[Event]) -> None:
+        if type(text) is not str or not text or self.finished:
+            return
+        self.given.pieces.append(text)
+        if self.started:
+            out.append(ArgumentsDelta(self.given.block, text))
+
+    def rest(self, text: JSON, out: list[Event]) -> None:
+        self.more(self.given.missing_of(text), out)
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        if not self.started:
+            self._start(item, text_of(item.get("name")) or "unknown", out)
+        self.rest(item.get("input" if self.custom else "arguments"), out)
+        self._end(out, item.get("status") != "incomplete")
+
+    def cut(self, out: list[Event], complete: bool) -> None:
+        if self.started:
+            self._end(out, complete)
+
+    def _end(self, out: list[Event], complete: bool) -> None:
+        """A call that was cut by the output limit must not look like a whole one."""
+        whole = complete or (not self.custom and is_object_text("".join(self.given.pieces)))
+        out.append(BlockEnded(self.given.block, whole))
+
+
+_CLASSES: dict[str, type[Item]] = {
+    "message": MessageItem,
+    "reasoning": ReasoningItem,
+    "function_call": CallItem,
+    "custom_tool_call": CallItem,
+}
+
+
+def new_item(item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> Item:
+    """The machine for an item of this type. `number` gives numbers for blocks."""
+    return _CLASSES.get(text_of(item.get("type")) or "", Item)(item, index, number, model, ledger)

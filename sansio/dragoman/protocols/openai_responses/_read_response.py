@@ -1,0 +1,372 @@
+"""Responses answers -> events, streamed and whole.
+
+Strategy: each output item is a small machine that is fed by its deltas, by its `done` events, by
+`output_item.done` and by the final response, in whatever selection the server sends; each source gives only
+what the earlier ones had not given. A whole answer is a final response before which nothing came. The text
+and argument deltas, nearly all frames of a stream, have a typed lane of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..._errors import RemoteProtocolError
+from ..._events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    Event,
+    Failed,
+    Logprobs,
+    ReasoningDelta,
+    ReasoningForm,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from ..._fault import Fault, FaultKind
+from ..._json import JSON, JSONObject, decode_object
+from ..._loss import Ledger
+from ..._spec import Exchange
+from ..._sse import Frame
+from . import _tables as tables
+from ._common import text_of
+from ._errors import fault_of
+from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
+
+_SENTINEL = b"[DONE]"
+
+
+class _Delta(msgspec.Struct):
+    """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane."""
+
+    type: str
+    delta: str
+    output_index: int = -1
+    content_index: int = 0
+    summary_index: int = 0
+    logprobs: list[Any] | None = None
+
+
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+_FAST = frozenset(
+    (
+        b"response.output_text.delta",
+        b"response.function_call_arguments.delta",
+        b"response.custom_tool_call_input.delta",
+        b"response.reasoning_summary_text.delta",
+    )
+)
+
+
+class ResponsesReader:
+    """Reads one stream. See StreamReader."""
+
+    __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started")
+
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._items: dict[int, Item] = {}  # by output index
+        self._all: list[Item] = []  # in the order in which they came
+        self._next = 0  # number of the next block
+        self._model = ""
+        self._started = False
+        self._ended = False
+        self._calls = False  # whether the model called a function or custom tool
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """The events of one frame. Raises RemoteProtocolError for a frame that is no JSON object."""
+        if frame.event in _FAST:
+            try:
+                delta = _decode_delta(frame.data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # the general lane is more patient
+            else:
+                item = self._items.get(delta.output_index)
+                text = delta.delta
+                if item is not None and text and not delta.logprobs and delta.type.encode() == frame.event:
+                    event = item.fast(delta.type, delta.content_index, delta.summary_index, text)
+                    if event is not None:
+                        return (event,)
+        return self._read(frame)
+
+    def _read(self, frame: Frame) -> Sequence[Event]:
+        if self._ended or frame.data.strip() == _SENTINEL:
+            return ()
+        try:
+            value = decode_object(frame.data, "an event of the stream")
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(error.message, status_hint=502, code=error.code) from None
+        kind = value.get("type")
+        if type(kind) is not str:
+            kind = frame.event.decode("utf-8", "replace")
+        out: list[Event] = []
+        if kind == "error" or (not kind and value.get("error") is not None):
+            self._ended = True
+            return (Failed(fault_of(value)),)
+        handle = _HANDLERS.get(kind)
+        if handle is not None:
+            handle(self, value, out)
+        return out
+
+    def eof(self) -> Sequence[Event]:
+        """Raises RemoteProtocolError unless the terminal event has come."""
+        if not self._ended:
+            raise RemoteProtocolError(
+                "the stream ended before response.completed, response.incomplete or response.failed",
+                status_hint=502,
+            )
+        return ()
+
+    def whole(self, response: JSONObject) -> list[Event]:
+        """All events of a finished response."""
+        out: list[Event] = []
+        self._finish(response, "", out)
+        return out
+
+    # Events that carry the response.
+
+    def _start(self, response: JSONObject, out: list[Event]) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._model = text_of(response.get("model")) or ""
+        created = response.get("created_at")
+        out.append(
+            Started(
+                text_of(response.get("id")) or "",
+                self._model,
+                int(created) if isinstance(created, (int, float)) else None,
+                text_of(response.get("service_tier")),
+            )
+        )
+
+    def on_opening(self, event: JSONObject, out: list[Event]) -> None:
+        self._start(_object(event, "response"), out)
+
+    def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
+        self._finish(_object(event, "response"), event["type"].removeprefix("response."), out)
+
+    def _finish(self, response: JSONObject, named: str, out: list[Event]) -> None:
+        status = text_of(response.get("status"))
+        if status not in _END_STATUSES:
+            status = named
+        if status not in _END_STATUSES:
+            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
+        self._start(response, out)
+        self._ended = True
+        if status == "failed" or status == "cancelled":
+            out.append(Failed(_fault(response, status)))
+            return
+        complete = status == "completed"
+        output = response.get("output")
+        for index, item in enumerate(output if type(output) is list else ()):
+            if type(item) is dict:
+                self._settle(item, index, out)
+        for item in self._all:
+            item.close(out, complete)
+        usage = response.get("usage")
+        if type(usage) is dict:
+            out.append(read_usage(usage))
+        out.append(self._stop(response, complete))
+        out.append(ENDED)
+
+    def _stop(self, response: JSONObject, complete: bool) -> Stopped:
+        if complete:
+            return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
+        details = response.get("incomplete_details")
+        reason = text_of(details.get("reason")) if type(details) is dict else None
+        return Stopped(tables.INCOMPLETE.get(reason or "", StopReason.MAX_TOKENS), reason)
+
+    # Events that carry an item.
+
+    def on_added(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            self._add(item, index if type(index) is int else len(self._items), out)
+
+    def on_done(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            self._settle(item, index if type(index) is int else len(self._items), out)
+
+    def _add(self, item: JSONObject, index: int, out: list[Event]) -> Item:
+        made = new_item(item, index, self._number, self._model, self._ledger)
+        if isinstance(made, CallItem):
+            self._calls = True
+        before = self._items.get(index)
+        if before is not None:
+            before.close(out, True)  # another item under its index: it has ended, though that was not said
+        self._items[index] = made
+        self._all.append(made)
+        made.open(item, out)
+        return made
+
+    def _settle(self, item: JSONObject, index: int, out: list[Event]) -> None:
+        """Give what a finished item holds beyond what came before."""
+        known = self._known(item, index) or self._add(item, index, out)
+        known.done(item, out)
+
+    def _known(self, item: JSONObject, index: int) -> Item | None:
+        """The item that came before under the same id or call id, or else at the same place with the same type.
+
+        Some servers name an item differently in each event.
+        """
+        for name in ("id", "call_id"):
+            wanted = text_of(item.get(name))
+            for known in self._all:
+                if wanted and known.names[name] == wanted and known.kind == item.get("type"):
+                    return known
+        found = self._items.get(index)
+        return found if found is not None and found.kind == item.get("type") else None
+
+    def _number(self) -> int:
+        number = self._next
+        self._next += 1
+        return number
+
+    # Events that carry a piece of an item.
+
+    def _item(self, event: JSONObject) -> Item | None:
+        index = event.get("output_index")
+        found = self._items.get(index) if type(index) is int else None
+        if found is not None:
+            return found
+        wanted = text_of(event.get("item_id"))
+        for known in self._all:
+            if wanted and known.names["id"] == wanted:
+                return known
+        return self._all[-1] if index is None and self._all else None  # without any index the last one is meant
+
+    def on_text(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            logprobs = event.get("logprobs")
+            item.more(_index(event), event.get("delta"), out, refusal, logprobs if type(logprobs) is list else [])
+
+    def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            item.rest(_index(event), event.get("refusal" if refusal else "text"), out, refusal)
+
+    def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
+        item, part = self._item(event), event.get("part")
+        if isinstance(item, MessageItem) and type(part) is dict:
+            item.part_done(_index(event), part, out)
+
+    def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
+        item, annotation = self._item(event), event.get("annotation")
+        if isinstance(item, MessageItem) and type(annotation) is dict:
+            item.annotate(_index(event), annotation, out)
+
+    def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.more(_index(event, "summary_index" if summary else "content_index"), event.get("delta"), out, summary)
+
+    def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.rest(_index(event, "summary_index" if summary else "content_index"), event.get("text"), out, summary)
+
+    def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, CallItem):
+            item.more(event.get("delta"), out)
+
+    def on_arguments_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, CallItem):
+            item.rest(event.get("arguments", event.get("input")), out)
+
+
+_END_STATUSES = frozenset(("completed", "incomplete", "failed", "cancelled"))
+
+_HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]] = {
+    "response.created": ResponsesReader.on_opening,
+    "response.queued": ResponsesReader.on_opening,
+    "response.in_progress": ResponsesReader.on_opening,
+    "response.output_item.added": ResponsesReader.on_added,
+    "response.output_item.done": ResponsesReader.on_done,
+    "response.output_text.delta": ResponsesReader.on_text,
+    "response.refusal.delta": ResponsesReader.on_text,
+    "response.output_text.done": ResponsesReader.on_text_done,
+    "response.refusal.done": ResponsesReader.on_text_done,
+    "response.content_part.done": ResponsesReader.on_part_done,
+    "response.output_text.annotation.added": ResponsesReader.on_annotation,
+    "response.reasoning_summary_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_summary_text.done": ResponsesReader.on_reasoning_done,
+    "response.reasoning_text.done": ResponsesReader.on_reasoning_done,
+    "response.function_call_arguments.delta": ResponsesReader.on_arguments,
+    "response.custom_tool_call_input.delta": ResponsesReader.on_arguments,
+    "response.function_call_arguments.done": ResponsesReader.on_arguments_done,
+    "response.custom_tool_call_input.done": ResponsesReader.on_arguments_done,
+    "response.completed": ResponsesReader.on_terminal,
+    "response.incomplete": ResponsesReader.on_terminal,
+    "response.failed": ResponsesReader.on_terminal,
+    "response.cancelled": ResponsesReader.on_terminal,
+}
+
+
+def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
+    """The events of a whole answer. Raises RemoteProtocolError when it is none, or is not finished."""
+    if "output" not in body and body.get("error") is not None:
+        return (Failed(fault_of(body)),)
+    return ResponsesReader(exchange, ledger).whole(body)
+
+
+def read_usage(usage: JSONObject) -> Usage:
+    """The figures. `input_tokens` includes cached ones; what servers add of their own goes into `extra`."""
+    before, after = _details(usage, "input_tokens_details"), _details(usage, "output_tokens_details")
+    return Usage(
+        input=_count(usage.get("input_tokens")),
+        output=_count(usage.get("output_tokens")),
+        cached=_count(before.get("cached_tokens")),
+        cache_write=_count(before.get("cache_write_tokens")),
+        reasoning=_count(after.get("reasoning_tokens")),
+        extra={name: value for name, value in usage.items() if name not in _USAGE} or None,
+    )
+
+
+_USAGE = frozenset(("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"))
+
+
+def _details(usage: JSONObject, name: str) -> JSONObject:
+    value = usage.get(name)
+    return value if type(value) is dict else {}
+
+
+def _count(value: JSON) -> int | None:
+    return value if type(value) is int else None
+
+
+def _fault(response: JSONObject, status: str) -> Fault:
+    if status == "cancelled":
+        return Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")
+    return fault_of(response.get("error"))
+
+
+def _object(event: JSONObject, name: str) -> JSONObject:
+    value = event.get(name)
+    if type(value) is not dict:
+        raise RemoteProtocolError(f"{event['type']} has no {name}", status_hint=502)
+    return value
+
+
+def _index(event: JSONObject, name: str = "content_index") -> int:
+    value = event.get(name)
+    return value if type(value) is int else 0
