@@ -65,8 +65,9 @@ class CallStage:
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
-        """Some servers number their calls anew in each turn (`call_0`), or give two calls one id. Clients pair
-        results with calls by id alone, so an id that this conversation has used gets a suffix of this answer.
+        """Some servers number their calls anew in each turn (`call_0`), or give two calls one id. Clients
+        pair results with calls by id alone, so an id that this conversation has used gets a suffix of this
+        answer.
         """
         fresh = call_id
         number = 0

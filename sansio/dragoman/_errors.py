@@ -45,7 +45,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 def dotted(pointer: str) -> str:
-    """A JSON Pointer in the notation that OpenAI uses for `param`: `/messages/3/role` -> `messages[3].role`."""
+    """A JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
     text = ""
     for step in pointer.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")

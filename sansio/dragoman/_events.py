@@ -124,7 +124,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
-    """More of what the model wrote as a tool's input: JSON text for a function, free text for a custom tool."""
+    """More of a tool's input as the model wrote it: JSON text for a function, free text for a custom tool."""
 
     block: int
     text: str

@@ -130,7 +130,7 @@ class InputUnwrapper:
         return "".join(out)
 
     def _put_escaped(self, escape: str, out: list[str]) -> None:
-        """Add the character of one escape. Two halves of a surrogate pair, as two escapes, are one character."""
+        """Add the character of one escape. Two halves of a surrogate pair are two escapes, one character."""
         if len(escape) < 6:
             # A wrong escape stands for itself: the model wrote it.
             out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))

@@ -56,7 +56,7 @@ def decode(data: bytes) -> JSON:
 
 
 def decode_object(data: bytes, what: str) -> JSONObject:
-    """Like decode, for a text that must be an object. `what` names it in the error, e.g. "the request body"."""
+    """Like decode, for a text that must be an object. `what` names it in errors, e.g. "the request body"."""
     try:
         value = decode(data)
     except RemoteProtocolError as error:
@@ -142,7 +142,7 @@ def _first_bad_byte(data: bytes) -> int:
 
 
 def _plain(value: object) -> JSON:
-    """For the fallback encoder: raw JSON is the only value of ours that the standard library does not know."""
+    """For the fallback encoder: raw JSON is the only value of ours that the standard library cannot know."""
     return json.loads(bytes(cast(msgspec.Raw, value)))
 
 

@@ -1,9 +1,9 @@
 """Several open blocks in, one open block at a time out.
 
-Strategy: Messages and Responses are sequential: "blocks are strictly sequential, one open at a time", and many
-clients keep a single current block. Chat streams may fill parallel tool calls in turns. The first open block
-passes through at once; events of the others wait, in order, until it ends. Nothing is reordered within a
-block, and blocks come out in the order in which they started.
+Strategy: Messages and Responses are sequential: "blocks are strictly sequential, one open at a time", and
+many clients keep a single current block. Chat streams may fill parallel tool calls in turns. The first open
+block passes through at once; events of the others wait, in order, until it ends. Nothing is reordered within
+a block, and blocks come out in the order in which they started.
 """
 
 from __future__ import annotations

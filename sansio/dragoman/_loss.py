@@ -52,7 +52,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """Collects losses of one request or one answer, in the order in which they were found, without repeats."""
+    """Collects losses of one request or answer, in the order in which they were found, without repeats."""
 
     __slots__ = ("_entries", "overflow")
 
@@ -76,7 +76,7 @@ class Ledger:
         self.add(LossCode.ALTERED, path, detail)
 
     def unknown_fields(self, path: str, extra: JSONObject | None) -> None:
-        """Enter every key of `extra`, the fields of the object at `path` that its protocol does not define."""
+        """Enter every key of `extra`, the fields at `path` that the sender's protocol does not define."""
         if extra:
             for key in extra:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
@@ -91,9 +91,10 @@ class Ledger:
         """Raise RemoteProtocolError (400) when the policy refuses losses and there are some."""
         if policy is Policy.REFUSE and self._entries:
             first = next(iter(self))
+            what = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""
             raise RemoteProtocolError(
-                f"strict mode: {first.path or 'the request'} cannot be carried to the upstream: {first.detail}{more}",
+                f"strict mode: {what} cannot be carried to the upstream: {first.detail}{more}",
                 path=first.path,
                 code="lossy_translation",
             )

@@ -16,8 +16,8 @@ from ._spec import Exchange, ProtocolSpec
 from ._sse import Frame, SSEParser
 from ._translate import Outcome
 
-# A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as CR CR;
-# that its LF comes one piece later does no harm.)
+# A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
+# CR CR; that its LF comes one piece later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 
@@ -25,7 +25,7 @@ _EDGE = 2  # one byte less than the longest of them
 class Relay:
     """One relayed answer. The same methods and attributes as ResponseTranslator.
 
-    Nobody decodes a relayed stream: stop_reason, upstream_model and upstream_id are known for whole answers only.
+    Nobody decodes a relayed stream: stop_reason, upstream_model and upstream_id are known for whole answers.
 
     Args:
         protocol: of both sides.

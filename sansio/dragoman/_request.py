@@ -233,8 +233,8 @@ Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     """Which tools the model may or must call.
 
-    mode: "named" demands the tool `name`; "allowed" restricts to `allowed` (names), `required` says whether one
-    of them must be called.
+    mode: "named" demands the tool `name`; "allowed" restricts to `allowed` (names), `required` says whether
+    one of them must be called.
     """
 
     mode: Literal["auto", "none", "required", "named", "allowed"]

@@ -18,8 +18,8 @@ from ._errors import RemoteProtocolError
 from ._events import Seal
 from ._json import decode, encode
 
-# Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own value,
-# because of the dot.
+# Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own
+# value, because of the dot.
 PREFIX = "drg1."
 
 # 128 bits: as long as anyone can need against guessing, half of what the hash gives.
@@ -45,7 +45,7 @@ class Sealer(msgspec.Struct, frozen=True):
         return text if self.secret is None else f"{text}.{self._mac(self.secret, payload)}"
 
     def unwrap(self, text: str) -> Seal | None:
-        """The seal that `text` carries, or None when it was not wrapped here (a real signature, or forged)."""
+        """The seal that `text` carries, None when it was not wrapped here (a real signature, or forged)."""
         if not text.startswith(PREFIX):
             return None
         payload, _, mac = text[len(PREFIX) :].partition(".")

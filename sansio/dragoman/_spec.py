@@ -133,7 +133,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True):
     read_whole: a decoded whole answer -> events. Raises RemoteProtocolError.
     write_whole: a folded answer -> body for the client.
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
-    is_fault: whether an error body has the form that clients of this protocol read, so that it can be relayed.
+    is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     write_fault: fault -> status and body for the client. The second argument is our request id or None.
     tap: watcher of a relayed stream of this protocol.
     """

@@ -54,7 +54,7 @@ def peek(body: bytes) -> Peek:
     try:
         fields = _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Either there is a lone surrogate somewhere, which no msgspec decoder takes, or this says what is wrong.
+        # msgspec takes no lone surrogate, decode_object() does; of everything else it says what is wrong.
         decode_object(body, "the request body")
         fields = {key: msgspec.Raw(body[start:end]) for key, start, end in _members(body)}
     model = _field(fields, "model")

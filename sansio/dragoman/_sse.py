@@ -55,8 +55,8 @@ class SSEParser:
     def receive_data(self, data: bytes) -> list[Frame]:
         """Take bytes, give the frames that they complete.
 
-        When an event grows over the limit, the frames before it are given and `error` is set: look at it after
-        each call. The stream cannot be read on then, and later calls give nothing.
+        When an event grows over the limit, the frames before it are given and `error` is set: look at it
+        after each call. The stream cannot be read on then, and later calls give nothing.
         """
         if self.error is not None:
             return []

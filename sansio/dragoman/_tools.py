@@ -80,7 +80,7 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
 
 
 def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, ToolBook]:
-    """The request with tools, choices, calls and ids as the target takes them, and the book for the way back."""
+    """The request with tools, choices, calls and ids as the target takes them; the book for the way back."""
     told = target.custom_tools
     fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), ledger)
     tools = tuple([fitter.tool(tool) for tool in request.tools])

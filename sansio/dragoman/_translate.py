@@ -115,8 +115,9 @@ class RequestTranslator:
     def translate(self, body: bytes, *, model: str | None = None) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
 
-        Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the upstream
-        cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's own form:
+        Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
+        upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
+        own form:
         `client.write_fault(fault_of(error), ...)`.
         """
         if self._client.name == self._upstream.name:
@@ -196,7 +197,7 @@ class ResponseTranslator:
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol cannot show
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the upstream's body. Never raises for what the peer did: see `outcome` and `fault`."""
+        """Take bytes of the upstream's body. Never raises for what the peer did: see `outcome`, `fault`."""
         if self.outcome is not Outcome.OPEN:
             return
         if self._sse is None:
@@ -251,7 +252,7 @@ class ResponseTranslator:
         return self._sink.take()
 
     def heartbeat(self) -> bytes:
-        """Bytes that show the client that the connection lives; only between frames, only while it streams."""
+        """Bytes that show the client that the connection lives; between frames, while the answer streams."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
     def _read(self, frames: Iterable[Frame]) -> None:

@@ -19,6 +19,8 @@ __all__ = ["AsyncioStream"]
 
 # Bytes that may wait for a slow consumer before the socket is paused; the kernel's window does the rest.
 HIGH_WATER = 256 * 1024
+# Bytes handed to the loop in one write.
+WRITE_SIZE = 128 * 1024
 
 
 class AsyncioStream(asyncio.Protocol):
@@ -74,11 +76,15 @@ class AsyncioStream(asyncio.Protocol):
         return data
 
     async def send_all(self, data: bytes, timeout: float | None) -> None:
-        transport = self._open_transport()
-        transport.write(data)
-        if not self._writable.is_set():
-            with anyio.fail_after(timeout):
-                await self._writable.wait()
+        # In pieces, because TLS on asyncio hands all of one write to the socket's own buffer, however large,
+        # and reports a full buffer only to the write after it.
+        rest = memoryview(data)
+        while rest:
+            self._open_transport().write(rest[:WRITE_SIZE])
+            rest = rest[WRITE_SIZE:]
+            if not self._writable.is_set():
+                with anyio.fail_after(timeout):
+                    await self._writable.wait()
         if self._lost:
             raise BrokenPipeError("the connection was closed while sending")
 
@@ -163,8 +169,9 @@ class AsyncioStream(asyncio.Protocol):
 
     def _adopt(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # Zero: a write is done when the kernel has it, so a write timeout means what it says.
-        transport.set_write_buffer_limits(0)
+        # A write is done when the kernel has it, so that a write timeout means what it says. Not zero: asyncio's
+        # TLS transport then pauses with nothing left to send, and never resumes.
+        transport.set_write_buffer_limits(high=1)
 
     def _open_transport(self) -> asyncio.Transport:
         if self._transport is None or self._lost or self._transport.is_closing():

@@ -1,6 +1,6 @@
 """The resolved settings as lines of text, for `dragoman config show`."""
 
-import sys
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -58,4 +58,6 @@ def _text(value: object) -> str:
         return f'"{value}"'
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_text, value)) + "]"
-    return show(value, limit=sys.maxsize)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return show(value)

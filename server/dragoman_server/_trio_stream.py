@@ -6,6 +6,7 @@ so an attempt before the wait would be a wasted system call.
 """
 
 import errno
+import math
 import os
 import socket
 import ssl
@@ -52,6 +53,7 @@ class TrioStream:
         return stream
 
     async def receive(self, timeout: float | None) -> bytes:
+        self._check_open()
         try:
             if timeout is None:
                 await trio.lowlevel.wait_readable(self._socket)
@@ -66,10 +68,11 @@ class TrioStream:
                 except BlockingIOError:  # a spurious wake-up
                     await trio.lowlevel.wait_readable(self._socket)
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("the connection was closed here while reading") from None
+            raise ConnectionAbortedError("closed here") from None
 
     async def send_all(self, data: bytes, timeout: float | None) -> None:
-        with trio.move_on_after(timeout if timeout is not None else float("inf")) as scope:
+        self._check_open()
+        with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
             await self._send_all(data)
         if scope.cancelled_caught:
             raise TimeoutError("the peer did not take the data in time")
@@ -83,7 +86,11 @@ class TrioStream:
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(self._socket)
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("the connection was closed here while sending") from None
+            raise ConnectionAbortedError("closed here") from None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError("closed here")
 
     def is_reusable(self) -> bool:
         return not self._closed and is_silent(self._socket)
@@ -119,23 +126,23 @@ class TrioTlsStream:
 
     async def receive(self, timeout: float | None) -> bytes:
         try:
-            with trio.move_on_after(timeout if timeout is not None else float("inf")):
+            with trio.move_on_after(timeout if timeout is not None else math.inf):
                 return bytes(await self._tls.receive_some(READ_SIZE))
         except trio.BrokenResourceError as error:
             raise _reason(error) from None
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("the connection was closed here while reading") from None
+            raise ConnectionAbortedError("closed here") from None
         raise TimeoutError("nothing was received in time")
 
     async def send_all(self, data: bytes, timeout: float | None) -> None:
         try:
-            with trio.move_on_after(timeout if timeout is not None else float("inf")):
+            with trio.move_on_after(timeout if timeout is not None else math.inf):
                 await self._tls.send_all(data)
                 return
         except trio.BrokenResourceError as error:
             raise _reason(error) from None
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("the connection was closed here while sending") from None
+            raise ConnectionAbortedError("closed here") from None
         raise TimeoutError("the peer did not take the data in time")
 
     def is_reusable(self) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TextIO
 from urllib.parse import urlsplit
 
+from ._listen import Listening
 from .config import Loaded
 from .routes import SIMULATOR_MODELS
-from .serve import Listening
 from .settings import SIMULATOR, Settings, UpstreamSettings
 
 # The vendors' clients insist on some key, and there are no client keys yet.
@@ -74,14 +74,16 @@ def commands(url: str, model: str) -> dict[str, str]:
     """A shell command for each kind of client, ready to be pasted."""
     chat = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
     provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"}}'
+    # JSON's strings are Python's too, and their double quotes need no escape in the shell's single ones.
+    name, base, key = json.dumps(model), json.dumps(url), json.dumps(_ANY_KEY)
     openai = (
-        f"from openai import OpenAI; client = OpenAI(base_url={url + '/v1'!r}, api_key={_ANY_KEY!r}); "
-        f"print(client.responses.create(model={model!r}, input='Hello').output_text)"
+        f"from openai import OpenAI; client = OpenAI(base_url={json.dumps(url + '/v1')}, api_key={key}); "
+        f'print(client.responses.create(model={name}, input="Hello").output_text)'
     )
     anthropic = (
-        f"from anthropic import Anthropic; client = Anthropic(base_url={url!r}, api_key={_ANY_KEY!r}); "
-        f"print(client.messages.create(model={model!r}, max_tokens=1024, "
-        "messages=[{'role': 'user', 'content': 'Hello'}]).content[0].text)"
+        f"from anthropic import Anthropic; client = Anthropic(base_url={base}, api_key={key}); "
+        f"print(client.messages.create(model={name}, max_tokens=1024, "
+        f"messages={json.dumps(chat['messages'])}).content[0].text)"
     )
     claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": _ANY_KEY, "ANTHROPIC_MODEL": model}
     return {

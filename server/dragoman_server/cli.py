@@ -83,9 +83,9 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
     loaded = _load(config_file, options)
     # The server and the application take a while to import, and the other commands need neither.
+    from ._listen import StartupError
     from .app import create_app
     from .banner import print_banner
-    from .serve import StartupError
     from .serve import serve as run
 
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)

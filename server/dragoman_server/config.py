@@ -209,18 +209,25 @@ class _Loader:
     def _server(self) -> dict[str, object]:
         table = self._table(("server",), self.document.get("server", {}))
         values = self._section(("server",), table, SERVER_KEYS)
+        given = set(table)
         for name, key in SERVER_KEYS.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
             # Compose files and shells set empty variables where they mean none.
             if self.environ.get(variable):
+                given.add(name)
                 self._from_text(values, key, self.environ[variable], ENVIRONMENT, variable)
             if name in self.flags:
+                given.add(name)
                 self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
-        pair = ("certfile", "keyfile")
-        for name, other in (pair, pair[::-1]):
-            if name in values and other not in values:
-                self._problem(("server", name), f"needs {other} as well")
+        for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
+            if name in values and other not in given:
+                self._origin_problem(("server", name), f"needs {other} as well")
         return values
+
+    def _origin_problem(self, path: KeyPath, text: str) -> None:
+        """A fault of a setting that may have come from any source."""
+        origin = self.origins[dotted(path)]
+        self.problems.append(Problem(origin.source, origin.line, origin.where or dotted(path), text))
 
     def _from_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> None:
         if self._check_text(values, key, text, source, where):
@@ -402,8 +409,7 @@ class _Loader:
     def _no_upstreams(self) -> None:
         variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
         text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-        origin = self.origins["server.simulator"]
-        self.problems.append(Problem(origin.source, origin.line, origin.where or "server.simulator", text))
+        self._origin_problem(("server", "simulator"), text)
 
     # Models.
 

@@ -21,9 +21,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any, cast
 
 import anyio
@@ -32,6 +31,8 @@ from hypercorn.config import Sockets
 from hypercorn.utils import LifespanFailureError, LifespanTimeoutError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ._listen import BACKLOG, Listening, StartupError, bind
+from ._supervisor import Supervisor
 from .log import configure
 from .settings import ServerSettings, Settings
 
@@ -40,17 +41,10 @@ AppFactory = Callable[[Settings], ASGIApp]
 _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
 
-# Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
-_BACKLOG = 1024
-
-# The steps of a stop after drain_s, in seconds: closing the connections that were cut, the application's own
-# shutdown, and what a supervisor grants its workers beyond both.
+# The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's
+# own shutdown.
 _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
-_SUPERVISOR_S = 2.0
-
-# A worker that dies is replaced, but one that dies at once must not keep a machine busy.
-_RESPAWN_PAUSE_S = 1.0
 
 # Settings of hypercorn, and why they are not its defaults.
 _HYPERCORN = {
@@ -74,27 +68,8 @@ _HYPERCORN = {
     "accesslog": None,
     # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
     "keyfile_password": "",
-    "backlog": _BACKLOG,
+    "backlog": BACKLOG,
 }
-
-
-class StartupError(Exception):
-    """The server cannot start. The text is one line for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """What the server really bound, given to `on_ready` when connections are accepted."""
-
-    scheme: str
-    host: str
-    port: int
-    backend: str
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
 
 
 def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Listening], None]) -> None:
@@ -107,7 +82,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
     _check_backend(server.backend)
     _check_tls(server)
     _set_up_logging(server)
-    listener = _bind(server)
+    listener = bind(server)
     with listener:
         name = listener.getsockname()
         listening = Listening("https" if server.tls else "http", name[0], name[1], server.backend)
@@ -115,7 +90,9 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, (signal.SIGINT, signal.SIGTERM))
         else:
-            anyio.run(_Supervisor(settings, app_factory, listener, ready).run)
+            worker_main = partial(_worker_main, settings, app_factory)
+            stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
+            anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
 
 
 def _set_up_logging(server: ServerSettings) -> None:
@@ -151,29 +128,6 @@ def _check_tls(server: ServerSettings) -> None:
         raise StartupError(
             f"certfile {server.certfile} and keyfile {server.keyfile} are no usable pair: {reason}"
         ) from None
-
-
-def _bind(server: ServerSettings) -> socket.socket:
-    """The socket. It listens from here on, so that two servers cannot both believe they have the port."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise StartupError(f"cannot listen on {server.host}: {reason}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted sockets inherit it on Linux. The loops set it too; a token must not wait for the next one.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise StartupError(f"cannot listen on {server.host} port {server.port}: {error.strerror}") from None
-    listener.setblocking(False)
-    return listener
 
 
 class _HypercornConfig(hypercorn.Config):
@@ -401,106 +355,3 @@ def _worker_main(
         with suppress(OSError):
             report.send(str(error))
         sys.exit(1)
-
-
-@dataclass(slots=True)
-class _Supervisor:
-    settings: Settings
-    app_factory: AppFactory
-    listener: socket.socket
-    on_ready: Callable[[], None]
-    # By the worker's number. All of them are started before the first is waited for.
-    processes: dict[int, SpawnProcess] = field(default_factory=dict)
-    ready: set[int] = field(default_factory=set)
-    stopping: anyio.Event = field(default_factory=anyio.Event)
-    failure: str | None = None
-
-    async def run(self) -> None:
-        """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals)
-            tasks.start_soon(self._kill_late)
-            try:
-                async with anyio.create_task_group() as keepers:
-                    for number in range(self.settings.server.workers):
-                        keepers.start_soon(self._keep, number)
-            finally:
-                for process in self.processes.values():
-                    process.kill()
-            tasks.cancel_scope.cancel()
-        if self.failure is not None:
-            raise StartupError(self.failure)
-
-    async def _watch_signals(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                self._stop()
-
-    async def _kill_late(self) -> None:
-        await self.stopping.wait()
-        # A worker ends itself by then, unless it hangs in code that holds the interpreter.
-        await anyio.sleep(self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S + _SUPERVISOR_S)
-        for process in self.processes.values():
-            process.kill()
-
-    def _stop(self) -> None:
-        # The workers close theirs as well; with the last copy the port is free.
-        self.listener.close()
-        self.stopping.set()
-        for process in self.processes.values():
-            process.terminate()
-
-    async def _keep(self, number: int) -> None:
-        """Start worker `number`, and start it again when it dies."""
-        while not self.stopping.is_set():
-            process, report = self._start()
-            self.processes[number] = process
-            with report:
-                await anyio.wait_readable(report.fileno())
-                self._reported(number, report)
-            await self._wait_for(process)
-            if not self.stopping.is_set():
-                _log.error("worker %d ended with code %s; starting another", number, process.exitcode)
-                await anyio.sleep(_RESPAWN_PAUSE_S)
-
-    def _start(self) -> tuple[SpawnProcess, Connection]:
-        context = get_context("spawn")
-        report, childs_end = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_worker_main,
-            args=(self.settings, self.app_factory, self.listener, childs_end),
-            daemon=True,
-        )
-        # Blocked signals stay blocked in a new process: Ctrl-C cannot hit a worker that is still importing.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        childs_end.close()
-        return process, report
-
-    def _reported(self, number: int, report: Connection) -> None:
-        failure = "a worker process died while starting"
-        with suppress(EOFError):
-            failure = report.recv()
-        if not failure:
-            self.ready.add(number)
-            if len(self.ready) == self.settings.server.workers and not self.stopping.is_set():
-                self._announce()
-        elif not self.stopping.is_set() and number not in self.ready:
-            # A worker that has served before and now does not start is tried again: the fault may pass.
-            self.failure = failure
-            self._stop()
-
-    def _announce(self) -> None:
-        on_ready, self.on_ready = self.on_ready, _nothing
-        on_ready()
-
-    async def _wait_for(self, process: SpawnProcess) -> None:
-        await anyio.wait_readable(process.sentinel)
-        process.join()
-
-
-def _nothing() -> None:
-    """Called instead of `on_ready` when that has been called."""

@@ -8,7 +8,7 @@ nothing.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 from ._secret import Secret
@@ -191,17 +191,6 @@ def keys_of(cls: type[ServerSettings] | type[UpstreamSettings]) -> dict[str, Key
     """The table of keys of a settings class, in order."""
     hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
     return {f.name: replace(hints[f.name].__metadata__[0], name=f.name) for f in fields(cls)}
-
-
-def defaults_of(cls: type[ServerSettings] | type[UpstreamSettings]) -> dict[str, object]:
-    """The default values of a settings class; required keys are absent."""
-    values: dict[str, object] = {}
-    for f in fields(cls):
-        if f.default is not MISSING:
-            values[f.name] = f.default
-        elif f.default_factory is not MISSING:
-            values[f.name] = f.default_factory()
-    return values
 
 
 SERVER_KEYS = keys_of(ServerSettings)

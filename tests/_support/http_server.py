@@ -1,5 +1,6 @@
 """A server on a loopback socket that plays byte scripts, one a connection, and notes what the client did."""
 
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -49,7 +50,7 @@ class Peer:
         """Wait until the client has closed the connection."""
         try:
             while True:
-                self._buffer += await self._receive()
+                await self._receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             self.gone.set()
 
@@ -120,3 +121,32 @@ class ScriptedServer:
                     await self._scripts[len(self.peers) - 1](peer)
                 except (anyio.EndOfStream, anyio.BrokenResourceError):
                     peer.gone.set()
+
+
+class DeafServer:
+    """Takes connections, as the kernel does without being asked, and reads nothing."""
+
+    def __enter__(self) -> "DeafServer":
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(PATIENCE_S)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._listener.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+
+    def accept(self) -> socket.socket:
+        """The first connection, once its client has sent something. Blocks, so call it in a thread."""
+        connection, _ = self._listener.accept()
+        connection.settimeout(PATIENCE_S)
+        connection.recv(1, socket.MSG_PEEK)
+        return connection
+
+
+def read_to_the_end(connection: socket.socket) -> int:
+    """How many bytes come until the client has closed. Blocks, so call it in a thread."""
+    with connection:
+        return sum(iter(lambda: len(connection.recv(1 << 20)), 0))

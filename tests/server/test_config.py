@@ -21,7 +21,7 @@ from dragoman_server._suggest import nearest
 from dragoman_server._toml_lines import TomlLines
 from dragoman_server.config import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.config import ConfigError, Loaded, ServerSettings, UpstreamSettings, load
-from dragoman_server.settings import SERVER_KEYS, UPSTREAM_KEYS, defaults_of
+from dragoman_server.settings import SERVER_KEYS, UPSTREAM_KEYS
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -135,6 +135,10 @@ FAULTS = {
         'dragoman.toml:2: server.backend: unknown backend "q"; valid are "asyncio", "uvloop", "trio"',
     ),
     "an empty choice": ('[server]\nbackend = ""\n', "dragoman.toml:2: server.backend: is empty"),
+    "a file name with a NUL": (
+        '[server]\ncertfile = "a\\u0000"\nkeyfile = "b"\n',
+        'dragoman.toml:2: server.certfile: "a\\u0000" is no file name',
+    ),
     "no host": (
         '[server]\nhost = "a b"\n',
         'dragoman.toml:2: server.host: "a b" is neither a host name nor an IP address',
@@ -429,9 +433,27 @@ def test_a_provider_url_that_is_wrong_names_its_variable() -> None:
     ]
 
 
+def test_a_provider_url_that_is_none_at_all() -> None:
+    assert errors("", {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": "http://[::"}) == [
+        'environment: OPENAI_BASE_URL: "http://[::" is no URL: its host or port is malformed'
+    ]
+
+
+def test_an_interpolated_file_that_is_no_text() -> None:
+    Path("key").write_bytes(b"\xff" + CANARY.encode())
+    (line,) = errors(LOCAL + 'api_key = "${file:key}"\n')
+    assert line == "dragoman.toml:5: upstreams[0].api_key: the file key is not UTF-8 text"
+
+
 def test_the_simulator_turned_off_on_the_command_line() -> None:
     (line,) = errors("", simulator="false")
     assert line.startswith("command line: --simulator: is off, and there is no upstream")
+
+
+def test_a_certificate_on_the_command_line_needs_a_key_from_anywhere() -> None:
+    assert errors("", certfile="c.pem") == ["command line: --certfile: needs keyfile as well"]
+    server = load_text("", {"DRAGOMAN_KEYFILE": "k.pem"}, certfile="c.pem").settings.server
+    assert server.tls
 
 
 def test_a_named_file_that_is_absent() -> None:
@@ -836,7 +858,7 @@ def test_show_does_not_shorten_values() -> None:
 
 
 def test_every_default_passes_its_own_check() -> None:
-    defaults = defaults_of(ServerSettings)
+    defaults = dataclasses.asdict(ServerSettings())
     assert set(defaults) == set(SERVER_KEYS)
     lines = [
         f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from cfg_process import Server
 
-from dragoman_server import serve as serve_module
+from dragoman_server._listen import bind
 from dragoman_server.serve import Listening, StartupError, serve
 from dragoman_server.settings import ServerSettings, Settings
 
@@ -311,7 +311,7 @@ def test_uvloop_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 def test_a_name_that_cannot_be_a_host() -> None:
     with pytest.raises(StartupError, match=r"cannot listen on a\.\.b"):
-        serve_module._bind(ServerSettings(host="a..b"))
+        bind(ServerSettings(host="a..b"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 import pytest
-from http_server import PATIENCE_S, Peer, ScriptedServer, answering
+from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
 
 from dragoman_server.transport import Http1Transport, PoolLimits, ResponseBody
 
@@ -28,7 +28,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 
 def post(
-    server: ScriptedServer,
+    server: ScriptedServer | DeafServer,
     content: bytes | AsyncIterator[bytes] = b"{}",
     *,
     method: str = "POST",
@@ -631,10 +631,8 @@ async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> No
 
 
 async def test_a_server_that_does_not_read_the_request() -> None:
-    async def script(peer: Peer) -> None:
-        await anyio.sleep_forever()
-
-    async with ScriptedServer(script) as server, Http1Transport() as transport:
-        with pytest.raises(httpx2.WriteTimeout, match=r"did not take the request in 0\.05 s"):
-            await send(transport, post(server, b"q" * 50_000_000, write=0.05))
-        assert counts(transport) == (0, 0)
+    with DeafServer() as server:
+        async with Http1Transport() as transport:
+            with pytest.raises(httpx2.WriteTimeout, match=r"did not take the request in 0\.05 s"):
+                await send(transport, post(server, b"q" * 50_000_000, write=0.05))
+            assert counts(transport) == (0, 0)

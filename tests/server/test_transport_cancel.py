@@ -2,12 +2,14 @@
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import httpx2
 import pytest
-from http_server import PATIENCE_S, Peer, ScriptedServer, answering
+from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
 
 from dragoman_server._byte_stream import _alternate_families, _race
 from dragoman_server.transport import Http1Transport, PoolLimits, ResponseBody
@@ -55,29 +57,25 @@ def is_clean(transport: Http1Transport) -> bool:
     return (pool.busy, pool.idle, pool._slots.value) == (0, 0, pool._limits.connections)
 
 
-async def exchange(transport: Http1Transport, request: httpx2.Request, in_body: anyio.Event) -> None:
-    response = await transport.handle_async_request(request)
-    async for _ in response.stream:
-        in_body.set()
-    raise AssertionError("the scripts never finish a body")
-
-
 async def cancel_when_blocked(
-    transport: Http1Transport, request: httpx2.Request, in_body: anyio.Event | None = None
+    transport: Http1Transport,
+    request: httpx2.Request,
+    reached: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
 ) -> None:
-    """Start an exchange, wait until it hangs (in the body if `in_body` is given), cancel it."""
+    """Start an exchange, wait until it has got to the place in question and hangs there, cancel it."""
     finished = False
 
     async def run() -> None:
         nonlocal finished
-        await exchange(transport, request, in_body or anyio.Event())
+        response = await transport.handle_async_request(request)
+        async for _ in response.stream:
+            pass
         finished = True
 
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            if in_body is not None:
-                await in_body.wait()
+            await reached()
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
     assert not finished
@@ -91,15 +89,6 @@ async def gone(peer: Peer) -> None:
 async def silent(peer: Peer) -> None:
     await peer.request()
     await peer.until_closed()
-
-
-async def deaf(peer: Peer) -> None:
-    # Reads only when the client has been cancelled, so that its write has to hang.
-    await stopped.wait()
-    await peer.until_closed()
-
-
-stopped: anyio.Event
 
 
 async def test_cancelled_while_it_waits_for_a_slot() -> None:
@@ -128,11 +117,16 @@ async def test_connecting_has_a_limit(deaf_port: int) -> None:
 
 
 async def test_cancelled_in_the_tls_handshake() -> None:
+    greeted = anyio.Event()
+
     async def never_answers(peer: Peer) -> None:
+        await peer.stream.receive()
+        greeted.set()
         await peer.until_closed()
 
     async with ScriptedServer(never_answers) as server, Http1Transport(tls=no_trust()) as transport:
-        await cancel_when_blocked(transport, request_to(f"https://127.0.0.1:{server.port}/"))
+        url = f"https://127.0.0.1:{server.port}/"
+        await cancel_when_blocked(transport, request_to(url), greeted.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
 
@@ -151,39 +145,51 @@ async def test_the_tls_handshake_counts_as_connecting() -> None:
 
 
 async def test_cancelled_while_it_sends() -> None:
-    global stopped
-    stopped = anyio.Event()
-    async with ScriptedServer(deaf) as server, Http1Transport() as transport:
-        await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000))
-        assert is_clean(transport)
-        stopped.set()
-        await gone(server.peers[0])
+    with DeafServer() as server:
+        connections = []
+
+        async def sending() -> None:
+            connections.append(await anyio.to_thread.run_sync(server.accept))
+
+        async with Http1Transport() as transport:
+            await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000), sending)
+            assert is_clean(transport)
+            received = await anyio.to_thread.run_sync(read_to_the_end, connections[0])
+            assert 0 < received < 50_000_000
 
 
-@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"x: y\r\n"])
-async def test_cancelled_before_the_head_is_complete(start: bytes) -> None:
-    async with ScriptedServer(answering(start)) as server, Http1Transport() as transport:
-        await cancel_when_blocked(transport, request_to(server.url))
-        assert is_clean(transport)
-        await gone(server.peers[0])
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"x: y\r\n", CHUNK],
+    ids=["silence", "100", "head", "body"],
+)
+async def test_cancelled_in_the_response(start: bytes) -> None:
+    sent = anyio.Event()
 
+    async def script(peer: Peer) -> None:
+        await peer.answer(start)
+        sent.set()
+        await peer.until_closed()
 
-async def test_cancelled_in_the_body() -> None:
-    async with ScriptedServer(answering(CHUNK)) as server, Http1Transport() as transport:
-        await cancel_when_blocked(transport, request_to(server.url), anyio.Event())
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        await cancel_when_blocked(transport, request_to(server.url), sent.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
 
 
 async def test_cancelled_on_a_used_connection() -> None:
+    asked = anyio.Event()
+
     async def script(peer: Peer) -> None:
         await peer.answer(HELLO)
-        await silent(peer)
+        await peer.request()
+        asked.set()
+        await peer.until_closed()
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         response = await transport.handle_async_request(request_to(server.url))
         assert [part async for part in response.stream] == [b"hello"]
-        await cancel_when_blocked(transport, request_to(server.url))
+        await cancel_when_blocked(transport, request_to(server.url), asked.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
         assert len(server.peers) == 1

@@ -159,14 +159,20 @@ def not_carried(asked: Asked) -> Fault | None:
             )
         for thought in thoughts:
             if not form.genuine(thought):
-                return _fault(thought.path, f"the {form.proof} of this {form.thing} did not come back unchanged")
+                return _fault(
+                    thought.path, f"the {form.proof} of this {form.thing} did not come back unchanged"
+                )
     return None
 
 
 def _fault(path: str, message: str) -> Fault:
     place = dotted(path)
     return Fault(
-        FaultKind.INVALID_REQUEST, f"{place}: {message}", status=400, code="invalid_reasoning", param=place or None
+        FaultKind.INVALID_REQUEST,
+        f"{place}: {message}",
+        status=400,
+        code="invalid_reasoning",
+        param=place or None,
     )
 
 

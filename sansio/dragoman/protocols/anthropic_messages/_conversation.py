@@ -57,19 +57,30 @@ class Conversation:
         """Add one message: at its place, or where the rules put its parts."""
         role = message.role
         parts = message.parts
-        if len(parts) == 1 and role != self._last and role != "system" and message.extra is None:
+        # The short way, for nearly every message of a long conversation: a new turn of plain text.
+        if (
+            len(parts) == 1
+            and role != self._last
+            and (role == "user" or (role == "assistant" and not self._calls))
+        ):
             part = parts[0]
-            # The short way: a new turn of plain text.
             if (
                 type(part) is Text
-                and is_plain(part)
-                and role != "developer"
+                and part.cache is None
+                and part.citations is None
+                and part.extra is None
+                and message.extra is None
                 and message.name is None
                 and message.phase is None
-                and visible(part.text)
             ):
-                self._start(role, part.text)
-                return
+                text = part.text
+                if text and not text.isspace():
+                    if role == "assistant":
+                        self._assistant = len(self.turns)
+                        self._heads = 0
+                    self.turns.append({"role": role, "content": text})
+                    self._last = role
+                    return
         if message.name is not None:
             self._ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         if message.phase is not None:

@@ -25,7 +25,6 @@ from dragoman._request import (
     ReasoningConfig,
     Request,
     ResponseFormat,
-    Role,
     Text,
     Thought,
     Tool,
@@ -56,7 +55,7 @@ from ._wire import (
     extra_of,
 )
 
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_ROLES = ("user", "assistant", "system")
 
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
@@ -74,14 +73,21 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         path = f"/messages/{index}"
         if type(message) is not dict:
             raise _invalid(path, "Input should be an object")
-        role = _ROLES.get(_word(message.get("role")))
-        if role is None:
+        role = message.get("role")
+        if role not in _ROLES:
             raise _invalid(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
         content = message.get("content")
         if content is None:
             raise _invalid(f"{path}/content", "Field required")
-        extra = None if len(message) == 2 else extra_of(message, KNOWN_MESSAGE_PARAM)
-        read.append(Message(role, _content(content, f"{path}/content", sealer, _BLOCKS), path, extra=extra))
+        parts = (
+            (Text(content, None, None, None, f"{path}/content"),)  # the short way
+            if type(content) is str and content
+            else _content(content, f"{path}/content", sealer, _BLOCKS)
+        )
+        if len(message) == 2:
+            read.append(Message(role, parts, path))
+        else:
+            read.append(Message(role, parts, path, extra=extra_of(message, KNOWN_MESSAGE_PARAM)))
     left: JSONObject = extra_of(body, KNOWN_BODY) or {}
     for name, kinds, word in PARAM_TYPES:
         if body.get(name) is not None and type(body[name]) not in kinds:
@@ -132,6 +138,10 @@ def _content(
         place = f"{path}/{index}"
         if type(block) is not dict:
             raise _invalid(place, "Input should be an object")
+        kind = block.get("type")
+        if kind == "text" and len(block) == 2 and type(block.get("text")) is str:
+            parts.append(Text(block["text"], None, None, None, place))
+            continue
         kind = _required(block, "type", place, str, "string")
         reader = readers.get(kind)
         parts.append(
@@ -144,8 +154,6 @@ def _content(
 
 def _text(block: JSONObject, path: str, sealer: Sealer) -> Part:
     text = _required(block, "text", path, str, "string")
-    if len(block) == 2:
-        return Text(text, path=path)
     cache, extra = _cache(block, path, extra_of(block, KNOWN_TEXT))
     return Text(text, cache, block.get("citations") or None, extra, path)
 

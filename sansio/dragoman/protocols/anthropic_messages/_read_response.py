@@ -98,7 +98,8 @@ class MessagesReader:
         kind = value.get("type")
         if kind == "content_block_delta":  # the hot path
             delta = value.get("delta")
-            block = self._blocks.get(value.get("index", 0))
+            index = value.get("index", 0)
+            block = self._blocks.get(index) if type(index) is int else None
             if block is None or type(delta) is not dict:
                 raise _broken("a delta came for a block that is not open")
             what = delta.get("type")
@@ -112,6 +113,11 @@ class MessagesReader:
                     block.texts.append(text)
                     return (ArgumentsDelta(block.number, text),)
                 return ()
+            elif what == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
+                text = delta.get("thinking")
+                if type(text) is str and text:
+                    block.texts.append(text)
+                    return (ReasoningDelta(block.number, text),)
             return self._delta(block, what, delta)
         if type(kind) is not str:
             if "error" in value:
@@ -165,8 +171,8 @@ class MessagesReader:
         ]
         if usage:
             events.append(self._usage.read(usage))
-        content = message.get("content") or ()
-        if type(content) not in (list, tuple):
+        content = message.get("content", [])
+        if type(content) is not list:
             raise _broken("the content of the answer is no list")
         for index, native in enumerate(content):
             events += self._open(index, native)
@@ -264,7 +270,8 @@ class MessagesReader:
         kind = block.kind
         if kind == "text":
             events = self._text(block, native.get("text"))
-            for citation in native.get("citations") or ():
+            citations = native.get("citations")
+            for citation in citations if type(citations) is list else ():
                 events += self._cite(block, citation)
             return events
         if kind == "thinking":
@@ -294,23 +301,17 @@ class MessagesReader:
         return self._show(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
     def _text(self, block: _Block, text: JSON) -> list[Event]:
+        """The first text of a block: read() gives the rest."""
         if type(text) is not str or not text:
             return []
-        events: list[Event] = []
-        if block.number < 0:
-            events.append(self._show(block, BlockKind.TEXT))
-        events.append(TextDelta(block.number, text))
-        return events
+        return [self._show(block, BlockKind.TEXT), TextDelta(block.number, text)]
 
     def _think(self, block: _Block, text: JSON) -> list[Event]:
+        """The first text of a block: read() gives the rest."""
         if type(text) is not str or not text:
             return []
         block.texts.append(text)
-        events: list[Event] = []
-        if block.number < 0:
-            events.append(self._show(block, BlockKind.REASONING))
-        events.append(ReasoningDelta(block.number, text))
-        return events
+        return [self._show(block, BlockKind.REASONING), ReasoningDelta(block.number, text)]
 
     def _cite(self, block: _Block, citation: JSON) -> list[Event]:
         if type(citation) is not dict:

@@ -185,6 +185,8 @@ def _tools(request: Request, out: JSONObject, ledger: Ledger, own: bool) -> None
         chosen = chosen or {"type": "auto"}
         if chosen["type"] != "none":
             chosen["disable_parallel_tool_use"] = True
+    elif own and request.parallel_tool_calls and chosen is not None:
+        chosen["disable_parallel_tool_use"] = False
     if chosen is not None:
         out["tool_choice"] = chosen
 

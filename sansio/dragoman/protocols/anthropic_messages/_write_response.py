@@ -83,6 +83,8 @@ class MessagesWriter:
         """The frames for one event."""
         if isinstance(event, (TextDelta, ArgumentsDelta)):
             return self._head + encode(event.text) + _TAIL
+        if type(event) is ReasoningDelta and event.part == self._part and self._head:
+            return self._head + encode(event.text) + _TAIL
         return _SEND[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
@@ -132,7 +134,7 @@ class MessagesWriter:
         if not self._head:
             shown = self._think()
             self._part = event.part
-        elif event.part != self._part:
+        else:  # send() has dealt with more of the same part
             self._part = event.part
             text = f"\n\n{text}"
         return shown + self._head + encode(text) + _TAIL

@@ -9,46 +9,38 @@ role `function`) are read as their modern twins, with ids made from the place of
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
-from ..._errors import RemoteProtocolError, dotted
-from ..._events import Seal, ToolKind
-from ..._json import JSON, JSONObject, encode_text, kind_of
-from ..._params import read_params
-from ..._request import (
-    CacheMark,
-    CustomTool,
-    FunctionTool,
-    Grammar,
-    HostedTool,
+from dragoman._errors import RemoteProtocolError, dotted
+from dragoman._events import Seal, ToolKind
+from dragoman._json import JSON, JSONObject, encode_text
+from dragoman._params import read_params
+from dragoman._request import (
     Media,
     Message,
     OpaquePart,
     Part,
-    ReasoningConfig,
     Refusal,
     Request,
-    ResponseFormat,
     Text,
     Thought,
-    Tool,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
-from ..._seal import Sealer
+from dragoman._seal import Sealer
+
 from . import _wire as wire
+from ._checks import mark_of, nested, text_of, wrong
+from ._read_settings import read_reasoning, read_response_format, read_tools
 from ._reasoning import part_text, read_thoughts
-from ._tables import NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS, TTLS
+from ._tables import NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS
 
 _KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
-
-# Modes of tool_choice, with the words of other protocols that clients use here.
-_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
 
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
@@ -58,16 +50,16 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     """
     model = body.get("model")
     if type(model) is not str or not model:
-        raise _wrong("/model", "the name of a model", model)
+        raise wrong("/model", "the name of a model", model)
     extra = wire.unknown(body, _KNOWN_BODY) or {}
-    tools, tool_choice = _tools(body)
+    tools, tool_choice = read_tools(body)
     parallel = body.get("parallel_tool_calls")
     if body.get("functions") and parallel is None and not body.get("tools"):
         parallel = False  # a legacy answer has place for one call
     stream = body.get("stream") is True
     options = body.get("stream_options")
     if options is not None and type(options) is not dict:
-        raise _wrong("/stream_options", "an object", options)
+        raise wrong("/stream_options", "an object", options)
     if options and (rest := wire.unknown(options, frozenset({"include_usage"}))):
         extra["stream_options"] = rest
     return Request(
@@ -82,21 +74,21 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         include_usage=bool(options and options.get("include_usage")),
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS_OLD if body.get("max_completion_tokens") is None else PARAM_PATHS,
-        reasoning=_reasoning(body),
-        response_format=_response_format(body.get("response_format"), extra),
+        reasoning=read_reasoning(body),
+        response_format=read_response_format(body.get("response_format"), extra),
         extra=extra or None,
     )
 
 
 def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
     if type(items) is not list:
-        raise _wrong("/messages", "an array of messages", items)
+        raise wrong("/messages", "an array of messages", items)
     reader = _Reader(sealer)
     out: list[Message] = []
     for index, item in enumerate(items):
         path = f"/messages/{index}"
         if type(item) is not dict:
-            raise _wrong(path, "a message", item)
+            raise wrong(path, "a message", item)
         role = item.get("role")
         if len(item) == 2 and role in _PLAIN_ROLES:
             content = item.get("content")
@@ -133,21 +125,21 @@ class _Reader:
         parts += _parts(item.get("content"), f"{path}/content")
         refusal = item.get("refusal")
         if refusal is not None:
-            parts.append(Refusal(_text(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
+            parts.append(Refusal(text_of(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
         audio = item.get("audio")
         if audio is not None:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
         calls = item.get("tool_calls")
         if calls is not None and type(calls) is not list:
-            raise _wrong(f"{path}/tool_calls", "an array of tool calls", calls)
+            raise wrong(f"{path}/tool_calls", "an array of tool calls", calls)
         for index, call in enumerate(calls or ()):
             parts.append(self._call(call, f"{path}/tool_calls/{index}"))
         legacy = item.get("function_call")
         if legacy is not None:
             at = f"{path}/function_call"
             if type(legacy) is not dict:
-                raise _wrong(at, "an object", legacy)
-            name = _text(legacy.get("name"), f"{at}/name")
+                raise wrong(at, "an object", legacy)
+            name = text_of(legacy.get("name"), f"{at}/name")
             # A legacy call has no id: its place in the conversation makes one that its result can share.
             self._legacy = f"call_{path.rpartition('/')[2]}_{name}"
             parts.append(ToolCall(self._legacy, name, _arguments(legacy.get("arguments")), path=at))
@@ -155,31 +147,31 @@ class _Reader:
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
-            raise _wrong(path, "a tool call", call)
-        call_id = _text(call.get("id"), f"{path}/id")
+            raise wrong(path, "a tool call", call)
+        call_id = text_of(call.get("id"), f"{path}/id")
         custom = call.get("custom")
         kind = ToolKind.CUSTOM if type(custom) is dict else ToolKind.FUNCTION
         member, known = _CALL_MEMBERS[kind]
         function = call.get(member)
         at = f"{path}/{member}"
         if type(function) is not dict:
-            raise _wrong(at, "an object", function)
+            raise wrong(at, "an object", function)
         if kind is ToolKind.CUSTOM:
             self._custom.add(call_id)
-            text = _text(function.get("input"), f"{at}/input")
+            text = text_of(function.get("input"), f"{at}/input")
         else:
             text = _arguments(function.get("arguments"))
-        extra = _nested(wire.unknown(call, wire.KNOWN_CALL), member, wire.unknown(function, known))
-        name = _text(function.get("name"), f"{at}/name")
-        return ToolCall(call_id, name, text, kind, cache=_mark(call, path), extra=extra, path=path)
+        extra = nested(wire.unknown(call, wire.KNOWN_CALL), member, wire.unknown(function, known))
+        name = text_of(function.get("name"), f"{at}/name")
+        return ToolCall(call_id, name, text, kind, cache=mark_of(call, path), extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = _text(item.get("tool_call_id"), f"{path}/tool_call_id")
+        call_id = text_of(item.get("tool_call_id"), f"{path}/tool_call_id")
         kind = ToolKind.CUSTOM if call_id in self._custom else ToolKind.FUNCTION
         return self._result(item, path, call_id, kind)
 
     def function(self, item: JSONObject, path: str) -> Message:
-        name = _text(item.get("name"), f"{path}/name")
+        name = text_of(item.get("name"), f"{path}/name")
         call_id = self._legacy or f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = ""
         return self._result(item, path, call_id, ToolKind.FUNCTION)
@@ -191,7 +183,7 @@ class _Reader:
             call_id,
             tuple(part for part in parts if isinstance(part, (Text, Media, OpaquePart))),
             kind,
-            cache=_mark(item, path),
+            cache=mark_of(item, path),
             extra=wire.unknown(item, wire.KNOWN_TOOL_MESSAGE),
             path=path,
         )
@@ -216,7 +208,7 @@ _CALL_MEMBERS = {
 def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
     """A message of its parts. A cache mark on the message stands for one on its last part."""
     extra = wire.unknown(item, known)
-    mark = _mark(item, path)
+    mark = mark_of(item, path)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
@@ -232,12 +224,12 @@ def _parts(content: JSON, path: str) -> list[Part]:
     if content is None:
         return []
     if type(content) is not list:
-        raise _wrong(path, "a string or an array of parts", content)
+        raise wrong(path, "a string or an array of parts", content)
     out: list[Part] = []
     for index, part in enumerate(content):
         at = f"{path}/{index}"
         if type(part) is not dict:
-            raise _wrong(at, "a content part", part)
+            raise wrong(at, "a content part", part)
         kind = part.get("type")
         read = _PARTS.get(kind) if type(kind) is str else None
         out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
@@ -245,12 +237,12 @@ def _parts(content: JSON, path: str) -> list[Part]:
 
 
 def _text_part(part: JSONObject, path: str) -> Part:
-    text = _text(part.get("text"), f"{path}/text")
-    return Text(text, _mark(part, path), None, wire.unknown(part, wire.KNOWN_TEXT), path)
+    text = text_of(part.get("text"), f"{path}/text")
+    return Text(text, mark_of(part, path), None, wire.unknown(part, wire.KNOWN_TEXT), path)
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = _text(part.get("refusal"), f"{path}/refusal")
+    text = text_of(part.get("refusal"), f"{path}/refusal")
     return Refusal(text, wire.unknown(part, wire.KNOWN_REFUSAL), path)
 
 
@@ -265,9 +257,9 @@ def _image_part(part: JSONObject, path: str) -> Part:
     if type(image) is str:  # not official, but common
         image = {"url": image}
     elif type(image) is not dict:
-        raise _wrong(at, "an object with a url", image)
-    source, data, media_type = _source(_text(image.get("url"), f"{at}/url"))
-    extra = _nested(
+        raise wrong(at, "an object with a url", image)
+    source, data, media_type = _source(text_of(image.get("url"), f"{at}/url"))
+    extra = nested(
         wire.unknown(part, wire.KNOWN_IMAGE), "image_url", wire.unknown(image, wire.KNOWN_IMAGE_URL)
     )
     return Media(
@@ -276,7 +268,7 @@ def _image_part(part: JSONObject, path: str) -> Part:
         data=data,
         media_type=media_type,
         detail=image.get("detail"),
-        cache=_mark(part, path),
+        cache=mark_of(part, path),
         extra=extra,
         path=path,
     )
@@ -286,16 +278,16 @@ def _audio_part(part: JSONObject, path: str) -> Part:
     audio = part.get("input_audio")
     at = f"{path}/input_audio"
     if type(audio) is not dict:
-        raise _wrong(at, "an object", audio)
-    extra = _nested(
+        raise wrong(at, "an object", audio)
+    extra = nested(
         wire.unknown(part, wire.KNOWN_AUDIO_PART), "input_audio", wire.unknown(audio, wire.KNOWN_AUDIO)
     )
     return Media(
         kind="audio",
         source="base64",
-        data=_text(audio.get("data"), f"{at}/data"),
+        data=text_of(audio.get("data"), f"{at}/data"),
         media_type=f"audio/{audio['format']}" if audio.get("format") else None,
-        cache=_mark(part, path),
+        cache=mark_of(part, path),
         extra=extra,
         path=path,
     )
@@ -305,23 +297,26 @@ def _file_part(part: JSONObject, path: str) -> Part:
     file = part.get("file")
     at = f"{path}/file"
     if type(file) is not dict:
-        raise _wrong(at, "an object", file)
+        raise wrong(at, "an object", file)
     filename = file.get("filename")
     media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
+    source: Literal["base64", "url", "file_id"] = "base64"
     data = file.get("file_data")
-    if data is not None:
-        _, data, found = _source(_text(data, f"{at}/file_data"))
-        media_type = found or media_type
+    if data is None:
+        source, data = "file_id", text_of(file.get("file_id"), f"{at}/file_id")
     else:
-        data = _text(file.get("file_id"), f"{at}/file_id")
-    extra = _nested(wire.unknown(part, wire.KNOWN_FILE_PART), "file", wire.unknown(file, wire.KNOWN_FILE))
+        _, data, found = _source(text_of(data, f"{at}/file_data"))
+        media_type = found or media_type
+        if data.startswith(("http://", "https://")):
+            source = "url"
+    extra = nested(wire.unknown(part, wire.KNOWN_FILE_PART), "file", wire.unknown(file, wire.KNOWN_FILE))
     return Media(
         kind="file",
-        source="file_id" if file.get("file_data") is None else "base64",
+        source=source,
         data=data,
         media_type=media_type,
         filename=filename,
-        cache=_mark(part, path),
+        cache=mark_of(part, path),
         extra=extra,
         path=path,
     )
@@ -346,184 +341,8 @@ def _source(url: str) -> tuple[bool, str, str | None]:
     return False, url, None
 
 
-def _mark(value: JSONObject, path: str) -> CacheMark | None:
-    """The cache mark of a part, message or tool, in the official form or in the one for Claude models."""
-    for key in ("prompt_cache_breakpoint", "cache_control"):
-        mark = value.get(key)
-        if type(mark) is dict:
-            return CacheMark(f"{path}/{key}", TTLS.get(str(mark.get("ttl"))))
-    return None
-
-
-def _tools(body: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
-    tools: list[Tool] = []
-    for field, legacy in (("tools", False), ("functions", True)):
-        items = body.get(field)
-        if items is not None and type(items) is not list:
-            raise _wrong(f"/{field}", "an array", items)
-        for index, item in enumerate(items or ()):
-            path = f"/{field}/{index}"
-            if type(item) is not dict:
-                raise _wrong(path, "an object", item)
-            tools.append(_function_tool({"function": item}, path) if legacy else _tool(item, path))
-    choice = _tool_choice(body.get("tool_choice"), "/tool_choice")
-    legacy_choice = body.get("function_call")
-    if choice is None and legacy_choice is not None:
-        if type(legacy_choice) is dict:
-            legacy_choice = {"type": "function", "function": legacy_choice}
-        choice = _tool_choice(legacy_choice, "/function_call")
-    return tuple(tools), choice
-
-
-def _tool(tool: JSONObject, path: str) -> Tool:
-    kind = tool.get("type", "function")
-    if kind == "function":
-        return _function_tool(tool, path)
-    if kind == "custom":
-        return _custom_tool(tool, path)
-    return HostedTool(NAME, str(kind), tool, path)
-
-
-def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
-    function = tool.get("function")
-    if type(function) is not dict:
-        raise _wrong(f"{path}/function", "an object", function)
-    unknown = wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION)
-    return FunctionTool(
-        _text(function.get("name"), f"{path}/function/name"),
-        function.get("description"),
-        function.get("parameters"),
-        function.get("strict"),
-        cache=_mark(tool, path),
-        extra=_nested(wire.unknown(tool, wire.KNOWN_TOOL), "function", unknown),
-        path=path,
-    )
-
-
-def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
-    custom = tool.get("custom")
-    if type(custom) is not dict:
-        raise _wrong(f"{path}/custom", "an object", custom)
-    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
-    form = custom.get("format")
-    grammar = form.get("grammar") if type(form) is dict else None
-    at = f"{path}/custom/format/grammar"
-    return CustomTool(
-        _text(custom.get("name"), f"{path}/custom/name"),
-        custom.get("description"),
-        Grammar(_text(grammar.get("syntax"), f"{at}/syntax"), _text(grammar.get("definition"), f"{at}/definition"))
-        if type(grammar) is dict
-        else None,
-        cache=_mark(tool, path),
-        extra=_nested(
-            wire.unknown(tool, wire.KNOWN_TOOL), "custom", wire.unknown(custom, wire.KNOWN_CUSTOM_DEFINITION)
-        ),
-        path=path,
-    )
-
-
-def _tool_choice(choice: JSON, path: str) -> ToolChoice | None:
-    if choice is None:
-        return None
-    word = choice.get("type") if type(choice) is dict else choice
-    mode = _CHOICES.get(word) if type(word) is str else None
-    if mode is not None:
-        return ToolChoice(mode, path=path)  # type: ignore[arg-type]  # the values of _CHOICES are modes
-    if type(choice) is dict:
-        if word == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
-            names = tuple(map(_reference, allowed.get("tools") or ()))
-            return ToolChoice("allowed", allowed=names, required=allowed.get("mode") == "required", path=path)
-        name = _reference(choice)
-        if name:
-            kind = ToolKind.CUSTOM if word == "custom" else ToolKind.FUNCTION
-            return ToolChoice("named", name, kind, path=path)
-    raise RemoteProtocolError(
-        f"{dotted(path)} must be auto, none, required, a named tool or allowed_tools",
-        path=path,
-        code="invalid_value",
-    )
-
-
-def _reference(tool: JSON) -> str:
-    """The name in a reference to a tool: {type: T, T: {name}}."""
-    inner = tool.get(tool.get("type")) if type(tool) is dict else None
-    name = inner.get("name") if type(inner) is dict else None
-    return name if type(name) is str else ""
-
-
-def _reasoning(body: JSONObject) -> ReasoningConfig | None:
-    """`reasoning_effort`, or the objects `reasoning` and `thinking` by which compatible servers say more."""
-    effort = body.get("reasoning_effort")
-    settings = body.get("reasoning")
-    thinking = body.get("thinking")
-    if effort is None and settings is None and thinking is None:
-        return None
-    mode: JSON = None
-    budget = show = None
-    path = "/reasoning_effort"
-    if type(settings) is dict:
-        path = "/reasoning"
-        effort = settings.get("effort") if effort is None else effort
-        budget = settings.get("max_tokens")
-        mode = "enabled" if budget is not None else "disabled" if settings.get("enabled") is False else None
-        show = "omitted" if settings.get("exclude") is True else None
-    if type(thinking) is dict:
-        path = "/thinking"
-        mode = _THINKING.get(str(thinking.get("type")), mode)
-        budget = thinking.get("budget_tokens", budget)
-    return ReasoningConfig(mode, effort, budget, show, path=path)  # type: ignore[arg-type]  # see above
-
-
-_THINKING = {"enabled": "enabled", "disabled": "disabled", "adaptive": "adaptive"}
-
-
-def _response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
-    if value is None:
-        return None
-    if type(value) is not dict:
-        raise _wrong("/response_format", "an object", value)
-    kind = value.get("type")
-    if kind == "json_schema":
-        path = "/response_format/json_schema"
-        schema = value.get("json_schema")
-        if type(schema) is not dict:
-            raise _wrong(path, "an object", schema)
-        return ResponseFormat(
-            schema.get("schema") or {},
-            schema.get("name"),
-            schema.get("description"),
-            schema.get("strict"),
-            wire.unknown(schema, wire.KNOWN_JSON_SCHEMA),
-            path,
-        )
-    if kind == "json_object":
-        return ResponseFormat(path="/response_format")
-    if kind != "text":
-        extra["response_format"] = value  # a server's own kind, such as a grammar
-    return None
-
-
 def _arguments(value: JSON) -> str:
     """Arguments as text. Some clients send the object itself, or nothing for a call without arguments."""
     if type(value) is str:
         return value
     return "" if value is None else encode_text(value)
-
-
-def _nested(extra: JSONObject | None, member: str, unknown: JSONObject | None) -> JSONObject | None:
-    """Unknown fields of an object and of its one member, in the shape in which they stood."""
-    return extra if unknown is None else {**(extra or {}), member: unknown}
-
-
-def _text(value: JSON, path: str) -> str:
-    if type(value) is str:
-        return value
-    raise _wrong(path, "a string", value)
-
-
-def _wrong(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted(path)} must be {expected}, not {kind_of(value) if value != '' else 'empty'}",
-        path=path,
-        code="invalid_type",
-    )

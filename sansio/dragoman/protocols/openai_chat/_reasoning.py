@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ..._events import Seal
-from ..._json import JSON, JSONObject
-from ..._request import Thought
-from ..._seal import Sealer
+from dragoman._events import Seal
+from dragoman._json import JSON, JSONObject
+from dragoman._request import Thought
+from dragoman._seal import Sealer
+
 from ._tables import NAME, REASONING_FIELDS
 
 # The members of an entry that are text and grow piece by piece.
@@ -104,6 +105,50 @@ def _grow(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> 
             texts.setdefault(key, []).append(value)
         elif value is not None or key not in known:
             known[key] = value
+
+
+class Collected:
+    """What an open reasoning block of an answer collects for its seal: the server's fields, put together."""
+
+    __slots__ = ("_content", "entries", "said", "texts")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, list[str]] = {}
+        self.entries: dict[str, Entries] = {}
+        self.said: list[str] = []  # the text that was given as events
+        self._content: JSONObject | None = None
+
+    def add(self, delta: JSONObject) -> str:
+        """Take a delta's fields; gives its text, which may stand in several of them."""
+        plain = False
+        seen = bool(self.texts)
+        for field in ("reasoning_content", "reasoning"):
+            value = delta.get(field)
+            if type(value) is str and value:
+                self.texts.setdefault(field, []).append(value)
+                plain = True
+        for field in ("reasoning_details", "thinking_blocks"):
+            value = delta.get(field)
+            if type(value) is list and value:
+                entries = self.entries.setdefault(field, Entries())
+                for entry in value:
+                    entries.add(entry)
+        text = reasoning_text(delta)
+        # Some servers say the whole again, in an entry alone, when they sign it.
+        return "" if seen and not plain and text == "".join(self.said) else text
+
+    def add_part(self, part: JSONObject) -> str:
+        """Take a content part of type `thinking`; gives its text."""
+        self._content = {**(self._content or {}), **part}
+        return part_text(part)
+
+    def native(self) -> JSONObject:
+        fields: JSONObject = {field: "".join(pieces) for field, pieces in self.texts.items()}
+        fields.update({field: entries.whole() for field, entries in self.entries.items()})
+        if self._content is not None:
+            thinking = [{"type": "text", "text": "".join(self.said)}]
+            fields["content"] = [{**self._content, "thinking": thinking}]
+        return fields
 
 
 def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Thought]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from ..._events import StopReason
-from ..._fault import FaultKind
-from ..._params import param_paths
-from ..._request import Param
+from dragoman._events import StopReason
+from dragoman._fault import FaultKind
+from dragoman._params import param_paths
+from dragoman._request import Param
 
 NAME: Final = "openai_chat"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from ..._json import JSON, JSONObject
+from dragoman._json import JSON, JSONObject
 
 
 class Function(TypedDict, total=False):

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._events import ToolKind
-from ..._json import JSON, JSONObject
-from ..._loss import Ledger, LossCode
-from ..._request import (
+from dragoman._events import ToolKind
+from dragoman._json import JSON, JSONObject
+from dragoman._loss import Ledger, LossCode
+from dragoman._request import (
     CacheMark,
-    CustomTool,
-    FunctionTool,
     Media,
     Message,
     OpaquePart,
@@ -28,7 +26,8 @@ from ..._request import (
     ToolCall,
     ToolResult,
 )
-from ..._spec import Target
+from dragoman._spec import Target
+
 from ._reasoning import Entries, is_wrapped_entry
 from ._tables import BREAKPOINT_TTL, CACHE_CONTROL_TTL, NAME, REASONING_FIELDS
 
@@ -53,7 +52,7 @@ class MessageWriter:
         rest: list[JSONObject] = []
         for message in run:
             parts = message.parts
-            role = message.role
+            role: str = message.role
             if role == "user":
                 self._spoken = True
                 if len(parts) == 1 and type(parts[0]) is Text and not _rich(message, parts[0]):
@@ -97,8 +96,9 @@ class MessageWriter:
         body: JSONObject = {"role": role, "content": _plainest(content)}
         if role == "user" and message.role != "user":
             # Marked, so that the model can tell it from what the user wrote.
-            for part in content:
-                part["text"] = f"<system>\n{part['text']}\n</system>"
+            for each in content:
+                if each.keys() >= _PLAIN_TEXT:
+                    each["text"] = f"<system>\n{each['text']}\n</system>"
             body["content"] = _plainest(content)
         self._envelope(message, body)
         return body
@@ -109,7 +109,12 @@ class MessageWriter:
             body["name"] = message.name
         if message.phase is not None:
             self._ledger.dropped(f"{message.path}/phase", "messages have no phase here")
-        if self._own and message.extra:
+        if not self._own:
+            return
+        control = self._raw(message).get("cache_control")
+        if control is not None:
+            body["cache_control"] = control
+        if message.extra:
             body.update(message.extra)
 
     def _part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
@@ -126,34 +131,34 @@ class MessageWriter:
             return
         else:
             # A call, a thought or a refusal of a user: no protocol has them, a pass or an embedder might.
-            self._ledger.dropped(part.path, f"a {type(part).__name__} may not stand in a {message.role} message")
+            self._ledger.dropped(
+                part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
+            )
             return
         if len(content) > start:
             last = content[-1]
             if self._own and part.extra:
                 content[-1] = last = merge(last, part.extra)
-            self._mark(part.cache, message, content, last)
+            self._mark(part.cache, message, last)
         elif part.cache is not None:
             self._ledger.dropped(part.cache.path, "the part that it stood on was left out")
 
     def _opaque(self, part: OpaquePart, content: list[JSONObject]) -> None:
         if part.origin == NAME:
             content.append(part.native)
+        elif part.text is not None:
+            content.append({"type": "text", "text": part.text})
+            self._ledger.altered(part.path, f"what {part.kind} says is sent as text")
         else:
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
 
-    def _mark(
-        self, mark: CacheMark | None, message: Message | None, body: list[JSONObject], part: JSONObject
-    ) -> None:
-        """Put a cache mark on a wire part, or into the ledger."""
+    def _mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or into the ledger. One on the whole message is in its envelope."""
         if mark is None:
             return
         if self._own and mark.path.endswith("/cache_control"):
-            control: JSONObject = {"type": "ephemeral"}
-            if mark.ttl is not None:
-                control["ttl"] = CACHE_CONTROL_TTL[mark.ttl]
             if message is None or mark.path != f"{message.path}/cache_control":
-                part["cache_control"] = control
+                part["cache_control"] = cache_control(mark)
         elif self._own or self._target.cache_marks:
             point: JSONObject = {"mode": "explicit"}
             if mark.ttl is not None:
@@ -161,3 +166,278 @@ class MessageWriter:
             part["prompt_cache_breakpoint"] = point
         else:
             self._ledger.dropped(mark.path, "the upstream takes no cache marks")
+
+    def _media(self, part: Media, content: list[JSONObject]) -> None:
+        if part.context is not None:
+            content.append({"type": "text", "text": part.context})
+            self._ledger.altered(f"{part.path}/context", "sent as a text part before the document")
+        if part.citations is not None:
+            self._ledger.dropped(f"{part.path}/citations", "the target protocol has no citations")
+        if part.kind == "image":
+            self._image(part, content)
+        elif part.kind == "file":
+            self._file(part, content)
+        else:
+            sound = {"data": part.data, "format": (part.media_type or "").rpartition("/")[2]}
+            content.append({"type": "input_audio", "input_audio": sound})
+
+    def _image(self, part: Media, content: list[JSONObject]) -> None:
+        if part.source == "file_id":
+            self._ledger.dropped(part.path, "images are sent by URL or as data here, not by file id")
+            return
+        image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
+        if part.detail is not None:
+            image["detail"] = part.detail
+        content.append({"type": "image_url", "image_url": image})
+
+    def _file(self, part: Media, content: list[JSONObject]) -> None:
+        file: JSONObject = {}
+        if part.filename is not None:
+            file["filename"] = part.filename
+        if part.source == "base64":
+            if not self._own and part.filename is None:
+                # "filename is required when passing the file as data"
+                file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
+            file["file_data"] = part.data if part.media_type is None else _data_uri(part)
+        elif part.source == "file_id":
+            file["file_id"] = part.data
+            if not self._own:
+                self._ledger.altered(part.path, "a file id means something to the server that gave it alone")
+        elif self._own:
+            file["file_data"] = part.data
+        else:
+            text = part.data
+            if part.source == "url":
+                text = f"[document: {part.data}]"
+                self._ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
+            elif part.filename is not None:
+                text = f"{part.filename}\n\n{part.data}"
+                self._ledger.altered(f"{part.path}/title", "sent as the first line of the document's text")
+            content.append({"type": "text", "text": text})
+            return
+        content.append({"type": "file", "file": file})
+
+    def _result(self, result: ToolResult, message: Message, shown: list[JSONObject]) -> JSONObject:
+        """One tool message. Media that it cannot hold are appended to `shown`."""
+        content: list[JSONObject] = []
+        for part in result.parts:
+            if self._own or not isinstance(part, Media) or part.source == "text":
+                self._part(part, message, content)
+                continue
+            before = len(shown)
+            self._part(part, message, shown)
+            if len(shown) > before:
+                content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
+                self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
+        if result.is_error:
+            _prefix(content, "Error: ")
+            self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
+        body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
+        mark = result.cache
+        if mark is not None and not (self._own and mark.path == f"{result.path}/cache_control"):
+            texts = [part for part in content if part["type"] == "text"]
+            if texts:
+                self._mark(mark, None, texts[-1])
+            else:
+                self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
+        body["content"] = _plainest(content)
+        self._envelope(message, body)
+        if self._own and result.extra:
+            body.update(result.extra)
+        return body
+
+    def assistant(self, run: Sequence[Message]) -> None:
+        """One assistant message of a run of them. Nothing is written when nothing is left of it."""
+        self._spoken = True
+        first = run[0]
+        if len(run) == 1 and len(first.parts) == 1:
+            part = first.parts[0]
+            if type(part) is Text and part.text and not _rich(first, part):
+                self.out.append({"role": "assistant", "content": part.text})
+                return
+        content: list[JSONObject] = []
+        refusals: list[str] = []
+        calls: list[JSONObject] = []
+        thoughts: list[Thought] = []
+        body: JSONObject = {"role": "assistant"}
+        for message in run:
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    calls.append(self._call(part, message))
+                elif isinstance(part, Thought):
+                    thoughts.append(part)
+                elif isinstance(part, Refusal):
+                    if self._own and part.path != f"{message.path}/refusal":
+                        refusal = {"type": "refusal", "refusal": part.text}
+                        content.append(merge(refusal, part.extra or {}))
+                    else:
+                        refusals.append(part.text)
+                elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
+                    body["audio"] = part.native
+                elif self._own or not isinstance(part, Text) or part.text:
+                    if calls and not self._own and isinstance(part, Text):
+                        self._ledger.altered(part.path, "text after a tool call is sent before it")
+                    self._part(part, message, content)
+            self._envelope(message, body)
+        fields, leading = self._reasoning(first, thoughts)
+        content = leading + content
+        if not (content or refusals or calls or fields or self._own):
+            return
+        body["content"] = self._assistant_content(content, bool(refusals or calls or body.get("audio")))
+        if refusals:
+            body["refusal"] = "".join(refusals)
+        if calls:
+            body["tool_calls"] = calls
+        self.out.append({**body, **fields})
+
+    def _assistant_content(self, content: list[JSONObject], optional: bool) -> JSON:
+        """One string wherever that says it all: "content is required unless tool_calls is specified"."""
+        if not content:
+            return None if optional else ""
+        if not self._own and all(part.keys() == _PLAIN_TEXT for part in content):
+            return "".join([part["text"] for part in content])
+        return _plainest(content)
+
+    def _call(self, call: ToolCall, message: Message) -> JSONObject:
+        if call.kind is ToolKind.CUSTOM:
+            inner = {"name": call.name, "input": call.input}
+        else:
+            # A call without arguments must still hold a JSON object.
+            inner = {"name": call.name, "arguments": call.input or "{}"}
+        body: JSONObject = {"id": call.call_id, "type": call.kind.value, call.kind.value: inner}
+        if self._own and call.extra:
+            body = merge(body, call.extra)
+        mark = call.cache
+        if mark is not None:
+            if self._own:
+                self._mark(mark, message, body)
+            else:
+                self._ledger.dropped(mark.path, "tool calls take no cache marks here")
+        return body
+
+    def _reasoning(self, message: Message, thoughts: list[Thought]) -> tuple[JSONObject, list[JSONObject]]:
+        """Earlier reasoning of a turn: the members of the message, and parts that lead its content."""
+        natives: list[JSONObject] = []
+        texts: list[str] = []
+        if self._own and thoughts:
+            natives.append(_unwrapped_fields(self._raw(message)))
+        for thought in thoughts:
+            seal = thought.seal
+            if seal is not None and seal.origin == NAME and type(seal.native) is dict:
+                if not self._own:
+                    if self._target.reasoning_field is None:
+                        self._ledger.dropped(thought.path, "the upstream takes no earlier reasoning")
+                        continue
+                elif thought.path == f"{message.path}/{next(iter(seal.native), '')}":
+                    continue  # it is in the raw fields
+                natives.append(seal.native)
+                continue
+            if self._own and not thought.path.endswith(_WRAPPED):
+                continue  # as above, with another vendor's signature
+            if seal is not None:
+                self._ledger.add(
+                    LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it"
+                )
+            if thought.text and not self._own:
+                texts.append(thought.text)
+                if self._target.reasoning_field is None:
+                    self._ledger.dropped(thought.path, "the upstream takes no earlier reasoning")
+        fields, leading = _joined(natives)
+        field = self._target.reasoning_field
+        if texts and field is not None:
+            before = fields.get(field)
+            fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
+        return fields, leading
+
+    def _raw(self, message: Message) -> JSONObject:
+        """The message as the client sent it: requests of this protocol name it by their path."""
+        found: JSONObject = self._request.raw["messages"][int(message.path.rpartition("/")[2])]
+        return found
+
+
+# Where wrapped seals stood: the path of such a thought names the member that held it.
+_WRAPPED = ("/data", "/signature")
+_PLAIN_TEXT = {"type", "text"}
+
+
+def cache_control(mark: CacheMark) -> JSONObject:
+    """A cache mark in the form that servers of Claude models take."""
+    control: JSONObject = {"type": "ephemeral"}
+    if mark.ttl is not None:
+        control["ttl"] = CACHE_CONTROL_TTL[mark.ttl]
+    return control
+
+
+def merge(base: JSON, extra: JSON) -> JSON:
+    """`extra` laid over `base`, objects within objects too."""
+    if type(base) is not dict or type(extra) is not dict:
+        return extra
+    return {**base, **{key: merge(base.get(key), value) for key, value in extra.items()}}
+
+
+def _rich(message: Message, text: Text) -> bool:
+    """Whether there is more to a message of one text than the text."""
+    return (
+        text.cache is not None
+        or text.extra is not None
+        or text.citations is not None
+        or message.extra is not None
+        or message.name is not None
+        or message.phase is not None
+    )
+
+
+def _plainest(content: list[JSONObject]) -> JSON:
+    """A string for no part or one plain text part, else the parts."""
+    if not content:
+        return ""
+    if len(content) == 1 and content[0].keys() == _PLAIN_TEXT:
+        return content[0]["text"]
+    return content
+
+
+def _prefix(content: list[JSONObject], text: str) -> None:
+    if content and content[0].get("type") == "text":
+        content[0]["text"] = text + content[0]["text"]
+    else:
+        content.insert(0, {"type": "text", "text": text.rstrip(": ")})
+
+
+def _data_uri(part: Media) -> str:
+    return f"data:{part.media_type or ''};base64,{part.data}"
+
+
+def _unwrapped_fields(raw: JSONObject) -> JSONObject:
+    """The reasoning members of a raw message, without entries that hold our own wrapped seals."""
+    fields: JSONObject = {}
+    for key in REASONING_FIELDS:
+        value = raw.get(key)
+        if type(value) is list:
+            value = [entry for entry in value if not is_wrapped_entry(entry)]
+        if value:
+            fields[key] = value
+    return fields
+
+
+def _joined(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
+    """Native reasoning of several blocks in one message. Only members that hold reasoning are taken: without a
+    secret, a client could have written the rest."""
+    fields: JSONObject = {}
+    leading: list[JSONObject] = []
+    for native in natives:
+        content = native.get("content")
+        if type(content) is list:
+            leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
+        for key in REASONING_FIELDS:
+            value, before = native.get(key), fields.get(key)
+            if not value:
+                continue
+            if type(value) is list and type(before) is list:
+                entries = Entries()
+                for entry in (*before, *value):
+                    entries.add(entry)
+                value = entries.whole()
+            elif type(value) is str and type(before) is str:
+                value = f"{before}\n\n{value}"
+            fields[key] = value
+    return fields, leading

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._errors import RemoteProtocolError, dotted
-from ..._events import ToolKind
-from ..._json import JSON, JSONObject
-from ..._loss import Ledger, LossCode, child
-from ..._params import Converter, write_params
-from ..._request import FunctionTool, HostedTool, Message, Request, ResponseFormat, Tool, ToolChoice
-from ..._spec import Target
+from dragoman._errors import RemoteProtocolError, dotted
+from dragoman._events import ToolKind
+from dragoman._json import JSON, JSONObject
+from dragoman._loss import Ledger, LossCode, child
+from dragoman._params import Converter, write_params
+from dragoman._request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Param,
+    Request,
+    ResponseFormat,
+    Tool,
+    ToolChoice,
+)
+from dragoman._spec import Target
+
 from ._tables import (
     EFFORT_ABOVE,
     EFFORT_ADAPTIVE,
@@ -29,7 +39,7 @@ from ._tables import (
     SERVICE_TIERS,
     STATEFUL,
 )
-from ._write_messages import MessageWriter, merge, tool_body
+from ._write_messages import MessageWriter, cache_control, merge
 
 
 def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObject:
@@ -87,7 +97,7 @@ def _messages(request: Request, own: bool, target: Target, ledger: Ledger) -> li
 
 
 def _write_tools(request: Request, own: bool, out: JSONObject, ledger: Ledger) -> None:
-    tools = [body for tool in request.tools if (body := _tool(tool, ledger)) is not None]
+    tools = [body for tool in request.tools if (body := _tool(tool, own, ledger)) is not None]
     choice = request.tool_choice
     if not tools:
         # "tool_choice is only allowed when tools are specified"
@@ -101,14 +111,43 @@ def _write_tools(request: Request, own: bool, out: JSONObject, ledger: Ledger) -
         out["parallel_tool_calls"] = request.parallel_tool_calls
 
 
-def _tool(tool: Tool, ledger: Ledger) -> JSONObject | None:
+def _tool(tool: Tool, own: bool, ledger: Ledger) -> JSONObject | None:
     if isinstance(tool, HostedTool):
         if tool.origin == NAME:
             body: JSONObject = tool.native
             return body
         ledger.add(LossCode.UNKNOWN_KIND, tool.path, f"a {tool.kind} tool is run by its own provider")
         return None
-    return tool_body(tool, ledger)
+    return _tool_body(tool, own, ledger)
+
+
+def _tool_body(tool: FunctionTool | CustomTool, own: bool, ledger: Ledger) -> JSONObject:
+    inner: JSONObject = {"name": tool.name}
+    if tool.description is not None:
+        inner["description"] = tool.description
+    if isinstance(tool, CustomTool):
+        kind = "custom"
+        if tool.grammar is not None:
+            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
+    else:
+        kind = "function"
+        if tool.parameters is not None:
+            inner["parameters"] = tool.parameters
+        elif not own:
+            inner["parameters"] = {"type": "object", "properties": {}}
+        if tool.strict is not None:
+            inner["strict"] = tool.strict
+    body: JSONObject = {"type": kind, kind: inner}
+    if own and tool.extra:
+        body = merge(body, tool.extra)
+    mark = tool.cache
+    if mark is not None:
+        if own:
+            body["cache_control"] = cache_control(mark)
+        else:
+            ledger.dropped(mark.path, "tools take no cache marks here")
+    return body
 
 
 def _choice(choice: ToolChoice, tools: Sequence[Tool]) -> JSON:
@@ -225,14 +264,11 @@ def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
-_OWN_CONVERTERS: dict[str, Converter] = {}
-_CONVERTERS: dict[str, Converter] = {
+_OWN_CONVERTERS: dict[Param, Converter] = {}
+_CONVERTERS: dict[Param, Converter] = {
     "stop": _stop,
     "service_tier": _service_tier,
     "speed": _speed,
     "include": _include,
     "background": lambda value, path, ledger: None,  # false, or it would have been refused
 }
-
-
-__all__ = ["Message", "write_request"]

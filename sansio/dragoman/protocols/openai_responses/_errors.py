@@ -49,7 +49,11 @@ def fault_of(value: JSON, status: int | None = None) -> Fault:
         sort = None  # the type of the event, not of the error
     message = _message(error) or _message(holder) or (value if type(value) is str else "")
     if not message:
-        message = f"the upstream answered with status {status}" if status else "the upstream failed without a reason"
+        message = (
+            f"the upstream answered with status {status}"
+            if status
+            else "the upstream failed without a reason"
+        )
     return Fault(
         _kind(code, sort, status, message),
         message[:_MAX_MESSAGE],

@@ -284,7 +284,9 @@ class CallItem(Item):
             out.append(ArgumentsDelta(self.given.block, held))
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
-            self.ledger.dropped(f"/output/{self.index}/caller", "who called the tool has no place outside Responses")
+            self.ledger.dropped(
+                f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
+            )
 
     def more(self, text: JSON, out: list[Event]) -> None:
         if type(text) is not str or not text or self.finished:

@@ -34,7 +34,7 @@ from ..._request import (
 from ..._seal import Sealer
 from . import _tables as tables
 from . import _wire as wire
-from ._common import extra_of, invalid, missing, required, wrong_type
+from ._common import extra_of, invalid, missing, required, text_of, wrong_type
 from ._read_tools import read_choice, read_tools
 from ._wire import ORIGIN
 
@@ -249,8 +249,7 @@ def _read_mark(part: JSONObject, path: str) -> CacheMark | None:
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
         return None
-    ttl = cast("str | None", mark.get("ttl"))
-    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(ttl or ""))
+    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(text_of(mark.get("ttl")) or ""))
 
 
 def _read_image(part: JSONObject, path: str) -> Media:

@@ -16,17 +16,11 @@ import msgspec
 from ..._errors import RemoteProtocolError
 from ..._events import (
     ENDED,
-    ArgumentsDelta,
-    BlockEnded,
     Event,
     Failed,
-    Logprobs,
-    ReasoningDelta,
-    ReasoningForm,
     Started,
     Stopped,
     StopReason,
-    TextDelta,
     Usage,
 )
 from ..._fault import Fault, FaultKind
@@ -54,14 +48,15 @@ class _Delta(msgspec.Struct):
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
-_FAST = frozenset(
-    (
-        b"response.output_text.delta",
-        b"response.function_call_arguments.delta",
-        b"response.custom_tool_call_input.delta",
-        b"response.reasoning_summary_text.delta",
+_FAST = {
+    name.encode("ascii"): name
+    for name in (
+        "response.output_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
     )
-)
+}
 
 
 class ResponsesReader:
@@ -81,7 +76,8 @@ class ResponsesReader:
 
     def read(self, frame: Frame) -> Sequence[Event]:
         """The events of one frame. Raises RemoteProtocolError for a frame that is no JSON object."""
-        if frame.event in _FAST:
+        kind = _FAST.get(frame.event)
+        if kind is not None:
             try:
                 delta = _decode_delta(frame.data)
             except (msgspec.DecodeError, UnicodeDecodeError):
@@ -89,8 +85,8 @@ class ResponsesReader:
             else:
                 item = self._items.get(delta.output_index)
                 text = delta.delta
-                if item is not None and text and not delta.logprobs and delta.type.encode() == frame.event:
-                    event = item.fast(delta.type, delta.content_index, delta.summary_index, text)
+                if item is not None and text and not delta.logprobs and delta.type == kind:
+                    event = item.fast(kind, delta.content_index, delta.summary_index, text)
                     if event is not None:
                         return (event,)
         return self._read(frame)
@@ -104,7 +100,7 @@ class ResponsesReader:
             raise RemoteProtocolError(error.message, status_hint=502, code=error.code) from None
         kind = value.get("type")
         if type(kind) is not str:
-            kind = frame.event.decode("utf-8", "replace")
+            kind = value["type"] = frame.event.decode("utf-8", "replace")
         out: list[Event] = []
         if kind == "error" or (not kind and value.get("error") is not None):
             self._ended = True
@@ -245,14 +241,18 @@ class ResponsesReader:
         for known in self._all:
             if wanted and known.names["id"] == wanted:
                 return known
-        return self._all[-1] if index is None and self._all else None  # without any index the last one is meant
+        return (
+            self._all[-1] if index is None and self._all else None
+        )  # without any index the last one is meant
 
     def on_text(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             logprobs = event.get("logprobs")
-            item.more(_index(event), event.get("delta"), out, refusal, logprobs if type(logprobs) is list else [])
+            item.more(
+                _index(event), event.get("delta"), out, refusal, logprobs if type(logprobs) is list else []
+            )
 
     def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
@@ -274,13 +274,23 @@ class ResponsesReader:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.more(_index(event, "summary_index" if summary else "content_index"), event.get("delta"), out, summary)
+            item.more(
+                _index(event, "summary_index" if summary else "content_index"),
+                event.get("delta"),
+                out,
+                summary,
+            )
 
     def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.rest(_index(event, "summary_index" if summary else "content_index"), event.get("text"), out, summary)
+            item.rest(
+                _index(event, "summary_index" if summary else "content_index"),
+                event.get("text"),
+                out,
+                summary,
+            )
 
     def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
@@ -342,7 +352,9 @@ def read_usage(usage: JSONObject) -> Usage:
     )
 
 
-_USAGE = frozenset(("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details"))
+_USAGE = frozenset(
+    ("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details")
+)
 
 
 def _details(usage: JSONObject, name: str) -> JSONObject:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..._events import StopReason
 from ..._fault import FaultKind
 from ..._json import JSON
@@ -121,7 +123,7 @@ EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
-CACHE_TTL = {"30m": "short", "12h": "long"}
+CACHE_TTL: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
 CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTL.items()}
 
 # Items that stand for what the client's side did; all others are the assistant's.

@@ -1,0 +1,42 @@
+"""OpenAI Chat Completions: POST /v1/chat/completions, and the many servers that are compatible with it.
+
+Strategy: this protocol has the widest spread of dialects, so the readers take all that is known to be sent and
+the writers send only what the official SDK takes. Streams are deltas without starts and ends; several calls
+may be filled in turns, and an answer may have several choices.
+"""
+
+from __future__ import annotations
+
+from dragoman._spec import ProtocolSpec, ToolRule
+from dragoman._sse import comment
+
+from ._errors import is_fault, read_fault, write_fault
+from ._read_request import read_request
+from ._read_response import ChatReader, read_whole
+from ._tables import NAME
+from ._tap import ChatTap
+from ._write_request import write_request
+from ._write_response import ChatWriter, write_whole
+
+__all__ = ["SPEC"]
+
+SPEC = ProtocolSpec(
+    name=NAME,
+    # The vendor's SDK takes a base URL with the version.
+    path="/chat/completions",
+    client_path="/v1/chat/completions",
+    sequential=False,
+    choices=True,
+    heartbeat=comment(b"keepalive"),
+    tools=ToolRule(max_name=64, max_call_id=64, call_id_chars=False, custom=True, namespaces=False),
+    read_request=read_request,
+    write_request=write_request,
+    stream_reader=ChatReader,
+    stream_writer=ChatWriter,
+    read_whole=read_whole,
+    write_whole=write_whole,
+    read_fault=read_fault,
+    is_fault=is_fault,
+    write_fault=write_fault,
+    tap=ChatTap,
+)

@@ -1,0 +1,69 @@
+"""Watches a relayed Chat Completions stream: did it end, did it fail, what did it use.
+
+Strategy: a relay must stay cheap, so a frame is decoded only when its bytes show that it says one of these
+things. Quotes inside JSON strings are escaped, so text that a model wrote cannot look like a member.
+"""
+
+from __future__ import annotations
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Usage
+from dragoman._fault import Fault
+from dragoman._json import JSONObject, decode
+from dragoman._spec import Exchange
+from dragoman._sse import Frame
+
+from ._errors import error_frame, is_error
+from ._tables import STOP_FAULTS
+from ._usage import read_usage
+
+
+class ChatTap:
+    """The tap of one stream.
+
+    ended: [DONE] came, or a finish reason (there are servers that never send [DONE]).
+    """
+
+    __slots__ = ("ended", "failed", "usage")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.usage = Usage()
+        self.ended = False
+        self.failed = False
+
+    def watch(self, frame: Frame) -> None:
+        data = frame.data
+        if data == b"[DONE]":
+            self.ended = True
+            return
+        if frame.event == b"error":
+            self.failed = True
+        if _UNFINISHED in data and b'"error"' not in data and (b'"usage"' not in data or _NO_USAGE in data):
+            return
+        try:
+            chunk = decode(data)
+        except RemoteProtocolError:
+            return
+        if type(chunk) is dict:
+            self._look(chunk)
+
+    def _look(self, chunk: JSONObject) -> None:
+        if is_error(chunk):
+            self.failed = True
+        usage = chunk.get("usage")
+        if type(usage) is dict:
+            self.usage = self.usage.updated(read_usage(usage))
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            finish = choice.get("finish_reason") if type(choice) is dict else None
+            if type(finish) is str and finish:
+                self.ended = True
+                self.failed = self.failed or finish in STOP_FAULTS
+
+    def fail(self, fault: Fault) -> bytes:
+        return error_frame(fault)
+
+
+# The forms in which nearly all servers say that a choice goes on, and that the usage comes later.
+_UNFINISHED = b'"finish_reason":null'
+_NO_USAGE = b'"usage":null'

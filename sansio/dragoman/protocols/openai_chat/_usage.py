@@ -1,0 +1,82 @@
+"""Token counts: what servers make of `usage`, and the official form of it."""
+
+from __future__ import annotations
+
+from dragoman._events import Usage
+from dragoman._json import JSON, JSONObject
+
+# The counters of the two detail objects that have a field of their own in Usage.
+_SHARED = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"})
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+
+
+def read_usage(value: JSONObject) -> Usage:
+    """The figures of a `usage` object, under the official names or those of compatible servers."""
+    prompt = _details(value, "prompt_tokens_details")
+    completion = _details(value, "completion_tokens_details")
+    given = _first(value.get("prompt_tokens"))
+    output = _first(value.get("completion_tokens"))
+    reasoning = _first(completion.get("reasoning_tokens"), value.get("reasoning_tokens"))
+    if given is not None and output is not None and reasoning:
+        # Some servers count reasoning beside completion_tokens; their total shows it.
+        beside = value.get("total_tokens") == given + output + reasoning
+        output += reasoning if beside else 0
+    extra = {
+        name: kept
+        for name in _DETAILS
+        if (
+            kept := {
+                key: figure
+                for key, figure in _details(value, name).items()
+                if key not in _SHARED and type(figure) is int and figure
+            }
+        )
+    }
+    return Usage(
+        input=given,
+        output=output,
+        cached=_first(
+            prompt.get("cached_tokens"),
+            value.get("prompt_cache_hit_tokens"),
+            value.get("cache_read_input_tokens"),
+            value.get("cached_tokens"),
+        ),
+        cache_write=_first(prompt.get("cache_write_tokens"), value.get("cache_creation_input_tokens")),
+        reasoning=reasoning,
+        extra=extra or None,
+    )
+
+
+def write_usage(usage: Usage, estimate: int) -> JSONObject:
+    """The official object. `estimate` stands for the prompt when its size is unknown: a figure is required."""
+    given = estimate if usage.input is None else usage.input
+    output = usage.output or 0
+    extra = usage.extra or {}
+    prompt: JSONObject = {"cached_tokens": usage.cached or 0}
+    if usage.cache_write is not None:
+        prompt["cache_write_tokens"] = usage.cache_write
+    return {
+        "prompt_tokens": given,
+        "completion_tokens": output,
+        "total_tokens": given + output,
+        "prompt_tokens_details": {**prompt, **_details(extra, "prompt_tokens_details")},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning or 0,
+            **_details(extra, "completion_tokens_details"),
+        },
+    }
+
+
+def _details(value: JSONObject, name: str) -> JSONObject:
+    details = value.get(name)
+    return details if type(details) is dict else {}
+
+
+def _first(*figures: JSON) -> int | None:
+    """The first figure that is a count: an integer from 0, or a float that is one."""
+    for figure in figures:
+        if type(figure) is int and figure >= 0:
+            return figure
+        if type(figure) is float and figure >= 0 and figure.is_integer():
+            return int(figure)
+    return None

@@ -1,0 +1,40 @@
+"""OpenAI's Responses protocol."""
+
+from __future__ import annotations
+
+from ..._spec import ProtocolSpec, ToolRule
+from ..._sse import comment
+from ._errors import is_fault, read_fault, write_fault
+from ._read_request import read_request
+from ._read_response import ResponsesReader, read_whole
+from ._tap import ResponsesTap
+from ._wire import ORIGIN
+from ._write_request import write_request
+from ._write_response import ResponsesWriter, write_whole
+
+SPEC = ProtocolSpec(
+    name=ORIGIN,
+    path="/responses",
+    client_path="/v1/responses",
+    sequential=True,
+    choices=False,
+    heartbeat=comment(b"keepalive"),
+    tools=ToolRule(
+        max_name=64,
+        max_call_id=64,
+        call_id_chars=False,
+        custom=True,
+        custom_usual=True,
+        namespaces=True,
+    ),
+    read_request=read_request,
+    write_request=write_request,
+    stream_reader=ResponsesReader,
+    stream_writer=ResponsesWriter,
+    read_whole=read_whole,
+    write_whole=write_whole,
+    read_fault=read_fault,
+    is_fault=is_fault,
+    write_fault=write_fault,
+    tap=ResponsesTap,
+)

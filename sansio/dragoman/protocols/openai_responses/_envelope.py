@@ -1,0 +1,138 @@
+"""The Response object around the output items.
+
+Strategy: what does not change during an answer is made once per exchange: the echo of the client's request
+where the client spoke Responses, else defaults. The three moments of an answer differ in a handful of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..._events import Started, Stopped, Usage
+from ..._json import JSON, JSONObject
+from ..._loss import Ledger
+from ..._spec import Exchange
+from . import _tables as tables
+from ._common import text_of
+from ._wire import ORIGIN
+
+# Request fields that the response repeats as they came, with what stands there when the client named none.
+_ECHO: dict[str, JSON] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": None,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+def response_id(exchange: Exchange) -> str:
+    return f"resp_{exchange.id}"
+
+
+class Envelope:
+    """Makes the Response objects of one answer."""
+
+    __slots__ = ("_fixed", "_model", "_now", "id")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.id = response_id(exchange)
+        self._model = exchange.model
+        self._now = exchange.now
+        self._fixed = _fixed(exchange)
+
+    def started(self, started: Started) -> None:
+        """Note what the upstream said when it started."""
+        tier = tables.SERVICE_TIER_NAMES.get(started.service_tier or "", started.service_tier)
+        if tier in tables.SERVICE_TIERS:
+            self._fixed["service_tier"] = tier
+
+    def response(
+        self,
+        status: str,
+        *,
+        output: Sequence[JSON] = (),
+        usage: JSONObject | None = None,
+        error: JSONObject | None = None,
+        incomplete: str | None = None,
+    ) -> JSONObject:
+        """One Response object. Nullable fields are there too: the vendor's server sends all of them."""
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self._now,
+            "status": status,
+            "completed_at": None,
+            "error": error,
+            "incomplete_details": None if incomplete is None else {"reason": incomplete},
+            "model": self._model,
+            "output": output,
+            "usage": usage,
+            **self._fixed,
+        }
+
+
+def _fixed(exchange: Exchange) -> JSONObject:
+    raw = exchange.request.raw if exchange.request.protocol == ORIGIN else {}
+    out: JSONObject = {"access_programs": None, "background": False, "store": False}
+    for name, default in _ECHO.items():
+        value = raw.get(name)
+        out[name] = default if value is None else value
+    out["reasoning"] = {"effort": None, "summary": None, **(raw.get("reasoning") or {})}
+    text: JSONObject = {"format": {"type": "text"}}
+    text.update({name: value for name, value in (raw.get("text") or {}).items() if value is not None})
+    out["text"] = text
+    out["tools"] = [_echo_tool(tool) for tool in raw.get("tools") or ()]
+    return out
+
+
+def _echo_tool(tool: JSONObject) -> JSONObject:
+    """ "parameters" and "strict" are required in the answer, though not in the request."""
+    if tool.get("type") == "function":
+        return {"parameters": None, **tool, "strict": tool.get("strict") or False}
+    return tool
+
+
+def write_usage(usage: Usage, exchange: Exchange, ledger: Ledger) -> JSONObject:
+    """The figures with their details, all of which are required."""
+    if usage.input is None and usage.output is None:
+        ledger.altered("/usage", "the upstream gave no figures: the input is an estimate, the rest is 0")
+    before = exchange.prompt_tokens if usage.input is None else usage.input
+    after = usage.output or 0
+    return {
+        "input_tokens": before,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached or 0,
+            "cache_write_tokens": usage.cache_write or 0,
+        },
+        "output_tokens": after,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": before + after,
+    }
+
+
+def ending(stop: Stopped) -> tuple[str, str | None]:
+    """Status and reason of incompleteness."""
+    # The other reasons that only this protocol has come back by their own names.
+    native = stop.native if tables.INCOMPLETE.get(stop.native or "") is stop.reason else None
+    reason = native or tables.INCOMPLETE_REASONS.get(stop.reason)
+    return ("completed", None) if reason is None else ("incomplete", reason)
+
+
+def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
+    """Enter what an ended response cannot say."""
+    if text_of(stop.sequence):
+        ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
+    if stop.explanation and not explained:
+        ledger.dropped(
+            "/stop_details/explanation", "the answer has text; Responses has no place for the explanation"
+        )

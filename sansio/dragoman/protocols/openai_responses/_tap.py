@@ -1,0 +1,85 @@
+"""Watching a relayed Responses stream.
+
+Strategy: only the few events that carry the response are decoded, and of the rest only the last one is kept, for
+its number: should the stream break off, the error frames continue the numbering and close the response that
+was opened.
+"""
+
+from __future__ import annotations
+
+from ..._errors import RemoteProtocolError
+from ..._events import Usage
+from ..._fault import Fault
+from ..._json import JSONObject, decode, encode
+from ..._spec import Exchange
+from ..._sse import Frame, frame
+from ._envelope import Envelope
+from ._errors import error_event, response_error
+from ._read_response import read_usage
+
+_OPENINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
+_ENDS = frozenset(("response.completed", "response.incomplete"))
+_FAILURES = frozenset(("response.failed", "response.cancelled", "error"))
+_WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
+
+
+class ResponsesTap:
+    """Watches one stream. See Tap."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.usage = Usage()
+        self.ended = False
+        self.failed = False
+        self._exchange = exchange
+        self._response: JSONObject | None = None
+        self._last = b""
+        self._count = 0
+
+    def watch(self, frame: Frame) -> None:
+        self._count += 1
+        self._last = frame.data
+        if frame.event in _WATCHED or not frame.event:  # without an event line, only the data tells
+            event = _object(frame.data)
+            kind = event.get("type") or frame.event.decode("ascii")
+            response = event.get("response")
+            if type(response) is dict:
+                self._response = response
+                usage = response.get("usage")
+                if type(usage) is dict:
+                    self.usage = self.usage.updated(read_usage(usage))
+            if kind in _ENDS:
+                self.ended = True
+            elif kind in _FAILURES:
+                self.failed = True
+
+    def fail(self, fault: Fault) -> bytes:
+        """An error event and a failed response, numbered on from what was relayed."""
+        number = self._next_number()
+        out = b""
+        response = self._response
+        if response is None:
+            response = Envelope(self._exchange).response("in_progress")
+            if not self._count:
+                out = _numbered("response.created", number, response)
+                number += 1
+        failed = {**response, "status": "failed", "error": response_error(fault)}
+        out += frame(encode(error_event(fault, number)), b"error")
+        return out + _numbered("response.failed", number + 1, failed)
+
+    def _next_number(self) -> int:
+        number = _object(self._last).get("sequence_number")
+        return number + 1 if type(number) is int else self._count
+
+
+def _numbered(kind: str, number: int, response: JSONObject) -> bytes:
+    event = {"type": kind, "sequence_number": number, "response": response}
+    return frame(encode(event), kind.encode("ascii"))
+
+
+def _object(data: bytes) -> JSONObject:
+    """A relay does not judge: what is no object says nothing."""
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return {}
+    return value if type(value) is dict else {}

@@ -1,0 +1,205 @@
+"""Finished blocks -> output items.
+
+Strategy: one function makes an item from a block, for streams and whole answers alike, so that they cannot
+differ. Ids are the upstream's own where it speaks Responses too, else they derive from the exchange and the
+item's place.
+"""
+
+from __future__ import annotations
+
+from ..._events import Annotation, BlockKind, BlockStarted, Opaque, ReasoningForm, ToolHead, ToolKind
+from ..._fold import Block, ReasoningPart
+from ..._json import JSON, JSONObject
+from ..._loss import Ledger
+from ..._spec import Exchange
+from ._wire import ORIGIN
+
+_PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
+
+# The vendor's types allow no "in_progress" on these.
+_NEVER_IN_PROGRESS = frozenset(("apply_patch_call_output", "program_output"))
+
+
+CUT_CUSTOM = "a custom tool call that was cut off cannot be told from a whole one in the final output"
+
+
+class ItemIds:
+    """Gives each item of one answer its id. An id is never given twice."""
+
+    __slots__ = ("_token", "_used")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._token = exchange.id
+        self._used: set[str] = set()
+
+    def of(self, block: BlockStarted | Block, index: int) -> str:
+        item_id = block.item_id or (block.tool.item_id if block.tool is not None else None)
+        if item_id is None or item_id in self._used:
+            prefix = _PREFIXES.get(block.kind)
+            if prefix is None:
+                assert block.tool is not None
+                prefix = "ctc" if block.tool.kind is ToolKind.CUSTOM else "fc"
+            item_id = f"{prefix}_{self._token}_{index}"
+        self._used.add(item_id)
+        return item_id
+
+
+def added_item(start: BlockStarted, item_id: str) -> JSONObject:
+    """The item as it is announced: in progress, and empty where it will be filled."""
+    if start.kind is BlockKind.REASONING:
+        return {"id": item_id, "type": "reasoning", "summary": [], "status": "in_progress"}
+    if start.tool is not None:
+        return _call(start.tool, item_id, "", "in_progress")
+    return _message(item_id, start.phase, [], "in_progress")
+
+
+def finished_item(block: Block, item_id: str, exchange: Exchange, ledger: Ledger) -> JSONObject:
+    """The item with all that it came to hold."""
+    status = "completed" if block.complete else "incomplete"
+    if block.kind is BlockKind.REASONING:
+        return _reasoning(block, item_id, exchange, status)
+    if block.tool is not None:
+        return _call(block.tool, item_id, block.text, status)
+    return _message(item_id, block.phase, [finished_part(block, ledger)], status)
+
+
+def cut_item(block: Block, item_id: str) -> JSONObject | None:
+    """A call that was cut by the output limit, as the final output shows it.
+
+    A custom tool call has no status, so it could not be told from a whole one: None, it is left out.
+    """
+    if block.tool is None or block.tool.kind is ToolKind.CUSTOM:
+        return None
+    return _call(block.tool, item_id, block.text, "incomplete")
+
+
+def _message(item_id: str, phase: str | None, content: list[JSON], status: str) -> JSONObject:
+    item: JSONObject = {
+        "id": item_id,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": content,
+    }
+    if phase is not None:
+        item["phase"] = phase
+    return item
+
+
+def _call(tool: ToolHead, item_id: str, text: str, status: str) -> JSONObject:
+    item: JSONObject = {"id": item_id, "call_id": tool.call_id, "name": tool.name}
+    if tool.kind is ToolKind.CUSTOM:
+        item["type"] = "custom_tool_call"
+        item["input"] = text
+    else:
+        item["type"] = "function_call"
+        item["arguments"] = text
+        item["status"] = status
+    if tool.namespace is not None:
+        item["namespace"] = tool.namespace
+    return item
+
+
+def _reasoning(block: Block, item_id: str, exchange: Exchange, status: str) -> JSONObject:
+    summary = [_summary_part(part.text) for part in block.reasoning if not is_open(block, part.form)]
+    content = [_content_part(part.text) for part in block.reasoning if is_open(block, part.form)]
+    item: JSONObject = {"id": item_id, "type": "reasoning", "summary": summary}
+    seal = block.seal
+    if seal is not None:
+        if seal.origin == ORIGIN:
+            item = {**seal.native, **item}
+        else:
+            item["encrypted_content"] = exchange.sealer.wrap(seal)
+    if content:
+        item["content"] = content
+    item["status"] = status
+    return item
+
+
+def is_open(block: BlockStarted | Block, form: ReasoningForm) -> bool:
+    """Whether reasoning goes into the item's content. Only servers of this protocol have such a thing (and ids
+    for their items); from others it goes into summaries, which is where clients look.
+    """
+    return form is ReasoningForm.FULL and block.item_id is not None
+
+
+def _summary_part(text: str) -> JSONObject:
+    return {"type": "summary_text", "text": text}
+
+
+def _content_part(text: str) -> JSONObject:
+    return {"type": "reasoning_text", "text": text}
+
+
+def reasoning_part(part: ReasoningPart, open_text: bool) -> JSONObject:
+    return _content_part(part.text) if open_text else _summary_part(part.text)
+
+
+def empty_part(kind: BlockKind) -> JSONObject:
+    """A content part as it is announced."""
+    if kind is BlockKind.REFUSAL:
+        return {"type": "refusal", "refusal": ""}
+    return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+
+
+def finished_part(block: Block, ledger: Ledger) -> JSONObject:
+    """The content part of a TEXT or REFUSAL block."""
+    if block.kind is BlockKind.REFUSAL:
+        return {"type": "refusal", "refusal": block.text}
+    annotations = [annotation_of(each, len(block.text), ledger) for each in block.annotations]
+    return {
+        "type": "output_text",
+        "text": block.text,
+        "annotations": [each for each in annotations if each is not None],
+        "logprobs": [full_logprob(token) for token in block.logprobs],
+    }
+
+
+def annotation_of(event: Annotation, length: int, ledger: Ledger) -> JSONObject | None:
+    """An annotation, None when it has no counterpart. `length` of the text ends a span without end."""
+    if event.origin == ORIGIN:
+        native: JSONObject = event.native
+        return native
+    if event.url is None:
+        ledger.dropped(f"/annotations/{event.block}", "only citations of web pages have a counterpart")
+        return None
+    return {
+        "type": "url_citation",
+        "url": event.url,
+        "title": event.title or event.url,
+        "start_index": event.start or 0,
+        "end_index": length if event.end is None else event.end,
+    }
+
+
+def full_logprob(token: JSONObject) -> JSONObject:
+    """In parts, `bytes` and `top_logprobs` are required; Chat may have null there."""
+    return {
+        **_logprob(token),
+        "bytes": token.get("bytes") or [],
+        "top_logprobs": [
+            {**_logprob(top), "bytes": top.get("bytes") or []} for top in token.get("top_logprobs") or ()
+        ],
+    }
+
+
+def slim_logprob(token: JSONObject) -> JSONObject:
+    """In events, there are no `bytes`."""
+    return {**_logprob(token), "top_logprobs": [_logprob(top) for top in token.get("top_logprobs") or ()]}
+
+
+def _logprob(token: JSONObject) -> JSONObject:
+    return {"token": token.get("token") or "", "logprob": token.get("logprob") or 0}
+
+
+def added_opaque(event: Opaque) -> JSONObject:
+    """An item that came whole, as if it were just announced."""
+    item: JSONObject = event.native
+    if "status" in item and event.kind not in _NEVER_IN_PROGRESS:
+        return {**item, "status": "in_progress"}
+    return item
+
+
+def refusal_block(number: int, explanation: str) -> Block:
+    """What a refused answer without any text says instead."""
+    return Block(number=number, kind=BlockKind.REFUSAL, text=explanation)

@@ -1,0 +1,54 @@
+"""The listening socket, and the one kind of error that keeps a server from starting."""
+
+import socket
+from dataclasses import dataclass
+
+from .settings import ServerSettings
+
+# Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
+BACKLOG = 1024
+
+
+class StartupError(Exception):
+    """The server cannot start. The text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What the server really bound, given to `on_ready` when connections are accepted."""
+
+    scheme: str
+    host: str
+    port: int
+    backend: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def bind(server: ServerSettings) -> socket.socket:
+    """The socket. It listens from here on, so that two servers cannot both believe they have the port.
+
+    Raises StartupError.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise StartupError(f"cannot listen on {server.host}: {reason}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it on Linux. The loops set it too; a token must not wait for the next one.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {server.host} port {server.port}: {error.strerror}") from None
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,13 @@
+"""The built-in simulator: scripted models that speak all protocols, so that everything works without a key.
+
+Strategy: `scripts` says what a model does, as events of the core; `model` turns a request into a reply with
+times; `upstream` plays it in process and `app` over HTTP. Nothing in it is random, and the same request gets
+the same bytes.
+"""
+
+from .app import create_simulator_app
+from .model import Reply, reply_to
+from .scripts import MODELS
+from .upstream import SimulatedResponse, SimulatedUpstream
+
+__all__ = ["MODELS", "Reply", "SimulatedResponse", "SimulatedUpstream", "create_simulator_app", "reply_to"]

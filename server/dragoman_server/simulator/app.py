@@ -1,0 +1,115 @@
+"""The simulator as an ASGI application of its own, for whoever wants it behind a socket.
+
+Strategy: one task group a request. A watcher ends the script when the client leaves. A script that breaks the
+connection leaves the application without the last body event: servers then close the socket without the final
+chunk, which is how a client sees that an answer was cut.
+"""
+
+from functools import partial
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from dragoman import REGISTRY, Fault, FaultKind
+
+from ..upstream import UpstreamBroken
+from .model import Reply, reply_to
+from .paths import MODELS_PATH, PATHS, model_list, not_found
+from .playback import Playback
+
+# As much as the core reads of one document.
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+
+class _ClientLeft(Exception):
+    """The request did not come to its end."""
+
+
+class _Endpoint:
+    """Answers POST requests of one protocol."""
+
+    def __init__(self, protocol: str) -> None:
+        self._protocol = protocol
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await _read(receive)
+        except _ClientLeft:
+            return
+        if body is None:
+            fault = Fault(FaultKind.TOO_LARGE, f"the body has more than {MAX_BODY_BYTES} bytes", status=413)
+            status, content = REGISTRY[self._protocol].write_fault(fault, None)
+            await Response(content, status, media_type="application/json")(scope, receive, send)
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, receive, tasks.cancel_scope)
+            await _play(reply_to(self._protocol, body), send)
+            tasks.cancel_scope.cancel()
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The request's body, None when it is too large. Raises _ClientLeft."""
+    parts: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientLeft
+        size += len(message.get("body", b""))
+        if size > MAX_BODY_BYTES:
+            return None
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _play(reply: Reply, send: Send) -> None:
+    await anyio.sleep(reply.delay_s)
+    head = [(name.encode("ascii"), value.encode("ascii")) for name, value in reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": head})
+    playback = Playback(reply.pieces)
+    body = partial(_body_event, send)
+    try:
+        while data := await playback.receive():
+            await body(data, more=True)
+    except UpstreamBroken:
+        return
+    await body(b"", more=False)
+
+
+async def _body_event(send: Send, data: bytes, *, more: bool) -> None:
+    event: Message = {"type": "http.response.body", "body": data, "more_body": more}
+    await send(event)
+
+
+async def _models(request: HTTPRequest) -> Response:
+    return Response(
+        model_list(anthropic="anthropic-version" in request.headers), media_type="application/json"
+    )
+
+
+async def _not_found(request: HTTPRequest, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    return Response(not_found(request.method, request.url.path), status, media_type="application/json")
+
+
+def create_simulator_app() -> Starlette:
+    """The application: POST on each protocol's path, below /v1 or not, and GET /v1/models."""
+    routes = [
+        Route(prefix + path, _Endpoint(protocol), methods=["POST"])
+        for protocol, path in PATHS.items()
+        for prefix in ("", "/v1")
+    ]
+    routes += [Route(prefix + MODELS_PATH, _models, methods=["GET"]) for prefix in ("", "/v1")]
+    return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})

@@ -1,0 +1,18 @@
+"""The table of models in docs/simulator.md. `python -m dragoman_server.simulator.table` prints it."""
+
+import sys
+
+from .scripts import TABLE
+
+
+def markdown() -> str:
+    """One row a model: name, what it does, what a number behind @ sets, and its default."""
+    lines = ["| model | what it does | `@` number | default |", "|---|---|---|---|"]
+    for model in TABLE.values():
+        default = f"{model.default:g}" if model.default else "as fast as it goes"
+        lines.append(f"| `{model.name}` | {model.description} | {model.setting.value} | {default} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,364 @@
+"""A whole small protocol that exists in tests alone: the proof that one more protocol touches no shared module.
+
+Its stream is one JSON object per frame, `{"e": NAME, ...fields of the event...}`, or an array of several; its
+whole answer is the folded answer as JSON; its request is the request document as JSON. So a test can make any
+event or any document appear on the wire, and read back what came out.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    SealDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    Usage,
+)
+from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind, kind_of_status
+from dragoman._fold import Answer, Block
+from dragoman._json import decode, decode_object, encode
+from dragoman._loss import Ledger, LossCode, child
+from dragoman._params import param_paths, read_params, write_params
+from dragoman._request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Text,
+    Thought,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange, ProtocolSpec, Target, ToolRule
+from dragoman._sse import Frame, frame
+
+EVENTS: dict[str, type[Any]] = {
+    "start": Started,
+    "block": BlockStarted,
+    "text": TextDelta,
+    "think": ReasoningDelta,
+    "arguments": ArgumentsDelta,
+    "seal": SealDelta,
+    "cite": Annotation,
+    "logprobs": Logprobs,
+    "done": BlockEnded,
+    "opaque": Opaque,
+    "usage": Usage,
+    "stop": Stopped,
+    "end": Ended,
+    "fail": Failed,
+}
+PARTS: dict[str, type[Any]] = {
+    "text": Text,
+    "refusal": Refusal,
+    "media": Media,
+    "thought": Thought,
+    "call": ToolCall,
+    "result": ToolResult,
+    "opaque": OpaquePart,
+}
+TOOLS: dict[str, type[Any]] = {"function": FunctionTool, "custom": CustomTool, "hosted": HostedTool}
+NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.items()}
+
+PARAMS_READ: dict[str, Param] = {"heat": "temperature", "dice": "seed", "who": "user"}
+PARAMS_WRITTEN: dict[Param, str] = {"temperature": "heat", "seed": "dice"}
+REQUEST_FIELDS = frozenset(
+    {"model", "stream", "messages", "tools", "tool_choice", "reasoning", "response_format", *PARAMS_READ}
+)
+HEARTBEAT = b": toy\n\n"
+
+
+# Events and documents as JSON
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """One event as it stands on the wire."""
+    return {"e": NAMES[type(event)], **msgspec.to_builtins(event)}
+
+
+def frame_of(event: Event) -> bytes:
+    return frame(encode(plain(event)))
+
+
+def stream_of(events: Sequence[Event]) -> bytes:
+    return b"".join(frame_of(event) for event in events)
+
+
+def event_of(value: Any) -> Event:
+    """The event that a JSON value stands for. Raises RemoteProtocolError."""
+    try:
+        fields = dict(value)
+        event: Event = msgspec.convert(fields, EVENTS[fields.pop("e")])
+    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise RemoteProtocolError(f"no toy event: {error}", status_hint=502) from None
+    return event
+
+
+def events_of(data: bytes) -> list[Event]:
+    """The events of a whole toy stream that we wrote ourselves, comments left out."""
+    lines = [part for part in data.split(b"\n\n") if part.startswith(b"data: ")]
+    return [event_of(decode(line.removeprefix(b"data: "))) for line in lines]
+
+
+def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> Any:
+    """A part or tool. What its type has no field for is kept in `extra`."""
+    if type(value) is not dict or value.get("t") not in table:
+        raise RemoteProtocolError(f"no toy {' or '.join(table)}", path=path, code="invalid_value")
+    kind = table[value["t"]]
+    known = {key: each for key, each in value.items() if key in kind.__struct_fields__ and key != "parts"}
+    known |= {"path": path}
+    if "origin" in kind.__struct_fields__:
+        known["origin"] = origin
+    extra = {key: each for key, each in value.items() if key not in {"t", *kind.__struct_fields__}}
+    if extra and "extra" in kind.__struct_fields__:
+        known["extra"] = extra
+    if kind is ToolResult:
+        known["parts"] = ()
+        inner = value.get("parts", [])
+        parts = tuple(_object(PARTS, each, f"{path}/parts/{at}", origin) for at, each in enumerate(inner))
+        return msgspec.structs.replace(msgspec.convert(known, kind), parts=parts)
+    return msgspec.convert(known, kind)
+
+
+def _plain_object(value: Any) -> dict[str, Any]:
+    out = {"t": NAMES[type(value)]}
+    for name in value.__struct_fields__:
+        each = getattr(value, name)
+        if name == "parts":
+            out[name] = [_plain_object(part) for part in each]
+        elif name not in ("path", "extra", "cache") and each is not None:
+            out[name] = msgspec.to_builtins(each)
+    return out
+
+
+# Requests
+
+
+def read_request(body: dict[str, Any], sealer: Sealer, *, name: str) -> Request:
+    if type(body.get("model")) is not str:
+        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
+    messages = []
+    for at, value in enumerate(body.get("messages", [])):
+        path = f"/messages/{at}"
+        parts = tuple(
+            _object(PARTS, part, f"{path}/parts/{index}", name) for index, part in enumerate(value["parts"])
+        )
+        extra = {key: each for key, each in value.items() if key not in ("role", "parts")} or None
+        messages.append(Message(role=value["role"], parts=parts, path=path, extra=extra))
+    tools = tuple(
+        _object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", []))
+    )
+    return Request(
+        protocol=name,
+        model=body["model"],
+        messages=tuple(messages),
+        raw=body,
+        tools=tools,
+        tool_choice=_optional(ToolChoice, body, "tool_choice"),
+        stream=bool(body.get("stream")),
+        params=read_params(body, PARAMS_READ),
+        param_paths=param_paths(PARAMS_READ),
+        reasoning=_optional(ReasoningConfig, body, "reasoning"),
+        response_format=_optional(ResponseFormat, body, "response_format"),
+        extra={key: value for key, value in body.items() if key not in REQUEST_FIELDS} or None,
+    )
+
+
+def _optional(kind: type[Any], body: dict[str, Any], key: str) -> Any:
+    value = body.get(key)
+    return None if value is None else msgspec.convert({**value, "path": f"/{key}"}, kind)
+
+
+def write_request(request: Request, target: Target, ledger: Ledger, *, name: str) -> dict[str, Any]:
+    out: dict[str, Any] = {"model": request.model, "messages": []}
+    if request.stream:
+        out["stream"] = True
+    for message in request.messages:
+        parts = []
+        for part in message.parts:
+            if isinstance(part, OpaquePart) and part.origin != name:
+                ledger.add(LossCode.UNKNOWN_KIND, part.path, "no counterpart")
+                continue
+            if isinstance(part, Thought) and part.seal is not None and part.seal.origin != name:
+                ledger.add(LossCode.FOREIGN_SEAL, child(part.path, "seal"), "only its maker can read it")
+                part = msgspec.structs.replace(part, seal=None)
+            parts.append(_plain_object(part))
+        out["messages"].append({"role": message.role, "parts": parts})
+    if request.tools:
+        out["tools"] = [_plain_object(tool) for tool in request.tools]
+    if request.tool_choice is not None:
+        out["tool_choice"] = msgspec.to_builtins(request.tool_choice)
+    write_params(request, PARAMS_WRITTEN, {}, out, ledger)
+    return out
+
+
+# Answers
+
+
+class ToyReader:
+    """Accepts any order: the checker judges it."""
+
+    def __init__(self) -> None:
+        self._stopped = self._ended = False
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        value = decode(frame.data)
+        events = [event_of(each) for each in (value if type(value) is list else [value])]
+        for event in events:
+            self._stopped = self._stopped or isinstance(event, Stopped)
+            self._ended = self._ended or isinstance(event, (Ended, Failed))
+        return events
+
+    def eof(self) -> Sequence[Event]:
+        if self._ended:
+            return []
+        if self._stopped:  # as some real servers end: with a reason, without an end event
+            return [ENDED]
+        raise RemoteProtocolError("the toy stream ended before its end event", status_hint=502)
+
+
+class ToyWriter:
+    def send(self, event: Event) -> bytes:
+        return frame_of(event)
+
+
+class ToyTap:
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.ended = self.failed = False
+
+    def watch(self, frame: Frame) -> None:
+        try:
+            event = event_of(decode(frame.data))
+        except RemoteProtocolError:
+            return
+        if isinstance(event, Usage):
+            self.usage = self.usage.updated(event)
+        self.ended = self.ended or isinstance(event, Ended)
+        self.failed = self.failed or isinstance(event, Failed)
+
+    def fail(self, fault: Fault) -> bytes:
+        return frame_of(Failed(fault))
+
+
+def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str, Any]:
+    blocks = [
+        {"opaque" if isinstance(block, Opaque) else "block": msgspec.to_builtins(block)}
+        for block in answer.blocks
+    ]
+    return {
+        "started": msgspec.to_builtins(answer.started),
+        "blocks": blocks,
+        "stops": msgspec.to_builtins(answer.stops),
+        "usage": msgspec.to_builtins(answer.usage),
+    }
+
+
+def read_whole(body: dict[str, Any], exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
+    """A body without `stops` is a cut answer: no end event is made up for it."""
+    if "started" not in body:
+        raise RemoteProtocolError("no toy answer", status_hint=502)
+    out: list[Event] = [msgspec.convert(body["started"], Started)]
+    for each in body.get("blocks", []):
+        if "opaque" in each:
+            out.append(msgspec.convert(each["opaque"], Opaque))
+        else:
+            out += events_of_block(msgspec.convert(each["block"], Block))
+    out.append(msgspec.convert(body.get("usage", {}), Usage))
+    stops = msgspec.convert(body.get("stops", []), list[Stopped])
+    return [*out, *stops, ENDED] if stops else out
+
+
+def events_of_block(block: Block) -> list[Event]:
+    """A folded block as the shortest events that fold to it."""
+    number = block.number
+    out: list[Event] = [
+        BlockStarted(number, block.kind, block.choice, block.tool, block.item_id, block.phase),
+    ]
+    if block.text:
+        calls = block.kind is BlockKind.TOOL_CALL
+        out.append(ArgumentsDelta(number, block.text) if calls else TextDelta(number, block.text))
+    for at, part in enumerate(block.reasoning):
+        out.append(ReasoningDelta(number, part.text, at, part.form))
+    if block.seal is not None:
+        out.append(SealDelta(number, block.seal))
+    out += block.annotations
+    if block.logprobs:
+        out.append(Logprobs(number, list(block.logprobs)))
+    return [*out, BlockEnded(number, block.complete)]
+
+
+# Errors
+
+
+def read_fault(status: int, body: bytes) -> Fault:
+    try:
+        value = decode_object(body, "the error")["oops"]
+        return Fault(FaultKind(value["kind"]), value["message"], status)
+    except (RemoteProtocolError, KeyError, TypeError, ValueError):
+        return Fault(kind_of_status(status), f"the upstream answered {status}", status)
+
+
+def is_fault(body: bytes) -> bool:
+    return body.startswith(b'{"oops":')
+
+
+def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
+    status = STATUS_BY_KIND[fault.kind] if fault.status is None else fault.status
+    value = {"kind": fault.kind.value, "message": fault.message, "param": fault.param, "id": request_id}
+    return status, encode({"oops": value})
+
+
+def toy(
+    name: str = "toy", *, sequential: bool = False, choices: bool = True, tools: ToolRule = ToolRule()
+) -> ProtocolSpec:
+    """A toy protocol of any name and habits: two of different names are translated, two of one are relayed."""
+    return ProtocolSpec(
+        name=name,
+        path="/toy",
+        client_path="/v1/toy",
+        sequential=sequential,
+        choices=choices,
+        heartbeat=HEARTBEAT,
+        tools=tools,
+        read_request=lambda body, sealer: read_request(body, sealer, name=name),
+        write_request=lambda request, target, ledger: write_request(request, target, ledger, name=name),
+        stream_reader=lambda exchange, ledger: ToyReader(),
+        stream_writer=lambda exchange, ledger: ToyWriter(),
+        read_whole=read_whole,
+        write_whole=write_whole,
+        read_fault=read_fault,
+        is_fault=is_fault,
+        write_fault=write_fault,
+        tap=lambda exchange: ToyTap(),
+    )
+
+
+def exchange_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> Exchange:
+    """What an answer's machines must know, for a request that matters to nobody."""
+    request = Request(protocol=protocol, model="alias", messages=(), raw={}, stream=stream)
+    return Exchange(request=request, id=id, now=1_790_000_000, model="alias")

@@ -1,0 +1,191 @@
+"""Fakes around one exchange: an upstream that plays a script, and a client that sees what ASGI sends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import anyio
+
+from dragoman_server.upstream import UpstreamError, UpstreamTimeouts
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """A step of a script: so many seconds of silence."""
+
+    seconds: float
+
+
+Step = bytes | Sleep | UpstreamError
+
+
+@dataclass
+class Script:
+    """One answer of the fake upstream. Steps before the head: `connect`; then status, headers, body steps."""
+
+    body: Sequence[Step] = ()
+    status: int = 200
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    connect: Sequence[Step] = ()
+
+
+class FakeResponse:
+    def __init__(self, script: Script, door: FakeDoor) -> None:
+        self.status = script.status
+        self.headers = script.headers
+        self._steps = list(script.body)
+        self._door = door
+
+    async def receive(self) -> bytes:
+        while self._steps:
+            step = self._steps.pop(0)
+            if isinstance(step, bytes):
+                await anyio.lowlevel.checkpoint()
+                self._door.reads += 1
+                return step
+            await play(step)
+        self._door.read_to_end = True
+        return b""
+
+    async def read_all(self, limit: int) -> bytes:
+        parts = []
+        while data := await self.receive():
+            parts.append(data)
+        return b"".join(parts)
+
+
+async def play(step: Step) -> None:
+    if isinstance(step, UpstreamError):
+        raise step
+    assert isinstance(step, Sleep)
+    await anyio.sleep(step.seconds)
+
+
+class FakeDoor:
+    """Stands in for UpstreamClient. Remembers what was asked and whether every response was closed."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.open_count = 0
+        self.closed_at: float | None = None
+        self.reads = 0
+        self.read_to_end = False
+        self.url = ""
+        self.sent_headers: list[tuple[str, str]] = []
+        self.content = b""
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> FakeDoor:
+        assert method == "POST"
+        self.url, self.sent_headers, self.content = url, list(headers), content or b""
+        return self
+
+    async def __aenter__(self) -> FakeResponse:
+        self.open_count += 1
+        try:
+            for step in self.script.connect:
+                await play(step)
+        except BaseException:
+            self._close()
+            raise
+        return FakeResponse(self.script, self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self.open_count -= 1
+        self.closed_at = anyio.current_time()
+
+
+class FakeClient:
+    """The client's side of ASGI. Leaves after `leaves_after` seconds, reads a message in `pace` seconds."""
+
+    def __init__(self, body: bytes = b"", leaves_after: float | None = None, pace: float = 0) -> None:
+        self._body: bytes | None = body
+        self._leaves_after = leaves_after
+        self._pace = pace
+        self.messages: list[tuple[float, MutableMapping[str, Any]]] = []
+        self.sending = 0
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        if self._leaves_after is None:
+            await anyio.sleep_forever()
+        await anyio.sleep_until(self._leaves_after or 0)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.sending += 1
+        assert self.sending == 1, "two tasks call send at once"
+        try:
+            await anyio.sleep(self._pace)
+            self.messages.append((anyio.current_time(), message))
+        finally:
+            self.sending -= 1
+
+    @property
+    def status(self) -> int | None:
+        return next((m["status"] for _, m in self.messages if m["type"] == "http.response.start"), None)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        start = next(m for _, m in self.messages if m["type"] == "http.response.start")
+        return {name.decode(): value.decode() for name, value in start["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(m.get("body", b"") for _, m in self.messages if m["type"] == "http.response.body")
+
+    @property
+    def finished(self) -> bool:
+        last = self.messages[-1][1] if self.messages else {}
+        return last.get("type") == "http.response.body" and not last.get("more_body")
+
+
+App = Callable[
+    [
+        MutableMapping[str, Any],
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+]
+
+
+def http_scope(
+    path: str, method: str = "POST", headers: dict[str, str] | None = None, **more: Any
+) -> dict[str, Any]:
+    """An ASGI scope as hypercorn makes it."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.1"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8080),
+        "state": {},
+        "extensions": {},
+        **more,
+    }

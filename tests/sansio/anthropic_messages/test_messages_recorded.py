@@ -1,0 +1,89 @@
+"""Recorded answers of real servers, read and written again. Skipped where the recordings are absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Event, Opaque
+from dragoman._fold import Fold
+from dragoman._grammar import Checker
+from dragoman._json import decode, decode_object, encode
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange, Target
+from dragoman._sse import SSEParser
+from dragoman.protocols.anthropic_messages import SPEC
+
+FOLDER = Path(__file__).parents[3].parent / "shared" / "streams" / "messages"
+STREAMS = sorted(FOLDER.glob("*.sse"))
+REQUESTS = sorted(FOLDER.glob("*.request.json"))
+EXCHANGE = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
+
+pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not here")
+
+
+def events_of(data: bytes, size: int) -> list[Event]:
+    parser, reader, checker = SSEParser(), SPEC.stream_reader(EXCHANGE, Ledger()), Checker()
+    events: list[Event] = []
+    for at in range(0, len(data), size):
+        for frame in parser.receive_data(data[at : at + size]):
+            events += reader.read(frame)
+    for frame in parser.receive_eof():
+        events += reader.read(frame)
+    events += reader.eof()
+    for event in events:
+        checker.check(event)
+    return events
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_streams(path: Path) -> None:
+    data = path.read_bytes()
+    if "eof" in path.name:
+        with pytest.raises(RemoteProtocolError, match="ended before its stop reason"):
+            events_of(data, len(data))
+        return
+    events = events_of(data, len(data))
+    assert events == events_of(data, 11)
+    writer, fold = SPEC.stream_writer(EXCHANGE, Ledger()), Fold()
+    written = b""
+    for event in events:
+        fold.send(event)
+        written += writer.send(event)
+    again = Fold()
+    for event in events_of(written, len(written)):
+        again.send(event)
+    assert contents(again) == contents(fold)
+    assert again.answer().stops == fold.answer().stops
+    whole = decode(encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger())))
+    assert whole["stop_reason"] == fold.answer().stops[0].native
+    assert len(whole["content"]) == len(contents(fold))
+
+
+def contents(fold: Fold) -> list[Any]:
+    """The blocks without what another server names differently."""
+    return [
+        block.native
+        if isinstance(block, Opaque)
+        else (block.kind, block.text, block.reasoning, block.seal and block.seal.native, block.complete)
+        for block in fold.answer().blocks
+        if not (isinstance(block, Opaque) and block.kind == "message")
+    ]
+
+
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)
+def test_requests_come_back_whole(path: Path) -> None:
+    body = decode_object(path.read_bytes(), "the recorded request")
+    ledger = Ledger()
+    request = SPEC.read_request(body, Sealer())
+    written = decode(encode(SPEC.write_request(request, Target(mid_system=True), ledger)))
+    assert written["model"] == body["model"]
+    assert set(written) == {key for key, value in body.items() if value not in (None, False)}
+    assert len(ledger) == 0
+    for key in body.keys() - {"messages", "system", "tools", "stream"}:
+        assert written[key] == body[key]

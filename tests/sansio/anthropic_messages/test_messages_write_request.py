@@ -1,0 +1,973 @@
+"""The request document -> bodies for an upstream."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Seal, ToolKind
+from dragoman._json import decode, encode
+from dragoman._loss import Ledger
+from dragoman._request import (
+    CacheMark,
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Text,
+    Thought,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from dragoman._seal import Sealer
+from dragoman._spec import Target
+from dragoman.protocols.anthropic_messages import SPEC
+
+NAME = "anthropic_messages"
+USER = Message("user", (Text("Hi"),), "/m/0")
+TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
+
+
+def write(
+    *messages: Message, target: Target = Target(), protocol: str = "other", **fields: Any
+) -> tuple[Any, Any]:
+    """The body, and the ledger as a list of (code, path)."""
+    ledger = Ledger()
+    request = Request(protocol, "m", messages or (USER,), {}, **fields)
+    body = decode(encode(SPEC.write_request(request, target, ledger)))
+    return body, [(loss.code.value, loss.path) for loss in ledger]
+
+
+def turns(*messages: Message, target: Target = Target(), protocol: str = "other") -> tuple[Any, Any]:
+    body, losses = write(*messages, target=target, protocol=protocol)
+    return body["messages"], losses
+
+
+def user(*parts: Part, path: str = "/u") -> Message:
+    return Message("user", parts, path)
+
+
+def assistant(*parts: Part) -> Message:
+    return Message("assistant", parts, "/a")
+
+
+def call(call_id: str, text: str = "{}") -> ToolCall:
+    return ToolCall(call_id, "f", text, path=f"/{call_id}")
+
+
+def result(call_id: str, *parts: Any) -> ToolResult:
+    return ToolResult(call_id, parts or (Text("ok"),), path=f"/r/{call_id}")
+
+
+def use(call_id: str, given: Any = None) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": given or {}}
+
+
+def answer(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": "ok"}
+
+
+MISSING = "No result: the conversation went on before the tool had answered."
+
+
+def test_the_smallest_request() -> None:
+    assert write() == (
+        {"model": "m", "max_tokens": 32000, "messages": [{"role": "user", "content": "Hi"}]},
+        [],
+    )
+
+
+SYSTEM = Message("system", (Text("One."),), "/s/0")
+DEVELOPER = Message("developer", (Text("Two.", CacheMark("/c", "long")),), "/s/1")
+
+
+def test_leading_system_messages_keep_their_blocks_and_marks() -> None:
+    body, losses = write(SYSTEM, DEVELOPER, USER)
+    assert body["system"] == [
+        {"type": "text", "text": "One."},
+        {"type": "text", "text": "Two.", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+    ]
+    assert losses == []
+
+
+def test_one_plain_system_text_is_a_string() -> None:
+    assert write(SYSTEM, USER)[0]["system"] == "One."
+
+
+def test_a_system_message_takes_text_alone() -> None:
+    odd = Message(
+        "system",
+        (Text(" "), Refusal("no", path="/p"), OpaquePart("x", "odd", {}, "/o"), Text("One.")),
+        "/s",
+        name="bob",
+    )
+    body, losses = write(odd, USER)
+    assert body["system"] == "One."
+    assert losses == [("dropped", "/s/name"), ("dropped", "/p"), ("unknown_kind", "/o")]
+
+
+def test_system_alone_becomes_the_question() -> None:
+    body, losses = write(SYSTEM, DEVELOPER, target=Target(mid_system=True))
+    assert body["system"] == "One."
+    assert [turn["role"] for turn in body["messages"]] == ["user"]
+    assert body["messages"][0]["content"][0]["text"] == "<system>\nTwo.\n</system>"
+    assert losses == [("altered", "/s/1")]
+
+
+@pytest.mark.parametrize(
+    ("mid_system", "written", "losses"),
+    [
+        (
+            False,
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Hi"},
+                        {"type": "text", "text": "<system>\nOne.\n</system>"},
+                        {"type": "text", "text": "Hi"},
+                    ],
+                }
+            ],
+            [("altered", "/s/0")],
+        ),
+        (
+            True,
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "system", "content": "One."},
+                {"role": "user", "content": "Hi"},
+            ],
+            [],
+        ),
+    ],
+)
+def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, losses: Any) -> None:
+    empty = Message("system", (Text(""),), "/e")
+    assert turns(USER, SYSTEM, empty, USER, target=Target(mid_system=mid_system)) == (written, losses)
+
+
+@pytest.mark.parametrize(
+    ("messages", "written", "losses"),
+    [
+        pytest.param(
+            [user(Text("a")), user(Text("b")), assistant(Text("c")), assistant(Text("d"))],
+            [
+                {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}],
+                },
+            ],
+            [],
+            id="roles alternate",
+        ),
+        pytest.param(
+            [user(Text("a"), Text("")), assistant(Text(" \n")), assistant(Refusal("")), user(Text("b"))],
+            [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+            [("altered", "")],
+            id="B14 empty texts and messages are left out",
+        ),
+        pytest.param(
+            [
+                USER,
+                assistant(Text("x"), call("1"), call("2")),
+                user(result("1")),
+                user(result("2")),
+                user(Text("y")),
+            ],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [{"type": "text", "text": "x"}, use("1"), use("2")]},
+                {"role": "user", "content": [answer("1"), answer("2"), {"type": "text", "text": "y"}]},
+            ],
+            [],
+            id="B3 all results in one turn",
+        ),
+        pytest.param(
+            [USER, assistant(call("1"), call("2")), user(Text("x"), result("2"), Text("y"), result("1"))],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [use("1"), use("2")]},
+                {
+                    "role": "user",
+                    "content": [
+                        answer("2"),
+                        answer("1"),
+                        {"type": "text", "text": "x"},
+                        {"type": "text", "text": "y"},
+                    ],
+                },
+            ],
+            [],
+            id="B4-B7 results first",
+        ),
+        pytest.param(
+            [USER, assistant(call("1")), user(Text("no")), assistant(Text("so")), user(result("1"))],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [use("1")]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "1", "content": MISSING, "is_error": True},
+                        {"type": "text", "text": "no"},
+                    ],
+                },
+                {"role": "assistant", "content": "so"},
+            ],
+            [("repaired", "/1"), ("repaired", "/r/1")],
+            id="B8 a missing result and one that comes too late",
+        ),
+        pytest.param(
+            [USER, assistant(call("1"))],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [use("1")]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "1", "content": MISSING, "is_error": True}
+                    ],
+                },
+            ],
+            [("repaired", "/1")],
+            id="B8 nothing follows the call",
+        ),
+        pytest.param(
+            [USER, assistant(call("1")), user(result("1"), result("1"))],
+            [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [use("1")]},
+                {"role": "user", "content": [answer("1")]},
+            ],
+            [("repaired", "/r/1")],
+            id="a second result of one call",
+        ),
+        pytest.param(
+            [assistant(Text("first"))],
+            [{"role": "assistant", "content": "first"}],
+            [],
+            id="the assistant may begin",
+        ),
+        pytest.param(
+            [
+                USER,
+                assistant(
+                    Thought("foreign", Seal("openai_responses", {}), path="/t/0"),
+                    Thought("unsigned", path="/t/1"),
+                    Thought(
+                        "own",
+                        Seal(NAME, {"type": "thinking", "thinking": "own", "signature": "s"}),
+                        path="/t/2",
+                    ),
+                    Refusal("no", path="/t/3"),
+                    Media("image", "url", "https://x", path="/t/4"),
+                    ToolResult("9", (), path="/t/5"),
+                    OpaquePart("x", "odd", {}, "/t/6"),
+                ),
+            ],
+            [
+                {"role": "user", "content": "Hi"},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "own", "signature": "s"},
+                        {"type": "text", "text": "no"},
+                    ],
+                },
+            ],
+            [
+                ("foreign_seal", "/t/0"),
+                ("dropped", "/t/1"),
+                ("altered", "/t/3"),
+                ("dropped", "/t/4"),
+                ("dropped", "/t/5"),
+                ("unknown_kind", "/t/6"),
+            ],
+            id="assistant blocks",
+        ),
+        pytest.param(
+            [
+                Message("user", (Text("a"),), "/n", name="bob"),
+                Message("assistant", (Text("b"),), "/p", phase="x"),
+            ],
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+            [("dropped", "/n/name"), ("dropped", "/p/phase")],
+            id="names and phases",
+        ),
+        pytest.param(
+            [user(Text("a", CacheMark("/c", "short"), citations=[1], extra={"odd": 1}, path="/x"))],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
+                    ],
+                }
+            ],
+            [("dropped", "/x/citations")],
+            id="marks",
+        ),
+    ],
+)
+def test_turns(messages: list[Message], written: Any, losses: Any) -> None:
+    assert turns(*messages) == (written, losses)
+
+
+def test_results_stand_right_behind_their_calls_even_around_a_system_message() -> None:
+    messages = [
+        USER,
+        assistant(call("1"), call("2")),
+        SYSTEM,
+        user(Text("x"), result("1")),
+        assistant(Text("y")),
+    ]
+    written, losses = turns(*messages, target=Target(mid_system=True))
+    assert [turn["role"] for turn in written] == ["user", "assistant", "user", "system", "user", "assistant"]
+    assert [block["tool_use_id"] for block in written[2]["content"]] == ["1", "2"]
+    assert losses == [("repaired", "/2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "losses"),
+    [
+        ('{"b": 1.50, "a": 2}', b'{"b": 1.50, "a": 2}', []),
+        ("", b"{}", []),
+        (" ", b"{}", []),
+        ("{oops", b'{"_raw":"{oops"}', [("altered", "/1")]),
+        ("[1]", b'{"_raw":"[1]"}', [("altered", "/1")]),
+    ],
+)
+def test_tool_input_is_the_text_that_the_model_wrote(text: str, given: bytes, losses: Any) -> None:
+    ledger = Ledger()
+    request = Request("other", "m", (USER, assistant(call("1", text)), user(result("1"))), {})
+    raw = encode(SPEC.write_request(request, Target(), ledger))
+    assert b'"input":' + given + b"}" in raw
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+PDF = b64encode(b"%PDF-1.7").decode()
+NOTE = b64encode("Grüße".encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("part", "block", "losses"),
+    [
+        (
+            Media("image", "base64", "AAAA", "image/JPG", detail="high", path="/i"),
+            {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}},
+            [("dropped", "/i/detail")],
+        ),
+        (
+            Media("image", "base64", "iVBORw0KGgoAAA", detail="auto"),
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgoAAA"},
+            },
+            [],
+        ),
+        (
+            Media("image", "url", "data:image/gif;base64,R0lGOD"),
+            {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lGOD"}},
+            [],
+        ),
+        (
+            Media("image", "url", "https://x/y.png", cache=CacheMark("/c")),
+            {
+                "type": "image",
+                "source": {"type": "url", "url": "https://x/y.png"},
+                "cache_control": {"type": "ephemeral"},
+            },
+            [],
+        ),
+        (
+            Media("file", "base64", PDF, filename="a.pdf"),
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+                "title": "a.pdf",
+            },
+            [],
+        ),
+        (
+            Media("file", "base64", f"data:application/pdf;base64,{PDF}"),
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
+            [],
+        ),
+        (
+            Media("file", "base64", NOTE, "text/plain", context="c", citations={"enabled": True}),
+            {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+                "context": "c",
+                "citations": {"enabled": True},
+            },
+            [],
+        ),
+        (
+            Media("file", "base64", NOTE, "text/csv", path="/f"),
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"}},
+            [("altered", "/f")],
+        ),
+        (
+            Media("file", "text", "plain"),
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}},
+            [],
+        ),
+        (
+            Media("file", "url", "https://x/y.pdf"),
+            {"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}},
+            [],
+        ),
+    ],
+)
+def test_media(part: Media, block: Any, losses: Any) -> None:
+    assert turns(user(part)) == ([{"role": "user", "content": [block]}], losses)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (Media("audio", "base64", "AAAA", path="/x"), "takes no audio"),
+        (Media("image", "file_id", "file_1", path="/x"), "a file id is known only to the vendor"),
+        (Media("image", "url", "ftp://x", path="/x"), "must begin with https"),
+        (
+            Media("image", "url", "data:image/png,AAAA", path="/x"),
+            "must have the form data:<type>;base64,<data>",
+        ),
+        (Media("image", "base64", "AAAA", "image/bmp", path="/x"), "image/bmp is not one of"),
+        (Media("image", "base64", "AAAA", path="/x"), r"\(none\) is not one of"),
+        (Media("file", "base64", "AAAA", "application/zip", path="/x"), "neither PDF nor text"),
+        (Media("file", "base64", "AAA", "text/plain", path="/x"), "not base64 of UTF-8 text"),
+    ],
+)
+def test_media_that_the_api_would_refuse(part: Media, words: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=words) as caught:
+        turns(user(part))
+    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+        400,
+        "/x",
+        "unsupported_value",
+    )
+
+
+def test_tool_results() -> None:
+    image = Media("image", "url", "https://x/y.png")
+    messages = [
+        USER,
+        assistant(call("1"), call("2")),
+        user(
+            ToolResult("1", (Text("see"), image), is_error=True, cache=CacheMark("/c"), path="/r/1"),
+            ToolResult("2", (), path="/r/2"),
+        ),
+    ]
+    assert turns(*messages)[0][2]["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": "1",
+            "content": [
+                {"type": "text", "text": "see"},
+                {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
+            ],
+            "is_error": True,
+            "cache_control": {"type": "ephemeral"},
+        },
+        {"type": "tool_result", "tool_use_id": "2"},
+    ]
+
+
+# --- tools
+
+
+@pytest.mark.parametrize(
+    ("tool", "written", "losses"),
+    [
+        (FunctionTool("f"), {"name": "f", "input_schema": {"type": "object", "properties": {}}}, []),
+        (
+            FunctionTool("f", "d", {"properties": {}}, True, cache=CacheMark("/c"), extra={"odd": 1}),
+            {
+                "name": "f",
+                "description": "d",
+                "input_schema": {"type": "object", "properties": {}},
+                "strict": True,
+                "cache_control": {"type": "ephemeral"},
+            },
+            [],
+        ),
+        (HostedTool("openai_responses", "web_search", {}, "/t"), None, [("unknown_kind", "/t")]),
+        (CustomTool("c", path="/t"), None, [("unknown_kind", "/t")]),
+    ],
+)
+def test_tools(tool: Any, written: Any, losses: Any) -> None:
+    body, entered = write(tools=(tool,))
+    assert body.get("tools") == (None if written is None else [written])
+    assert entered == losses
+
+
+OTHER = FunctionTool("g", parameters={"type": "object"})
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "written", "names", "losses"),
+    [
+        (None, None, None, ["f", "g"], []),
+        (None, True, None, ["f", "g"], []),
+        (None, False, {"type": "auto", "disable_parallel_tool_use": True}, ["f", "g"], []),
+        (ToolChoice("auto"), None, {"type": "auto"}, ["f", "g"], []),
+        (ToolChoice("none"), False, {"type": "none"}, ["f", "g"], []),
+        (ToolChoice("required"), False, {"type": "any", "disable_parallel_tool_use": True}, ["f", "g"], []),
+        (ToolChoice("named", "g"), None, {"type": "tool", "name": "g"}, ["f", "g"], []),
+        (ToolChoice("named", "h", path="/tc"), None, {"type": "any"}, ["f", "g"], [("altered", "/tc")]),
+        (ToolChoice("allowed", allowed=("g",)), None, {"type": "auto"}, ["g"], []),
+        (ToolChoice("allowed", allowed=("g",), required=True), None, {"type": "any"}, ["g"], []),
+        (ToolChoice("allowed", allowed=("h",)), None, None, None, [("dropped", "/tool_choice")]),
+    ],
+)
+def test_tool_choice(
+    choice: ToolChoice | None, parallel: bool | None, written: Any, names: list[str] | None, losses: Any
+) -> None:
+    body, entered = write(tools=(TOOL, OTHER), tool_choice=choice, parallel_tool_calls=parallel)
+    assert body.get("tool_choice") == written
+    assert (names is None and "tools" not in body) or [tool["name"] for tool in body["tools"]] == names
+    assert entered == losses
+
+
+@pytest.mark.parametrize("mode", ["auto", "none"])
+def test_a_choice_that_asks_for_nothing_needs_no_tools(mode: Any) -> None:
+    body, losses = write(tool_choice=ToolChoice(mode), parallel_tool_calls=False)
+    assert ("tool_choice" in body, losses) == (False, [])
+
+
+# --- reasoning
+
+ADAPTIVE = Target(thinking="adaptive")
+BUDGET = Target(thinking="budget", max_tokens=20000)
+
+
+def effort(word: str, **fields: Any) -> ReasoningConfig:
+    return ReasoningConfig(effort=word, path="/e", **fields)
+
+
+@pytest.mark.parametrize(
+    ("target", "config", "limit", "thinking", "written_effort", "losses"),
+    [
+        (ADAPTIVE, None, None, None, None, []),
+        (ADAPTIVE, effort("none"), None, {"type": "disabled"}, None, []),
+        (ADAPTIVE, ReasoningConfig("disabled", "high"), None, {"type": "disabled"}, None, []),
+        (ADAPTIVE, effort("minimal"), None, {"type": "adaptive"}, "low", [("altered", "/e")]),
+        (ADAPTIVE, effort("low"), None, {"type": "adaptive"}, "low", []),
+        (ADAPTIVE, effort("xhigh"), None, {"type": "adaptive"}, "xhigh", []),
+        (ADAPTIVE, effort("ultra"), None, {"type": "adaptive"}, "high", [("altered", "/e")]),
+        (
+            ADAPTIVE,
+            effort("max", show="summarized"),
+            None,
+            {"type": "adaptive", "display": "summarized"},
+            "max",
+            [],
+        ),
+        (
+            ADAPTIVE,
+            ReasoningConfig(show="omitted"),
+            None,
+            {"type": "adaptive", "display": "omitted"},
+            None,
+            [],
+        ),
+        (
+            ADAPTIVE,
+            ReasoningConfig("enabled", budget=10000),
+            None,
+            {"type": "adaptive"},
+            "medium",
+            [("altered", "/reasoning")],
+        ),
+        (
+            ADAPTIVE,
+            ReasoningConfig("enabled", budget=99999),
+            None,
+            {"type": "adaptive"},
+            "max",
+            [("altered", "/reasoning")],
+        ),
+        (BUDGET, effort("none"), None, None, None, []),
+        (BUDGET, effort("minimal"), None, {"type": "enabled", "budget_tokens": 1024}, None, []),
+        (BUDGET, effort("medium"), None, {"type": "enabled", "budget_tokens": 8192}, None, []),
+        (BUDGET, effort("xhigh"), None, {"type": "enabled", "budget_tokens": 19999}, None, []),
+        (BUDGET, effort("max"), None, {"type": "enabled", "budget_tokens": 19999}, None, []),
+        (BUDGET, effort("ultra"), None, {"type": "enabled", "budget_tokens": 16384}, None, []),
+        (
+            BUDGET,
+            effort("high", show="omitted"),
+            4000,
+            {"type": "enabled", "budget_tokens": 3999, "display": "omitted"},
+            None,
+            [],
+        ),
+        (
+            BUDGET,
+            effort("high"),
+            500,
+            {"type": "enabled", "budget_tokens": 1523},
+            None,
+            [("altered", "/limit")],
+        ),
+        (BUDGET, ReasoningConfig(budget=100), None, {"type": "enabled", "budget_tokens": 1024}, None, []),
+        (BUDGET, ReasoningConfig("adaptive"), None, {"type": "enabled", "budget_tokens": 16384}, None, []),
+        (BUDGET, ReasoningConfig(show="summarized"), None, None, None, [("dropped", "/reasoning")]),
+    ],
+)
+def test_reasoning(
+    target: Target, config: Any, limit: int | None, thinking: Any, written_effort: Any, losses: Any
+) -> None:
+    params = {} if limit is None else {"max_output_tokens": limit}
+    body, entered = write(
+        target=target, reasoning=config, params=params, param_paths={"max_output_tokens": "/limit"}
+    )
+    assert body.get("thinking") == thinking
+    assert body.get("output_config", {}).get("effort") == written_effort
+    assert entered == losses
+    if thinking is not None and "budget_tokens" in thinking:
+        assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("target", "choice", "thinking"),
+    [
+        (BUDGET, "auto", "enabled"),
+        (BUDGET, "required", None),
+        (ADAPTIVE, "required", "adaptive"),
+    ],
+)
+def test_a_demanded_tool_and_a_budget_exclude_each_other(target: Target, choice: Any, thinking: Any) -> None:
+    body, losses = write(
+        target=target, tools=(TOOL,), tool_choice=ToolChoice(choice), reasoning=effort("low")
+    )
+    assert body.get("thinking", {}).get("type") == thinking
+    assert losses == ([] if thinking else [("altered", "/e")])
+
+
+OWN_THOUGHT = Thought("hm", Seal(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
+
+
+@pytest.mark.parametrize(("parts", "kept"), [((OWN_THOUGHT, call("1")), True), ((call("1"),), False)])
+def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(parts: Any, kept: bool) -> None:
+    body, losses = write(
+        USER, assistant(*parts), user(result("1")), target=BUDGET, tools=(TOOL,), reasoning=effort("low")
+    )
+    assert ("thinking" in body) is kept
+    assert losses == ([] if kept else [("altered", "/e")])
+
+
+# --- structured output
+
+
+def test_a_schema_is_closed_everywhere() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": ["object", "null"], "properties": {}},
+            "b": {"type": "array", "items": {"properties": {"c": {"type": "string"}}}},
+            "d": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "e": {"type": "object", "additionalProperties": True},
+            "f": True,
+        },
+        "$defs": {"x": {"type": "object"}},
+    }
+    body, losses = write(response_format=ResponseFormat(schema, "name", "words", True, path="/rf"))
+    assert body["output_config"]["format"] == {
+        "type": "json_schema",
+        "schema": {
+            "type": "object",
+            "properties": {
+                "a": {"type": ["object", "null"], "properties": {}, "additionalProperties": False},
+                "b": {
+                    "type": "array",
+                    "items": {"properties": {"c": {"type": "string"}}, "additionalProperties": False},
+                },
+                "d": {"anyOf": [{"type": "object", "additionalProperties": False}, {"type": "null"}]},
+                "e": {"type": "object", "additionalProperties": True},
+                "f": True,
+            },
+            "$defs": {"x": {"type": "object", "additionalProperties": False}},
+            "additionalProperties": False,
+            "title": "name",
+            "description": "words",
+        },
+    }
+    assert losses == [("altered", "/rf")]
+
+
+@pytest.mark.parametrize("schema", [{"type": "string", "title": "mine"}, True])
+def test_a_schema_without_open_objects_is_sent_as_it_is(schema: Any) -> None:
+    body, losses = write(response_format=ResponseFormat(schema, "name"), reasoning=effort("low"))
+    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+    assert losses == []
+
+
+def test_any_json_object_is_asked_for_in_words() -> None:
+    body, losses = write(SYSTEM, USER, response_format=ResponseFormat())
+    assert [block["text"] for block in body["system"]] == [
+        "One.",
+        "Answer with one JSON object and nothing else.",
+    ]
+    assert losses == [("altered", "/response_format")]
+
+
+# --- settings
+
+
+@pytest.mark.parametrize(
+    ("params", "written", "losses"),
+    [
+        ({"max_output_tokens": 0}, {"max_tokens": 0}, []),
+        ({"temperature": 0}, {"temperature": 0}, []),
+        ({"temperature": 1.7}, {"temperature": 1}, [("altered", "/temperature")]),
+        ({"temperature": "hot"}, {"temperature": "hot"}, []),
+        ({"top_p": 0.5, "top_k": 3}, {"top_p": 0.5, "top_k": 3}, []),
+        ({"stop": "END"}, {"stop_sequences": ["END"]}, []),
+        ({"stop": ["END", "\n"]}, {"stop_sequences": ["END"]}, [("dropped", "/stop")]),
+        ({"stop": ["\n"]}, {}, [("dropped", "/stop")]),
+        ({"user": "u"}, {"metadata": {"user_id": "u"}}, []),
+        ({"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
+        ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, [("dropped", "/user")]),
+        ({"metadata": {"a": "b"}}, {}, [("dropped", "/metadata")]),
+        ({"metadata": {}, "store": False, "n": 1, "background": False, "frequency_penalty": 0.0}, {}, []),
+        ({"store": True, "seed": 7}, {}, [("dropped", "/store"), ("dropped", "/seed")]),
+        ({"service_tier": "auto"}, {"service_tier": "auto"}, []),
+        ({"service_tier": "default"}, {"service_tier": "standard_only"}, []),
+        ({"service_tier": "priority"}, {"service_tier": "auto"}, []),
+        ({"service_tier": "fast"}, {"speed": "fast"}, []),
+        ({"service_tier": "flex"}, {}, [("dropped", "/service_tier")]),
+        ({"context_management": {"edits": []}}, {"context_management": {"edits": []}}, []),
+        ({"context_management": [{"type": "compaction"}]}, {}, [("dropped", "/context_management")]),
+        ({"prompt_cache_options": {"mode": "implicit"}}, {"cache_control": {"type": "ephemeral"}}, []),
+        ({"prompt_cache_options": {"mode": "explicit"}}, {}, [("dropped", "/prompt_cache_options")]),
+    ],
+)
+def test_settings(params: Any, written: Any, losses: Any) -> None:
+    body, entered = write(params=params)
+    plain = write()[0]
+    assert body == {**plain, **written}
+    assert entered == losses
+
+
+@pytest.mark.parametrize(
+    ("params", "target", "config", "left", "losses"),
+    [
+        ({"temperature": 1, "top_k": 3}, Target(sampling=False), None, {}, ["/temperature", "/top_k"]),
+        (
+            {"temperature": 0.5, "top_p": 0.5, "top_k": 3},
+            ADAPTIVE,
+            effort("low"),
+            {},
+            ["/temperature", "/top_p", "/top_k"],
+        ),
+        ({"temperature": 1, "top_p": 0.95}, BUDGET, effort("low"), {"temperature": 1, "top_p": 0.95}, []),
+        ({"temperature": 0.5}, ADAPTIVE, effort("none"), {"temperature": 0.5}, []),
+    ],
+)
+def test_sampling_beside_thinking(
+    params: Any, target: Target, config: Any, left: Any, losses: list[str]
+) -> None:
+    body, entered = write(target=target, params=params, reasoning=config)
+    assert {key: body[key] for key in ("temperature", "top_p", "top_k") if key in body} == left
+    assert entered == [("dropped", path) for path in losses]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"prompt": {"id": "p"}},
+        {"background": True},
+        {"n": 2},
+        {"modalities": ["text", "audio"]},
+    ],
+)
+def test_what_may_not_be_left_out_is_refused(params: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="cannot be carried to this upstream") as caught:
+        write(params=params)
+    assert caught.value.code == "unsupported_parameter"
+    assert caught.value.path == f"/{next(iter(params))}"
+
+
+def test_a_limit_must_be_a_number() -> None:
+    with pytest.raises(RemoteProtocolError, match="max_tokens must be an integer"):
+        write(params={"max_output_tokens": "many"})
+
+
+def test_stream() -> None:
+    assert write(stream=True)[0]["stream"] is True
+
+
+# --- there and back
+
+MARK = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
+OWN: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "system": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two.", "cache_control": MARK}],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a", "citations": [{"type": "x"}], "new": 1},
+                {
+                    "type": "image",
+                    "source": {"type": "file", "file_id": "f", "odd": 1},
+                    "transformations": {"a": 1},
+                },
+                {"type": "search_result", "title": "t", "source": "s", "content": []},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "d"},
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": 1}},
+                {"type": "text", "text": "b"},
+                {"type": "image", "source": {"type": "url", "url": "https://x"}},
+                {
+                    "type": "tool_use",
+                    "id": "t1",
+                    "name": "f",
+                    "input": {"z": 1, "a": [True]},
+                    "caller": {"type": "code_execution_20260120", "tool_id": "s1"},
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+            "odd": "assistant",
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": [{"type": "tool_reference", "tool_name": "x"}],
+                    "is_error": False,
+                    "toolset_name": "ts",
+                }
+            ],
+            "odd": "user",
+        },
+        {
+            "role": "system",
+            "content": [
+                {"type": "text", "text": "Now.", "cache_control": {"type": "ephemeral", "ttl": "5m"}}
+            ],
+            "output_config": {"effort": "low"},
+        },
+        {"role": "assistant", "content": "prefill"},
+    ],
+    "tools": [
+        {"name": "f", "description": "d", "input_schema": {"anyOf": []}, "defer_loading": True},
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+    ],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True, "odd": 1},
+    "thinking": {"type": "enabled", "budget_tokens": 2048, "display": "omitted", "block_binding": {"a": 1}},
+    "output_config": {
+        "effort": "high",
+        "format": {"type": "json_schema", "schema": {"type": "object"}, "odd": 1},
+        "task_budget": {"total": 1},
+    },
+    "metadata": {"user_id": "u", "odd": 1},
+    "stop_sequences": ["END"],
+    "service_tier": "standard_only",
+    "speed": "fast",
+    "container": "c",
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "mcp_servers": [{"type": "url", "name": "n", "url": "https://x"}],
+    "inference_geo": "eu",
+    "cache_control": {"type": "ephemeral"},
+    "diagnostics": {"previous_message_id": "m1"},
+    "stream": True,
+}
+
+
+def round_trip(body: dict[str, Any], target: Target = Target(mid_system=True)) -> tuple[Any, Ledger]:
+    ledger = Ledger()
+    request = SPEC.read_request(body, Sealer())
+    return decode(encode(SPEC.write_request(request, target, ledger))), ledger
+
+
+def test_own_requests_come_back_whole() -> None:
+    body, ledger = round_trip(OWN)
+    assert body == OWN
+    assert len(ledger) == 0
+
+
+def test_own_effort_alone_comes_back() -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [{"role": "user", "content": "a"}],
+        "output_config": {"effort": "low"},
+    }
+    assert round_trip(body)[0] == body
+
+
+@pytest.mark.parametrize("thinking", [{"type": "adaptive"}, {"type": "disabled"}, {"type": "between_tools"}])
+def test_own_thinking_comes_back(thinking: Any) -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [{"role": "user", "content": "a"}],
+        "thinking": thinking,
+    }
+    assert round_trip(body)[0] == body
+
+
+def test_own_oddities() -> None:
+    body: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [
+            {"role": "system", "content": "First.", "odd": 1},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "t", "signature": "s", "cache_control": MARK}],
+            },
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        ],
+    }
+    written, ledger = round_trip(body)
+    assert written["system"] == "First."
+    assert written["messages"] == [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
+            ],
+        },
+    ]
+    assert [loss.path for loss in ledger] == ["/messages/0/odd", "/messages/2/content/0/cache_control"]
+
+
+def test_nothing_is_asked() -> None:
+    body = {"model": "m", "max_tokens": 1, "system": "Be brief.", "messages": []}
+    assert round_trip(body)[0] == body
+
+
+def test_a_custom_call_is_written_as_any_other() -> None:
+    custom = msgspec.structs.replace(call("1", '{"input": "x"}'), kind=ToolKind.CUSTOM)
+    assert turns(USER, assistant(custom), user(result("1")))[0][1]["content"] == [use("1", {"input": "x"})]

@@ -1,0 +1,491 @@
+"""Events -> streams and whole answers, judged by the vendor's own SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message as SdkMessage
+from anthropic.types import RawMessageStreamEvent
+from pydantic import TypeAdapter
+
+from dragoman._events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    Usage,
+)
+from dragoman._fault import Fault, FaultKind
+from dragoman._fold import Fold
+from dragoman._grammar import Checker
+from dragoman._json import decode, encode
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange
+from dragoman._sse import SSEParser
+from dragoman.protocols.anthropic_messages import SPEC
+
+NAME = "anthropic_messages"
+SEALER = Sealer(b"key")
+EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias", sealer=SEALER, prompt_tokens=11)
+STARTED = Started("up_1", "gpt", service_tier="default")
+END = Stopped(StopReason.END)
+COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
+EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+
+
+def frames_of(events: Sequence[Event], ledger: Ledger | None = None) -> list[tuple[str, Any]]:
+    writer = SPEC.stream_writer(EXCHANGE, Ledger() if ledger is None else ledger)
+    checker = Checker()
+    data = b""
+    for event in events:
+        checker.check(event)
+        data += writer.send(event)
+    assert data.endswith(b"\n\n")
+    return [(frame.event.decode(), decode(frame.data)) for frame in SSEParser().receive_data(data)]
+
+
+def body_of(*events: Event, ledger: Ledger | None = None) -> list[Any]:
+    """The frames between message_start and message_delta, without their types and indexes."""
+    frames = frames_of([STARTED, *events, END, COUNTED, ENDED], ledger)
+    return [value.get("content_block") or value.get("delta") or "stop" for _, value in frames[2:-2]]
+
+
+def whole_of(*events: Event, ledger: Ledger | None = None) -> Any:
+    fold = Fold()
+    for event in events:
+        fold.send(event)
+    return decode(encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger() if ledger is None else ledger)))
+
+
+def text(block: int, value: str, kind: BlockKind = BlockKind.TEXT) -> list[Event]:
+    return [BlockStarted(block, kind), TextDelta(block, value), BlockEnded(block)]
+
+
+def tool(block: int, *texts: str) -> list[Event]:
+    deltas = [ArgumentsDelta(block, value) for value in texts]
+    return [BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")), *deltas, BlockEnded(block)]
+
+
+def thought(block: int, seal: Seal | None, *texts: str) -> list[Event]:
+    deltas = [ReasoningDelta(block, value, part) for part, value in enumerate(texts)]
+    seals = [] if seal is None else [SealDelta(block, seal)]
+    return [BlockStarted(block, BlockKind.REASONING), *deltas, *seals, BlockEnded(block)]
+
+
+FOREIGN = Seal("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
+SIGNED = Seal(NAME, {"type": "thinking", "thinking": "a", "signature": "sig"})
+UNSIGNED = Seal(NAME, {"type": "thinking", "thinking": "a"})
+REDACTED = Seal(NAME, {"type": "redacted_thinking", "data": "d"})
+TEXT_BLOCK = {"type": "text", "text": "", "citations": None}
+THINKING_BLOCK = {"type": "thinking", "thinking": "", "signature": ""}
+TOOL_BLOCK = {"type": "tool_use", "id": "t1", "name": "f", "input": {}, "caller": {"type": "direct"}}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "é"}}
+
+
+def test_the_frame_of_a_stream() -> None:
+    assert frames_of([STARTED, END, COUNTED, ENDED]) == [
+        (
+            "message_start",
+            {
+                "type": "message_start",
+                "message": {
+                    "id": "msg_x1",
+                    "type": "message",
+                    "role": "assistant",
+                    "model": "alias",
+                    "content": [],
+                    "stop_reason": None,
+                    "stop_sequence": None,
+                    "stop_details": None,
+                    "container": None,
+                    "diagnostics": None,
+                    "usage": {
+                        "input_tokens": 11,
+                        "cache_creation_input_tokens": 0,
+                        "cache_read_input_tokens": 0,
+                        "cache_creation": None,
+                        "output_tokens": 0,
+                        "output_tokens_details": None,
+                        "server_tool_use": None,
+                        "service_tier": "standard",
+                        "inference_geo": None,
+                        "speed": None,
+                    },
+                },
+            },
+        ),
+        ("ping", {"type": "ping"}),
+        (
+            "message_delta",
+            {
+                "type": "message_delta",
+                "delta": {
+                    "stop_reason": "end_turn",
+                    "stop_sequence": None,
+                    "stop_details": None,
+                    "container": None,
+                },
+                "usage": {
+                    "input_tokens": 10,
+                    "cache_creation_input_tokens": 6,
+                    "cache_read_input_tokens": 4,
+                    "output_tokens": 5,
+                    "output_tokens_details": {"thinking_tokens": 2},
+                    "server_tool_use": None,
+                },
+            },
+        ),
+        ("message_stop", {"type": "message_stop"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "frames", "block"),
+    [
+        pytest.param(
+            text(0, "é\n"),
+            [TEXT_BLOCK, {"type": "text_delta", "text": "é\n"}, "stop"],
+            {"type": "text", "text": "é\n", "citations": None},
+            id="text",
+        ),
+        pytest.param(
+            tool(0, '{"a": ', "1.50}"),
+            [
+                TOOL_BLOCK,
+                {"type": "input_json_delta", "partial_json": '{"a": '},
+                {"type": "input_json_delta", "partial_json": "1.50}"},
+                "stop",
+            ],
+            {**TOOL_BLOCK, "input": {"a": 1.5}},
+            id="tool call",
+        ),
+        pytest.param(
+            thought(0, FOREIGN, "a", "b"),
+            [
+                THINKING_BLOCK,
+                {"type": "thinking_delta", "thinking": "a"},
+                {"type": "thinking_delta", "thinking": "\n\nb"},
+                {"type": "signature_delta", "signature": SEALER.wrap(FOREIGN)},
+                "stop",
+            ],
+            {"type": "thinking", "thinking": "a\n\nb", "signature": SEALER.wrap(FOREIGN)},
+            id="reasoning of another protocol, parts joined",
+        ),
+        pytest.param(
+            thought(0, FOREIGN),
+            [THINKING_BLOCK, {"type": "signature_delta", "signature": SEALER.wrap(FOREIGN)}, "stop"],
+            {"type": "thinking", "thinking": "", "signature": SEALER.wrap(FOREIGN)},
+            id="C3 a seal without text",
+        ),
+        pytest.param(
+            thought(0, SIGNED, "a"),
+            [
+                THINKING_BLOCK,
+                {"type": "thinking_delta", "thinking": "a"},
+                {"type": "signature_delta", "signature": "sig"},
+                "stop",
+            ],
+            {"type": "thinking", "thinking": "a", "signature": "sig"},
+            id="an own signature",
+        ),
+        pytest.param(
+            thought(0, UNSIGNED),
+            [THINKING_BLOCK, {"type": "signature_delta", "signature": SEALER.wrap(UNSIGNED)}, "stop"],
+            {"type": "thinking", "thinking": "", "signature": SEALER.wrap(UNSIGNED)},
+            id="never an empty signature",
+        ),
+        pytest.param(
+            thought(0, REDACTED),
+            [{"type": "redacted_thinking", "data": "d"}, "stop"],
+            {"type": "redacted_thinking", "data": "d"},
+            id="redacted",
+        ),
+        pytest.param(
+            thought(0, None, "a"),
+            [THINKING_BLOCK, {"type": "thinking_delta", "thinking": "a"}, "stop"],
+            {"type": "thinking", "thinking": "a", "signature": ""},
+            id="reasoning that was cut off",
+        ),
+        pytest.param(
+            [Opaque(NAME, "server_tool_use", SEARCH)],
+            [{**SEARCH, "input": {}}, {"type": "input_json_delta", "partial_json": '{"q":"é"}'}, "stop"],
+            SEARCH,
+            id="a server tool streams its input",
+        ),
+        pytest.param(
+            [Opaque(NAME, "container_upload", {"type": "container_upload", "file_id": "f"})],
+            [{"type": "container_upload", "file_id": "f"}, "stop"],
+            {"type": "container_upload", "file_id": "f"},
+            id="an opaque block is whole in its start",
+        ),
+    ],
+)
+def test_blocks(events: list[Event], frames: list[Any], block: Any) -> None:
+    assert body_of(*events) == frames
+    assert whole_of(STARTED, *events, END, COUNTED, ENDED)["content"] == [block]
+
+
+def test_reasoning_with_nothing_in_it_takes_no_index() -> None:
+    events = [*thought(0, None), *text(1, "a")]
+    frames = frames_of([STARTED, *events, END, ENDED])
+    assert [value["index"] for _, value in frames if "index" in value] == [0, 0, 0]
+    assert len(whole_of(STARTED, *events, END, ENDED)["content"]) == 1
+
+
+def test_deltas_of_one_part_are_one_text() -> None:
+    events = [BlockStarted(0, BlockKind.REASONING), ReasoningDelta(0, "a", 3), ReasoningDelta(0, "b", 3)]
+    frames = body_of(*events, SealDelta(0, SIGNED), BlockEnded(0))
+    assert [frame["thinking"] for frame in frames if "thinking" in frame] == ["", "a", "b"]
+
+
+def test_an_empty_text_block_is_left_out_of_a_whole_answer() -> None:
+    events = [BlockStarted(0, BlockKind.TEXT), BlockEnded(0)]
+    assert whole_of(STARTED, *events, END, ENDED)["content"] == []
+
+
+def test_indexes_are_contiguous_and_deltas_carry_theirs() -> None:
+    events = [*thought(7, FOREIGN, "a"), *text(3, "b"), Opaque(NAME, "x", {"type": "x"}), *tool(9, "{}")]
+    frames = frames_of([STARTED, *events, END, ENDED])
+    assert [value["index"] for _, value in frames if "index" in value] == [0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3]
+    assert all(name == value["type"] for name, value in frames)
+
+
+def test_a_lone_surrogate_survives() -> None:
+    assert body_of(*text(0, "\ud83d"))[1] == {"type": "text_delta", "text": "\ud83d"}
+
+
+WEB = Annotation(0, "openai_chat", {}, url="https://x", title="T")
+CITED = {
+    "type": "web_search_result_location",
+    "url": "https://x",
+    "title": "T",
+    "cited_text": "",
+    "encrypted_index": "",
+}
+OWN_CITATION = {"type": "page_location", "cited_text": "c"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "citations", "losses"),
+    [
+        (WEB, [CITED], [("altered", "/content/0/citations")]),
+        (Annotation(0, NAME, OWN_CITATION), [OWN_CITATION], []),
+        (Annotation(0, "openai_chat", {"file_id": "f"}), [], [("dropped", "/content/0/citations")]),
+    ],
+)
+def test_citations(annotation: Annotation, citations: Any, losses: Any) -> None:
+    events = [BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a"), annotation, BlockEnded(0)]
+    ledger, whole_ledger = Ledger(), Ledger()
+    deltas = [frame for frame in body_of(*events, ledger=ledger) if "citation" in frame]
+    assert deltas == [{"type": "citations_delta", "citation": citation} for citation in citations]
+    whole = whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
+    assert whole["content"][0]["citations"] == (citations or None)
+    for one in (ledger, whole_ledger):
+        assert [(loss.code.value, loss.path) for loss in one] == losses
+
+
+def test_logprobs_and_phases_have_no_place() -> None:
+    events = [
+        BlockStarted(0, BlockKind.TEXT, phase="final_answer"),
+        TextDelta(0, "a"),
+        Logprobs(0, [1]),
+        BlockEnded(0),
+    ]
+    ledger, whole_ledger = Ledger(), Ledger()
+    body_of(*events, ledger=ledger)
+    whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
+    for one in (ledger, whole_ledger):
+        assert [loss.path for loss in one] == ["/content/0/phase", "/content/0/logprobs"]
+
+
+NO_DETAILS = {"type": "refusal", "category": None, "explanation": None}
+OWN_DETAILS = {"type": "refusal", "category": "bio", "explanation": "No."}
+
+
+@pytest.mark.parametrize(
+    ("events", "stop", "reason", "sequence", "details"),
+    [
+        ([], StopReason.END, "end_turn", None, None),
+        ([], StopReason.TOOL_USE, "tool_use", None, None),
+        (tool(0), StopReason.END, "tool_use", None, None),
+        (tool(0), StopReason.MAX_TOKENS, "max_tokens", None, None),
+        ([], StopReason.CONTEXT_WINDOW, "model_context_window_exceeded", None, None),
+        ([], Stopped(StopReason.STOP_SEQUENCE, sequence="END"), "stop_sequence", "END", None),
+        ([], StopReason.PAUSE, "pause_turn", None, None),
+        ([], StopReason.COMPACTION, "compaction", None, None),
+        ([], StopReason.CONTENT_FILTER, "refusal", None, NO_DETAILS),
+        (
+            [],
+            Stopped(StopReason.CONTENT_FILTER, explanation="No.", details={"reason": "x"}),
+            "refusal",
+            None,
+            {"type": "refusal", "category": None, "explanation": "No."},
+        ),
+        ([], Stopped(StopReason.CONTENT_FILTER, details=OWN_DETAILS), "refusal", None, OWN_DETAILS),
+        (text(0, "I cannot.", BlockKind.REFUSAL), StopReason.END, "refusal", None, NO_DETAILS),
+    ],
+)
+def test_stop_reasons(events: list[Event], stop: Any, reason: str, sequence: Any, details: Any) -> None:
+    end = stop if isinstance(stop, Stopped) else Stopped(stop)
+    delta = frames_of([STARTED, *events, end, COUNTED, ENDED])[-2][1]["delta"]
+    whole = whole_of(STARTED, *events, end, COUNTED, ENDED)
+    for one in (delta, whole):
+        assert (one["stop_reason"], one["stop_sequence"], one["stop_details"]) == (reason, sequence, details)
+
+
+@pytest.mark.parametrize(
+    ("usage", "written", "losses"),
+    [
+        (Usage(), (11, 0, 0, 0), ["/usage"]),
+        (Usage(input=3, output=1, cached=9), (0, 0, 9, 1), []),
+        (
+            Usage(input=3, output=1, extra={"audio_tokens": 1, "speed": "fast"}),
+            (3, 0, 0, 1),
+            ["/usage/audio_tokens"],
+        ),
+    ],
+)
+def test_usage(usage: Usage, written: Any, losses: list[str]) -> None:
+    ledger, whole_ledger = Ledger(), Ledger()
+    streamed = frames_of([STARTED, usage, END, ENDED], ledger)[-2][1]["usage"]
+    whole = whole_of(STARTED, usage, END, ENDED, ledger=whole_ledger)["usage"]
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    for one in (streamed, whole):
+        assert tuple(one[name] for name in names) == written
+        assert one.get("speed") == (usage.extra or {}).get("speed")
+    for entered in (ledger, whole_ledger):
+        assert [loss.path for loss in entered] == losses
+
+
+def test_fields_of_an_own_message_come_back() -> None:
+    fields = {"container": {"id": "c"}, "context_management": {"applied_edits": []}, "odd": 1}
+    opaque = [Opaque(NAME, "message", {key: value}, f"/{key}") for key, value in fields.items()]
+    ledger = Ledger()
+    end = frames_of([STARTED, *opaque, END, COUNTED, ENDED], ledger)[-2][1]
+    assert end["delta"]["container"] == {"id": "c"}
+    assert end["context_management"] == {"applied_edits": []}
+    assert [loss.path for loss in ledger] == ["/odd"]
+    whole = whole_of(STARTED, *opaque, END, COUNTED, ENDED)
+    assert {key: whole[key] for key in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "losses"),
+    [("", {}, []), ('{"a', {"_raw": '{"a'}, [("altered", "/content/0/input")])],
+)
+def test_tool_input_in_a_whole_answer(given: str, written: Any, losses: Any) -> None:
+    ledger = Ledger()
+    whole = whole_of(STARTED, *tool(0, given), END, COUNTED, ENDED, ledger=ledger)
+    assert whole["content"][0]["input"] == written
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+@pytest.mark.parametrize(
+    "before", [[], [STARTED], [STARTED, BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a")]]
+)
+def test_a_failure_is_an_error_event_and_nothing_else(before: list[Event]) -> None:
+    frames = frames_of([*before, Failed(Fault(FaultKind.OVERLOADED, "busy"))])
+    assert frames[-1] == (
+        "error",
+        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": None},
+    )
+    assert "message_stop" not in [name for name, _ in frames]
+
+
+def test_an_answer_without_a_stop_ends_the_turn() -> None:
+    assert whole_of(STARTED)["stop_reason"] == "end_turn"
+
+
+# --- the vendor's own judgement
+
+EVERYTHING: list[Event] = [
+    STARTED,
+    *thought(0, FOREIGN, "a", "b"),
+    *thought(1, REDACTED),
+    BlockStarted(2, BlockKind.TEXT),
+    TextDelta(2, "Hello "),
+    TextDelta(2, "world"),
+    WEB,
+    BlockEnded(2),
+    Opaque(NAME, "server_tool_use", SEARCH),
+    Opaque(
+        NAME, "web_search_tool_result", {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    ),
+    BlockStarted(4, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")),
+    ArgumentsDelta(4, '{"a": [1, '),
+    ArgumentsDelta(4, "2]}"),
+    BlockEnded(4),
+    BlockStarted(5, BlockKind.TOOL_CALL, tool=ToolHead("t2", "g")),
+    ArgumentsDelta(5, "{}"),
+    BlockEnded(5),
+    Stopped(StopReason.TOOL_USE),
+    COUNTED,
+    ENDED,
+]
+EVERYTHING = [
+    Annotation(2, event.origin, event.native, url=event.url, title=event.title)
+    if isinstance(event, Annotation)
+    else event
+    for event in EVERYTHING
+]
+
+
+def test_the_sdk_reads_the_stream_strictly_and_sees_the_whole_answer() -> None:
+    snapshot: Any = None
+    buffers: dict[int, bytes] = {}
+    for name, value in frames_of(EVERYTHING):
+        if name == "ping":
+            continue
+        event = EVENT.validate_python(value, strict=True)
+        snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
+    whole = SdkMessage.model_validate(whole_of(*EVERYTHING), strict=True)
+    assert snapshot.to_dict()["content"] == whole.to_dict()["content"]
+    assert snapshot.stop_reason == whole.stop_reason == "tool_use"
+    assert snapshot.usage.to_dict() == whole.usage.to_dict()
+    assert [block.type for block in whole.content] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "server_tool_use",
+        "web_search_tool_result",
+        "tool_use",
+        "tool_use",
+    ]
+    assert whole.content[5].to_dict()["input"] == {"a": [1, 2]}
+
+
+def test_what_is_written_is_read_again() -> None:
+    data = b""
+    writer = SPEC.stream_writer(EXCHANGE, Ledger())
+    for event in EVERYTHING:
+        data += writer.send(event)
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    streamed, whole = Fold(), Fold()
+    for frame in SSEParser().receive_data(data):
+        for event in reader.read(frame):
+            streamed.send(event)
+    for event in SPEC.read_whole(whole_of(*EVERYTHING), EXCHANGE, Ledger()):
+        whole.send(event)
+    kinds = [getattr(block.kind, "value", block.kind) for block in streamed.answer().blocks]
+    assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.answer().blocks]
+    assert streamed.answer().stops == whole.answer().stops
+    assert streamed.usage.input == whole.usage.input == 20

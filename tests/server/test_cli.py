@@ -1,0 +1,285 @@
+"""The command: exit codes, output, and the lines of the banner, which must be fit to paste into a shell."""
+
+import ast
+import io
+import json
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from cfg_process import Server
+from click.testing import CliRunner, Result
+
+from dragoman_server._listen import Listening
+from dragoman_server.banner import Line, Style, banner, commands, example_model, print_lines
+from dragoman_server.cli import main
+from dragoman_server.config import load
+from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
+
+CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
+
+LOCAL = """\
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:9000/v1/account-${LOCAL_KEY}"
+api_key = "${LOCAL_KEY}"
+"""
+
+WRONG = '[server]\nprot = 1\nbackend = "tri"\n'
+WRONG_LINES = [
+    'dragoman.toml:2: server.prot: unknown key; did you mean "port"?',
+    'dragoman.toml:3: server.backend: unknown backend "tri"; did you mean "trio"?',
+]
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, arguments)
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, "dragoman 0.1.0\n")
+
+
+@pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
+def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    for name in SERVER_KEYS:
+        assert "--" + name.replace("_", "-") in text
+        assert f"[DRAGOMAN_{name.upper()}]" in text
+    assert "[DRAGOMAN_CONFIG]" in text
+
+
+@pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
+def test_a_wrong_configuration_exits_with_2_and_all_its_lines(command: tuple[str, ...]) -> None:
+    Path("dragoman.toml").write_text(WRONG)
+    result = run(*command)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == WRONG_LINES
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [("serve", "--prot", "1"), ("config", "chekc"), ("sreve",)])
+def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
+    result = run("config", "check", "--port", "http", "--backend", "tri")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        'command line: --port: expected an integer, found "http"',
+        'command line: --backend: unknown backend "tri"; did you mean "trio"?',
+    ]
+
+
+def test_check_says_what_it_checked_and_warns() -> None:
+    Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
+    result = run("config", "check", "--config", "other.toml", "--host", "0.0.0.0", LOCAL_KEY=CANARY)
+    assert (result.exit_code, result.stdout) == (0, "other.toml: correct; upstreams: 1, models: 1\n")
+    assert result.stderr.startswith("warning: server.host: 0.0.0.0 is reachable from other machines")
+
+
+def test_check_without_a_file() -> None:
+    assert (
+        run("config", "check").stdout == "no file, the environment alone: correct; upstreams: 0, models: 0\n"
+    )
+
+
+def test_show_with_origin_prints_the_precedence() -> None:
+    Path("dragoman.toml").write_text("[server]\nhost = '127.0.0.2'\nport = 1\nworkers = 2\n" + LOCAL)
+    arguments = ("config", "show", "--origin", "--port", "3", "--no-http2")
+    result = run(*arguments, LOCAL_KEY=CANARY, DRAGOMAN_PORT="2", DRAGOMAN_WORKERS="4")
+    assert result.exit_code == 0
+    shown = [re.sub(" +#", " #", line) for line in result.stdout.splitlines()]
+    assert 'server.host = "127.0.0.2" # dragoman.toml:2' in shown
+    assert "server.port = 3 # --port" in shown
+    assert "server.workers = 4 # environment DRAGOMAN_WORKERS" in shown
+    assert "server.http2 = false # --http2" in shown
+    assert 'server.backend = "asyncio" # default' in shown
+    assert 'upstreams[0].api_key = "****q7zk" # dragoman.toml:9, LOCAL_KEY' in shown
+    assert CANARY not in result.output
+
+
+def test_what_show_prints_is_toml() -> None:
+    Path("dragoman.toml").write_text(LOCAL + '[models]\n"gpt-4.1" = "local/x"\n')
+    result = run("config", "show", LOCAL_KEY=CANARY)
+    server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
+    document = tomllib.loads("\n".join(server))
+    assert document["server"]["cors_origins"] == ["*"]
+    assert document["models"] == {"gpt-4.1": "local/x"}
+    assert "#" not in result.stdout
+
+
+def test_choices_are_completed() -> None:
+    option = next(p for p in main.commands["serve"].params if p.name == "backend")
+    assert option._custom_shell_complete is not None
+    assert option._custom_shell_complete(None, option, "u") == ["uvloop"]  # type: ignore[arg-type]
+
+
+# The banner.
+
+LISTENING = Listening("http", "127.0.0.1", 8080, "trio")
+
+
+def lines_of(settings_text: str, listening: Listening = LISTENING, **environ: str) -> list[Line]:
+    Path("dragoman.toml").write_text(settings_text)
+    return list(banner(load(environ=environ), listening, "1.2.3"))
+
+
+def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
+    lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
+    texts = [line.text for line in lines]
+    assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
+    # The path of a URL may hold a secret, so it is left out.
+    assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
+    assert texts[3] == "  sim: built in, needs no key"
+    assert lines[-1] == Line(Style.TITLE, "Dragoman listens on http://127.0.0.1:8080 (trio)")
+    assert CANARY not in "\n".join(texts)
+
+
+def test_the_banner_shows_warnings() -> None:
+    texts = [line.text for line in lines_of("", DRAGOMAN_HOST="0.0.0.0") if line.style is Style.WARNING]
+    assert len(texts) == 1
+    assert texts[0].startswith("warning: server.host: 0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.0.0.1", "http://10.0.0.1:8080")],
+)
+def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
+    lines = lines_of("", Listening("http", host, 8080, "asyncio"))
+    copied = [line.text for line in lines if line.style is Style.COMMAND]
+    assert len(copied) == 5
+    for text in copied:
+        assert url in text
+
+
+def upstream(name: str, *models: str) -> UpstreamSettings:
+    return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        (Settings(), "sim/echo"),
+        (Settings(upstreams=(upstream("a"),)), "sim/echo"),
+        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), "b/x"),
+        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/x", "m": "a/x"}), "m"),
+        (Settings(server=ServerSettings(simulator=False), upstreams=(upstream("a"),)), "a/MODEL"),
+    ],
+)
+def test_the_example_is_a_model_that_works(settings: Settings, model: str) -> None:
+    assert example_model(settings) == model
+
+
+@pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
+def test_the_commands_survive_a_shell(model: str) -> None:
+    url = "http://127.0.0.1:8080"
+    words = {title: shlex.split(command) for title, command in commands(url, model).items()}
+    assert list(words) == ["curl", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+
+    curl = words["curl"]
+    assert curl[1] == url + "/v1/chat/completions"
+    assert json.loads(curl[curl.index("-d") + 1])["model"] == model
+
+    for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
+        assert words[title][:2] == ["python", "-c"]
+        strings = [n.value for n in ast.walk(ast.parse(words[title][2])) if isinstance(n, ast.Constant)]
+        assert {base, model} <= set(strings)
+
+    assert words["Claude Code"] == [
+        f"ANTHROPIC_BASE_URL={url}",
+        "ANTHROPIC_AUTH_TOKEN=any",
+        f"ANTHROPIC_MODEL={model}",
+        "claude",
+    ]
+
+    codex = words["Codex"]
+    assert codex[:3] == ["codex", "-c", "model_provider=dragoman"]
+    assert codex[-2:] == ["-m", model]
+    # Codex reads the value of -c as TOML.
+    provider = tomllib.loads(codex[4])["model_providers"]["dragoman"]
+    assert provider == {"name": "dragoman", "base_url": url + "/v1", "wire_api": "responses"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+LONG = [Line(Style.COMMAND, "  " + "word " * 60 + "[bold]:smile: 1"), Line(Style.TITLE, "last")]
+
+
+def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    print_lines(LONG, stream, {})
+    text = stream.getvalue()
+    assert "\x1b[" in text
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == [line.text for line in LONG]
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ"), [(io.StringIO(), {}), (Terminal(), {"NO_COLOR": "1"})], ids=["pipe", "NO_COLOR"]
+)
+def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
+    print_lines(LONG, stream, environ)
+    assert stream.getvalue().splitlines() == [line.text for line in LONG]
+
+
+# The whole command, in a process.
+
+
+@pytest.mark.process
+def test_serve_prints_the_banner_and_serves(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text('[server]\nport = 1\nbackend = "asyncio"\n' + LOCAL)
+    environ = {"DRAGOMAN_CONFIG": str(file), "DRAGOMAN_PORT": "0", "LOCAL_KEY": CANARY}
+    with Server("--backend", "trio", env=environ).ready() as server:
+        assert server.backend == "trio"
+        assert server.get("/") == b"hello"
+    assert server.output[0] == f"Dragoman 0.1.0, configured by {file}"
+    (curl,) = [line for line in server.output if line.startswith("  curl")]
+    assert f"http://127.0.0.1:{server.port}/v1/chat/completions" in curl
+    assert CANARY not in "\n".join(server.output)
+
+
+@pytest.mark.process
+def test_serve_with_a_wrong_configuration_exits_with_2() -> None:
+    with Server("--port", "70000") as server:
+        assert server.wait() == 2
+    assert server.output == ["command line: --port: 70000 is out of range: from 0 to 65535"]
+
+
+def test_the_module_is_the_same_command() -> None:
+    import dragoman_server.__main__ as module
+
+    assert module.main is main
+
+
+def test_looking_at_the_configuration_does_not_import_the_server() -> None:
+    import subprocess
+
+    code = (
+        "import sys; from dragoman_server.cli import main; main(['config', 'check'], standalone_mode=False); "
+        "print([m for m in ('hypercorn', 'trio', 'httpx2', 'starlette') if m in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines()[-1] == "[]"

@@ -1,0 +1,315 @@
+"""One request, one task group: who is told what, when, and that nothing outlives the request.
+
+Time is virtual; the upstream plays a script and the client is a pair of ASGI callables.
+"""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from gw_fakes import FakeClient, FakeDoor, Script, Sleep
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman import REGISTRY
+from dragoman_server.exchange import ClientExchange
+from dragoman_server.log import RequestRecord
+from dragoman_server.plan import Plan, make_plan
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.upstream import (
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = pytest.mark.anyio
+
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
+    MESSAGES: {"model": "up/m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]},
+    RESPONSES: {"model": "up/m", "input": "Hi"},
+}
+
+# A stream of the Chat upstream in three reads: the start, a word, the end.
+START = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+WORD = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
+END = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b'data: {"id":"x","model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}\n\n'
+    b"data: [DONE]\n\n"
+)
+WHOLE = json.dumps(
+    {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+    }
+).encode()
+
+
+def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
+    )
+    body = json.dumps({**BODIES[client], "stream": stream}).encode()
+    return make_plan(settings, REGISTRY[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+
+
+async def run(
+    script: Script, *, client: str = MESSAGES, stream: bool = True, keepalive_s: float = 10, **more: Any
+) -> tuple[FakeClient, FakeDoor, RequestRecord]:
+    door, fake = FakeDoor(script), FakeClient(**more)
+    fake._body = None  # the request was read before
+    record = RequestRecord(id="0123456789ab", protocol=client, path="/")
+    exchange = ClientExchange(
+        plan_for(client, stream=stream),
+        door,
+        fake.receive,
+        fake.send,
+        record,
+        keepalive_s=keepalive_s,
+        http1=True,
+    )
+    await exchange.run()
+    assert door.open_count == 0
+    return fake, door, record
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_a_stream_is_translated_and_ends(client: str) -> None:
+    fake, door, record = await run(Script([START, WORD, END]), client=client)
+    assert fake.status == 200
+    assert fake.finished
+    assert b"Hello" in fake.body
+    assert record.outcome == "completed"
+    assert record.output_tokens == 1
+    assert door.read_to_end, "the connection can be used again"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
+    fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
+    assert fake.status == 200
+    assert fake.headers["content-length"] == str(len(fake.body))
+    assert fake.headers["content-type"] == "application/json"
+    assert "Hello" in fake.body.decode()
+    assert record.outcome == "completed"
+
+
+async def test_headers_of_a_stream() -> None:
+    fake, _, _ = await run(
+        Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
+    )
+    assert fake.headers["content-type"].startswith("text/event-stream")
+    assert fake.headers["cache-control"] == "no-cache"
+    assert fake.headers["x-accel-buffering"] == "no"
+    assert fake.headers["connection"] == "keep-alive"
+    assert fake.headers["request-id"] == fake.headers["x-request-id"] == "req_up"
+    assert "set-cookie" not in fake.headers
+
+
+async def test_each_event_goes_out_as_soon_as_it_exists() -> None:
+    fake, _, _ = await run(Script([START, Sleep(1), WORD, Sleep(1), WORD, Sleep(1), END]), client=CHAT)
+    times = [when for when, message in fake.messages if b"Hello" in message.get("body", b"")]
+    assert times == [pytest.approx(1), pytest.approx(2)]
+
+
+async def test_events_that_wait_share_one_write() -> None:
+    fake, _, _ = await run(Script([START + WORD * 20 + END]))
+    assert len(fake.messages) == 2, "the start, and one body"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
+async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
+    scripts = {
+        "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
+        "before the first byte": Script([Sleep(25), START, WORD, END]),
+        "in the middle": Script([START + WORD, Sleep(25), END]),
+    }
+    fake, _, record = await run(scripts[where], client=client)
+    beat = REGISTRY[client].heartbeat
+    beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
+    assert beats == [pytest.approx(10), pytest.approx(20)]
+    assert fake.finished
+    assert record.outcome == "completed"
+
+
+async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
+    fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
+    assert fake.messages[-1][0] < 1
+    fake, _, _ = await run(Script([START, Sleep(100), WORD, END]), keepalive_s=0)
+    assert not fake.body.count(b"event: ping\ndata") > 1
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("where", ["while connecting", "before the first byte", "in the middle"])
+async def test_a_client_that_leaves_closes_the_upstream_at_once(where: str, stream: bool) -> None:
+    scripts = {
+        "while connecting": Script(connect=[Sleep(3600)]),
+        "before the first byte": Script([Sleep(3600)]),
+        "in the middle": Script([START + WORD if stream else WHOLE[:40], Sleep(3600)]),
+    }
+    _, door, record = await run(scripts[where], stream=stream, leaves_after=5)
+    assert door.closed_at == pytest.approx(5)
+    assert record.outcome == "client_left"
+
+
+async def test_a_slow_client_pauses_the_upstream() -> None:
+    door = FakeDoor(Script([START, *[WORD] * 50, END]))
+    fake = FakeClient(pace=10)
+    fake._body = None
+    record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
+    plan = plan_for(MESSAGES, stream=True)
+    exchange = ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(exchange.run)
+        await anyio.sleep(35)
+        # One event is being sent, one waits at the hand-off, one was read: nothing piles up.
+        assert door.reads <= 6
+        tasks.cancel_scope.cancel()
+    assert door.open_count == 0
+
+
+UPSTREAM_FAILURES = [
+    (UpstreamUnreachable("http://127.0.0.1:9: cannot connect"), 502),
+    (UpstreamTimeout("http://127.0.0.1:9: read timeout", UpstreamTimeoutPhase.READ), 504),
+    (UpstreamBroken("http://127.0.0.1:9: the connection broke"), 502),
+]
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
+async def test_a_failure_before_content_is_a_plain_http_error(
+    client: str, stream: bool, error: Exception, status: int
+) -> None:
+    fake, _, record = await run(Script(connect=[error]), client=client, stream=stream)  # type: ignore[list-item]
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert str(error) in json.loads(fake.body)["error"]["message"]
+    assert record.outcome == "failed"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_lifecycle_events_are_held_until_content(client: str) -> None:
+    """The first events alone commit to nothing: an upstream that fails after them is still a plain error."""
+    error = UpstreamBroken("http://127.0.0.1:9: the connection broke")
+    fake, _, _ = await run(Script([START, Sleep(1), error]), client=client)
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert fake.headers["content-type"] == "application/json"
+
+
+FAILURE_TAILS = {
+    CHAT: b'data: {"error":',
+    MESSAGES: b"event: error\n",
+    RESPONSES: b"event: response.failed\n",
+}
+SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [],
+        [WORD[:30]],
+        [UpstreamBroken("broke")],
+        [UpstreamTimeout("late", UpstreamTimeoutPhase.READ)],
+        [b"data: {]\n\n"],
+    ],
+    ids=["eof", "cut frame", "broken", "timeout", "nonsense"],
+)
+async def test_a_failure_after_content_ends_in_the_clients_error_form(client: str, tail: list[Any]) -> None:
+    fake, _, record = await run(Script([START + WORD, *tail]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    assert SUCCESS[client] not in fake.body
+    assert fake.finished
+    assert record.outcome == "failed"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) -> None:
+    fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    body = b'{"error":{"message":"no","type":"server_error"}}'
+    fake, _, _ = await run(Script([body], status=500, connect=[Sleep(15)]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    assert b'"no"' in fake.body
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client: str, stream: bool) -> None:
+    body = b'{"error":{"message":"slow down","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}'
+    script = Script([body], status=429, headers=[("retry-after", "7"), ("x-ratelimit-remaining-tokens", "0")])
+    fake, _, record = await run(script, client=client, stream=stream)
+    assert fake.status == 429
+    assert fake.headers["retry-after"] == "7"
+    assert fake.headers["x-ratelimit-remaining-tokens"] == "0"
+    error = json.loads(fake.body)["error"]
+    assert error["message"] == "slow down"
+    assert record.upstream_status == 429
+
+
+async def test_a_redirect_is_no_answer() -> None:
+    fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert "location" not in fake.headers
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
+    fake, _, record = await run(Script([WHOLE]), client=client, stream=True)
+    assert fake.headers["content-type"].startswith("text/event-stream")
+    assert SUCCESS[client] in fake.body
+    assert b"Hello" in fake.body
+    assert record.outcome == "completed"
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
+    fake, _, _ = await run(Script([START, WORD, END]), client=client, stream=False)
+    assert fake.headers["content-type"] == "application/json"
+    assert "Hello" in json.dumps(json.loads(fake.body))
+
+
+async def test_a_relay_passes_the_bytes_unchanged() -> None:
+    fake, _, record = await run(Script([START[:17], START[17:] + WORD, END]), client=CHAT)
+    assert fake.body == START + WORD + END
+    assert record.input_tokens == 3
+
+
+async def test_losses_are_named_in_a_header() -> None:
+    body = json.dumps({**BODIES[CHAT], "seed": 1}).encode()
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9"),)
+    )
+    plan = make_plan(settings, REGISTRY[CHAT], {}, "", body, id="a", now=0)
+    fake = FakeClient()
+    fake._body = None
+    record = RequestRecord(id="a", protocol=CHAT, path="/")
+    door = FakeDoor(Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500))
+    await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=False).run()
+    assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
+    assert record.losses == ["dropped /seed"]

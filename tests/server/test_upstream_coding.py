@@ -1,0 +1,92 @@
+"""gzip and deflate bodies, piece by piece and bounded."""
+
+import gzip
+import zlib
+
+import pytest
+
+from dragoman_server._content_coding import MAX_PORTION, CodingError, ContentDecoder, decoder_for
+
+TEXT = b'data: {"delta":"hello"}\n\n' * 40
+
+
+def raw_deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+CODED = {
+    "gzip": ("gzip", gzip.compress(TEXT)),
+    "x-gzip, upper case": ("X-GZIP", gzip.compress(TEXT)),
+    "gzip among identities": (" identity, gzip ,", gzip.compress(TEXT)),
+    "gzip in two members": ("gzip", gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:])),
+    "deflate": ("deflate", zlib.compress(TEXT)),
+    "deflate, fast": ("deflate", zlib.compress(TEXT, 1)),
+    "deflate without the zlib wrapper": ("deflate", raw_deflate(TEXT)),
+}
+
+
+def decoded(decoder: ContentDecoder, pieces: list[bytes]) -> bytes:
+    out = b""
+    for piece in pieces:
+        decoder.receive_data(piece)
+        while portion := decoder.next_portion():
+            out += portion
+    return out
+
+
+def made(header: str) -> ContentDecoder:
+    decoder = decoder_for(header)
+    assert decoder is not None
+    return decoder
+
+
+@pytest.mark.parametrize(("header", "coded"), CODED.values(), ids=CODED)
+def test_a_body_is_decoded_however_it_is_cut(header: str, coded: bytes) -> None:
+    for pieces in ([coded], [coded[i : i + 1] for i in range(len(coded))]):
+        decoder = made(header)
+        assert decoded(decoder, pieces) == TEXT
+        decoder.receive_eof()
+
+
+@pytest.mark.parametrize("header", ["", "identity", "Identity, ,"])
+def test_there_may_be_nothing_to_undo(header: str) -> None:
+    assert decoder_for(header) is None
+
+
+@pytest.mark.parametrize("header", ["br", "zstd", "gzip, gzip", "gzip\r\nx"])
+def test_other_codings_are_refused(header: str) -> None:
+    with pytest.raises(CodingError, match="the gateway reads gzip and deflate") as caught:
+        decoder_for(header)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("header", "coded"), CODED.values(), ids=CODED)
+def test_a_body_that_is_cut_off_is_an_error(header: str, coded: bytes) -> None:
+    for length in (1, 2, len(coded) - 1):
+        decoder = made(header)
+        decoded(decoder, [coded[:length]])
+        with pytest.raises(CodingError, match="is cut off"):
+            decoder.receive_eof()
+
+
+@pytest.mark.parametrize("header", ["gzip", "deflate"])
+def test_a_body_that_is_something_else_is_an_error(header: str) -> None:
+    with pytest.raises(CodingError, match=f"the body is not valid {header}"):
+        decoded(made(header), [b"\xff\xffnot compressed at all"])
+
+
+def test_no_body_at_all_is_no_error() -> None:
+    decoder = made("gzip")
+    assert decoder.next_portion() == b""
+    decoder.receive_eof()
+
+
+@pytest.mark.parametrize("size", [MAX_PORTION - 1, MAX_PORTION, MAX_PORTION + 1, 3 * MAX_PORTION + 17])
+def test_portions_are_bounded_and_none_is_lost(size: int) -> None:
+    decoder = made("gzip")
+    decoder.receive_data(gzip.compress(b"\0" * size))
+    portions = list(iter(decoder.next_portion, b""))
+    assert max(map(len, portions)) <= MAX_PORTION
+    assert sum(map(len, portions)) == size
+    decoder.receive_eof()
