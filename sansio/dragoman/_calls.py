@@ -10,30 +10,38 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ._events import ArgumentsDelta, BlockEnded, BlockKind, BlockStarted, Event, ToolHead, ToolKind
-from ._freeform import InputUnwrapper
+from ._events import ArgumentsDelta, BlockEnded, BlockStarted, Event, ToolHead, ToolKind
+from ._freeform import InputUnwrapper, InputWrapper
 from ._loss import Ledger, child
-from ._tools import ToolBook
+from ._spec import ToolRule
+from ._tools import ToolBook, fit_name
 
 
 class _Call:
-    """An open tool call: how its arguments are treated."""
+    """An open tool call. shape changes its argument text on the way, None where nothing changes."""
 
-    __slots__ = ("empty", "head", "unwrapper")
+    __slots__ = ("empty", "head", "shape")
 
-    def __init__(self, head: ToolHead, unwrapper: InputUnwrapper | None) -> None:
+    def __init__(self, head: ToolHead, shape: InputUnwrapper | InputWrapper | None) -> None:
         self.head = head
-        self.unwrapper = unwrapper
+        self.shape = shape
         self.empty = True  # no argument text yet, or only blanks
 
 
 class CallStage:
-    """Feed it with legal events of one answer; events other than those of tool calls pass unchanged."""
+    """Feed it with legal events of one answer; events other than those of tool calls pass unchanged.
 
-    __slots__ = ("_book", "_calls", "_ids", "_ledger", "_token")
+    Args:
+        book: what the request's pass changed.
+        rule: what the client's protocol allows for tools.
+        token: the answer's unique id.
+    """
 
-    def __init__(self, book: ToolBook, token: str, ledger: Ledger) -> None:
+    __slots__ = ("_book", "_calls", "_ids", "_ledger", "_rule", "_token")
+
+    def __init__(self, book: ToolBook, rule: ToolRule, token: str, ledger: Ledger) -> None:
         self._book = book
+        self._rule = rule
         self._token = token
         self._ledger = ledger
         self._ids: set[str] = set(book.used_ids)
@@ -49,19 +57,20 @@ class CallStage:
         return (event,)
 
     def _start(self, event: BlockStarted, head: ToolHead) -> BlockStarted:
-        assert event.kind is BlockKind.TOOL_CALL
-        unwrapper = None
-        origin = self._book.origins.get(head.name)
-        call_id = self._distinct(head.call_id)
+        name, namespace, kind = head.name, head.namespace, head.kind
+        shape: InputUnwrapper | InputWrapper | None = None
+        origin = self._book.origins.get(name)
         if origin is not None:
-            if origin.wrapped and head.kind is ToolKind.FUNCTION:
-                unwrapper = InputUnwrapper()
-            head = msgspec.structs.replace(
-                head, name=origin.name, namespace=origin.namespace, kind=origin.kind, call_id=call_id
-            )
-        elif call_id != head.call_id:
-            head = msgspec.structs.replace(head, call_id=call_id)
-        self._calls[event.block] = _Call(head, unwrapper)
+            if origin.wrapped and kind is ToolKind.FUNCTION:
+                shape = InputUnwrapper()
+            name, namespace, kind = origin.name, origin.namespace, origin.kind
+        if kind is ToolKind.CUSTOM and not self._rule.custom:
+            # A call that the client did not offer and has no form for. A function with one string says it all.
+            shape, kind = InputWrapper(), ToolKind.FUNCTION
+        if namespace is not None and not self._rule.namespaces:
+            name, namespace = fit_name(name, namespace, self._rule), None
+        head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id)
+        self._calls[event.block] = _Call(head, shape)
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
@@ -79,18 +88,18 @@ class CallStage:
 
     def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
         call = self._calls[event.block]
-        if call.unwrapper is None:
+        if call.shape is None:
             if call.empty and event.text.strip():
                 call.empty = False
             return (event,)
-        text = call.unwrapper.feed(event.text)
+        text = call.shape.feed(event.text)
         return (ArgumentsDelta(event.block, text),) if text else ()
 
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)
-        if call.unwrapper is not None:
-            rest = call.unwrapper.finish()
-            if not call.unwrapper.exact and event.complete:
+        if call.shape is not None:
+            rest = call.shape.finish()
+            if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
                     "the model did not wrap the tool's input as asked; its text is given as it was",

@@ -201,6 +201,18 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     reasoning: int | None = None
     extra: JSONObject | None = None
 
+    def consistent(self) -> Usage:
+        """The same figures with no part larger than its whole. Some servers count reasoning beside the output,
+        and clients that subtract would show negative numbers.
+        """
+        cached, written, reasoning = self.cached, self.cache_write, self.reasoning
+        if self.input is not None:
+            cached = None if cached is None else min(cached, self.input)
+            written = None if written is None else min(written, self.input - (cached or 0))
+        if self.output is not None and reasoning is not None:
+            reasoning = min(reasoning, self.output)
+        return Usage(self.input, self.output, cached, written, reasoning, self.extra)
+
     def updated(self, later: Usage) -> Usage:
         """These figures with every known figure of `later` in their place."""
         return Usage(

@@ -61,6 +61,26 @@ def wrap_input(text: str) -> str:
     return encode_text({"input": text})
 
 
+class InputWrapper:
+    """The way there, piece by piece: a custom tool's input in, the arguments of a function out."""
+
+    __slots__ = ("_begun",)
+
+    exact = True
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def feed(self, text: str) -> str:
+        head = "" if self._begun else '{"input":"'
+        self._begun = True
+        return head + encode_text(text)[1:-1]
+
+    def finish(self) -> str:
+        """The input is complete. Gives the end of the arguments."""
+        return ("" if self._begun else '{"input":"') + '"}'
+
+
 class InputUnwrapper:
     """Arguments text of the stand-in function in, the custom tool's input out, piece by piece.
 

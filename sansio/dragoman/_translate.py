@@ -30,11 +30,12 @@ from ._events import (
 )
 from ._fault import Fault, FaultKind, kind_of_status
 from ._fold import Fold
+from ._foreign import leave_protocol
 from ._grammar import Checker
 from ._json import MAX_DOCUMENT_BYTES, decode_object, encode
 from ._linearize import Linearizer
 from ._loss import Ledger, LossCode, Policy
-from ._request import Request, ToolResult
+from ._request import Request
 from ._seal import Sealer
 from ._spec import Exchange, ProtocolSpec, StreamWriter, Target
 from ._splice import peek, splice_model
@@ -124,8 +125,7 @@ class RequestTranslator:
             return self._relay(body, model)
         request = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         ledger = Ledger()
-        _enter_unknown_fields(request, ledger)
-        fitted, book = fit_tools(request, self._upstream.tools, self._target, ledger)
+        fitted, book = fit_tools(leave_protocol(request, ledger), self._upstream.tools, self._target, ledger)
         if model is not None:
             fitted = msgspec.structs.replace(fitted, model=model)
         out = self._upstream.write_request(fitted, self._target, ledger)
@@ -187,7 +187,7 @@ class ResponseTranslator:
         self._body_bytes = 0
         self._reader = upstream.stream_reader(exchange, self.losses)
         self._checker = Checker()
-        self._calls = CallStage(tools, exchange.id, self.losses)
+        self._calls = CallStage(tools, client.tools, exchange.id, self.losses)
         streams = exchange.request.stream if client_streams is None else client_streams
         self._sink: _StreamSink | _WholeSink
         if streams:
@@ -300,6 +300,10 @@ class ResponseTranslator:
                 if not skipped or event.block not in skipped:  # type: ignore[union-attr]
                     send(event)
                 continue
+            if kind is Usage:
+                self.usage = self.usage.updated(event)  # type: ignore[arg-type]
+                send(self.usage.consistent())
+                continue
             if kind is ArgumentsDelta:
                 shows = event.block not in skipped  # type: ignore[union-attr]
             else:
@@ -319,9 +323,6 @@ class ResponseTranslator:
         """Note what the answer's owner wants to know, and tell whether the client can be shown the event."""
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
-            return True
-        if isinstance(event, Usage):
-            self.usage = self.usage.updated(event)
             return True
         if not isinstance(event, Failed):
             self.committed = True
@@ -420,25 +421,3 @@ def translate_fault(
         return status, body, fault
     status, body = client.write_fault(fault, request_id)
     return status, body, fault
-
-
-def _enter_unknown_fields(request: Request, ledger: Ledger) -> None:
-    """One walk over the document: every field that the client's protocol does not define is a loss."""
-    ledger.unknown_fields("", request.extra)
-    for tool in request.tools:
-        extra = getattr(tool, "extra", None)
-        if extra is not None:
-            ledger.unknown_fields(tool.path, extra)
-    for config in (request.reasoning, request.response_format):
-        if config is not None:
-            ledger.unknown_fields(config.path, config.extra)
-    for message in request.messages:
-        if message.extra is not None:
-            ledger.unknown_fields(message.path, message.extra)
-        for part in message.parts:
-            extra = getattr(part, "extra", None)
-            if extra is not None:
-                ledger.unknown_fields(part.path, extra)
-            if isinstance(part, ToolResult):
-                for inner in part.parts:
-                    ledger.unknown_fields(inner.path, getattr(inner, "extra", None))

@@ -63,6 +63,8 @@ class AsyncioStream(asyncio.Protocol):
             if not self._eof:
                 await self._wait(timeout)
             if not self._buffer:
+                if isinstance(self._error, OSError):
+                    raise self._error
                 if self._error is not None:
                     raise ConnectionResetError(f"the connection broke: {self._error}")
                 return b""

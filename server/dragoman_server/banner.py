@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ._listen import Listening
 from .config import Loaded
-from .routes import SIMULATOR_MODELS
+from .routes import DEFAULT_MODEL
 from .settings import SIMULATOR, Settings, UpstreamSettings
 
 # The vendors' clients insist on some key, and there are no client keys yet.
@@ -66,7 +66,7 @@ def example_model(settings: Settings) -> str:
         for model in upstream.models:
             return f"{upstream.name}/{model}"
     if settings.server.simulator:
-        return f"{SIMULATOR}/{SIMULATOR_MODELS[0]}"
+        return DEFAULT_MODEL
     return f"{settings.upstreams[0].name}/MODEL"
 
 

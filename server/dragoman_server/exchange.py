@@ -101,6 +101,7 @@ class ClientExchange:
         self._answer: ResponseTranslator | Relay | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
+        self._last_words = False  # so are its last ones
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
@@ -120,6 +121,8 @@ class ClientExchange:
         with self._helpers[0]:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
+            if self._last_words:
+                return  # servers also say "disconnect" when a response is complete
             self._record.outcome = "client_left"
             whole.cancel()
 
@@ -135,6 +138,7 @@ class ClientExchange:
                         return
                     self._started = True
                     await outbox.send(Chunk(beat, last=False))
+                    self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
         """A heartbeat behind whatever was held back for the first content."""
@@ -245,6 +249,7 @@ class ClientExchange:
                 self._record.status = 200
                 self._record.first_byte_s = anyio.current_time() - self._begun
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
+            self._last_words = item.last
             await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
@@ -253,6 +258,7 @@ class ClientExchange:
     async def _send_reply(self, reply: Reply) -> None:
         self._record.status = reply.status
         self._record.first_byte_s = anyio.current_time() - self._begun
+        self._last_words = True
         await send_reply(self._send, reply)
 
     def _headers(self) -> HeaderList:

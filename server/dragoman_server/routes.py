@@ -18,9 +18,10 @@ from fnmatch import fnmatchcase
 
 from ._suggest import nearest
 from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
+from .simulator import MODELS
 
-# The models of the built-in simulator that are listed; the first one answers when there is nothing else.
-SIMULATOR_MODELS = ("echo",)
+# The simulator's model that answers when there is nothing else.
+DEFAULT_MODEL = f"{SIMULATOR}/echo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
     names = [alias for alias in settings.models if "*" not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
     if settings.server.simulator:
-        names += [f"{SIMULATOR}/{model}" for model in SIMULATOR_MODELS]
+        names += [f"{SIMULATOR}/{model}" for model in MODELS]
     return tuple(dict.fromkeys(names))
 
 
@@ -116,7 +117,7 @@ def _upstream_and_model(settings: Settings, model: str) -> str | None:
     if chosen is not None:
         return f"{chosen.name}/{model}"
     if not settings.upstreams and settings.server.simulator:
-        return f"{SIMULATOR}/{SIMULATOR_MODELS[0]}"
+        return DEFAULT_MODEL
     return None
 
 
@@ -133,7 +134,8 @@ def _matches(model: str, pattern: str) -> bool:
 
 
 def _unknown(settings: Settings, model: str) -> UnknownModel:
-    known = model_ids(settings)
+    # The simulator's names are no help to somebody who looks for a real model.
+    known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
     upstreams = [upstream.name for upstream in settings.upstreams]
     first, slash, rest = model.partition("/")
     suggestion = nearest(model, known)

@@ -331,10 +331,10 @@ def _ended(
 
 def _call(request: httpx2.Request) -> _Call:
     url = request.url
-    if url.scheme not in _DEFAULT_PORTS or not url.host:
-        raise httpx2.UnsupportedProtocol("the URL needs http:// or https:// and a host")
+    port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
+    if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
+        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host, a real port")
     host = url.raw_host.decode("ascii")
-    port = url.port or _DEFAULT_PORTS[url.scheme]
     server_hostname = str(request.extensions.get("sni_hostname") or host)
     try:
         content = request.content

@@ -389,8 +389,8 @@ class UpstreamClient:
             parsed = _parse_url(url)
         except httpx2.InvalidURL:
             raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise UpstreamRequestInvalid("the upstream's URL needs http:// or https:// and a host")
+        if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
+            raise UpstreamRequestInvalid("the upstream's URL needs http:// or https://, a host, a real port")
         request = httpx2.Request(
             method,
             parsed,

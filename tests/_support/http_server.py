@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
@@ -45,6 +46,12 @@ class Peer:
         """Read a request, send the pieces."""
         await self.request()
         await self.send(*pieces)
+
+    async def reset(self) -> None:
+        """Close so that the client gets a reset instead of an orderly end."""
+        raw = self.stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await self.stream.aclose()
 
     async def until_closed(self) -> None:
         """Wait until the client has closed the connection."""

@@ -126,8 +126,9 @@ def test_recorded_whole_answers_cross(answer: corpus.WholeAnswer, client: str) -
 @pytest.mark.parametrize(("answer", "client"), ERRORS)
 def test_recorded_errors_cross(answer: corpus.WholeAnswer, client: str) -> None:
     status, sent = translate_error(answer.protocol, client, answer.status, answer.body)
-    if sent != answer.body:  # a vendor's own words pass as they are to its own clients
-        assert check_error(client, status, sent) == []
+    if answer.protocol == client and sent == answer.body:
+        return  # a vendor's own words pass as they are to its own clients
+    assert check_error(client, status, sent) == []
     said = read_error(answer.protocol, answer.status, answer.body)
     assert compare_error(said, read_error(client, status, sent)) == []
 

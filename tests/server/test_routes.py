@@ -2,7 +2,8 @@
 
 import pytest
 
-from dragoman_server.routes import FAMILIES, Route, UnknownModel, model_ids, resolve
+from dragoman import REGISTRY
+from dragoman_server.routes import DEFAULT_MODEL, FAMILIES, Route, UnknownModel, model_ids, resolve
 from dragoman_server.settings import (
     ANTHROPIC_MESSAGES,
     OPENAI_CHAT,
@@ -12,6 +13,9 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.simulator import MODELS
+
+SIMULATED = tuple(f"sim/{name}" for name in MODELS)
 
 C, M, R = OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 
@@ -151,11 +155,19 @@ def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> No
         "a/b",
         "local/qwen3",
         "local/org/llama",
-        "sim/echo",
+        *SIMULATED,
     )
     for name in ids:
         assert isinstance(resolve(MANY, C, name), Route)
-    assert model_ids(NOTHING) == ("sim/echo",)
+    assert model_ids(NOTHING) == SIMULATED
+
+
+def test_the_simulator_has_the_model_that_answers_by_default() -> None:
+    assert DEFAULT_MODEL in SIMULATED
+
+
+def test_upstream_protocols_are_those_of_the_core() -> None:
+    assert set(UPSTREAM_PROTOCOLS) <= set(REGISTRY)
 
 
 @pytest.mark.parametrize("client", [*UPSTREAM_PROTOCOLS, "simple_chat"])

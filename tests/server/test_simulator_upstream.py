@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 import anyio
 import pytest
@@ -32,7 +33,9 @@ async def timed(response: SimulatedResponse) -> list[tuple[float, bytes]]:
     return reads
 
 
-def door(upstream: SimulatedUpstream, body: Body, protocol: str = CHAT, read_s: float | None = None):  # type: ignore[no-untyped-def]
+def door(
+    upstream: SimulatedUpstream, body: Body, protocol: str = CHAT, read_s: float | None = None
+) -> AbstractAsyncContextManager[SimulatedResponse]:
     timeouts = UpstreamTimeouts(read_s=read_s)
     return upstream.open("POST", BASE + PATHS[protocol], [], encoded(body), timeouts=timeouts)
 

@@ -295,6 +295,37 @@ async def test_a_bad_head_is_an_error_that_shows_no_key(data: bytes, message: st
         assert len(server.peers) == 1
 
 
+RESETS = {
+    "before the head": (b"", "no response"),
+    "in the head": (OK, "reading the response head failed"),
+    "in the body": (OK + b"\r\nx", "reading the body failed"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), RESETS.values(), ids=RESETS)
+async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> None:
+    read = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(data)
+        if data.endswith(b"x"):
+            await read.wait()
+        else:
+            await anyio.wait_all_tasks_blocked()
+        await peer.reset()
+
+    async def ask(transport: Http1Transport, server: ScriptedServer) -> None:
+        _, body = await send(transport, post(server))
+        assert await body.receive() == b"x"
+        read.set()
+        await body.receive()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.ReadError, match=f"{message}.*: Connection reset by peer"):
+            await ask(transport, server)
+        assert counts(transport) == (0, 0)
+
+
 async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() -> None:
     async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
         request = post(server)
@@ -317,7 +348,7 @@ async def test_a_server_that_answers_without_reading_the_request_is_heard() -> N
         assert counts(transport) == (0, 0)
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http:///x"])
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http:///x", "http://127.0.0.1:65536/"])
 async def test_other_schemes_are_refused(url: str) -> None:
     async with Http1Transport() as transport:
         with pytest.raises(httpx2.UnsupportedProtocol):

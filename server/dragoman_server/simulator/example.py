@@ -8,6 +8,7 @@ another trade.
 import json
 import math
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from dragoman._json import JSON, JSONObject
 
@@ -155,7 +156,7 @@ def _number(schema: JSONObject, *, whole: bool) -> JSON:
     return int(value) if whole else value
 
 
-def _is_number(value: JSON) -> bool:
+def _is_number(value: JSON) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

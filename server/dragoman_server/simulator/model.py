@@ -48,7 +48,7 @@ _PREFIX = "sim/"
 _NAME = re.compile(r"([^@]*)(?:@([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 # The largest numbers that make sense behind `@`: more than a day is no test, and a pace has to divide.
-_MOST: Mapping[Setting, float] = {
+_MOST: Mapping[Setting, int] = {
     Setting.PACE: 1_000_000,
     Setting.SILENCE: 86_400,
     Setting.RETRY_AFTER: 86_400,
@@ -121,9 +121,11 @@ def _model_of(name: str) -> tuple[Model | Fault, float]:
         message = f'the simulator has no model "{shown}"{did_you_mean(plain, TABLE)}'
         return Fault(FaultKind.NOT_FOUND, message, status=404, code="model_not_found", param="model"), 0
     number = None if found is None or found.group(2) is None else float(found.group(2))
-    most = _MOST[model.setting]
-    if found is None or (number is not None and number > most):
-        message = f'the model "{plain}" takes a number behind @, {model.setting.value}, from 0 to {most:.0f}'
+    if found is None or (number is not None and (model.setting is None or number > _MOST[model.setting])):
+        takes = "no number"
+        if model.setting is not None:
+            takes = f"{model.setting.value}, a number from 0 to {_MOST[model.setting]}"
+        message = f'the model "{plain}" takes {takes} behind @'
         return Fault(FaultKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"), 0
     return model, model.default if number is None else number
 

@@ -104,7 +104,7 @@ def silent(asked: Asked) -> Iterator[Step]:
 
 
 def pause(asked: Asked) -> Iterator[Step]:
-    yield from _amid(asked, [Wait(asked.setting)])
+    yield from _amid([Wait(asked.setting)])
 
 
 def refusal(asked: Asked) -> Iterator[Step]:
@@ -178,20 +178,19 @@ def empty(asked: Asked) -> Iterator[Step]:
 
 def error_mid(asked: Asked) -> Iterator[Step]:
     fault = Fault(FaultKind.OVERLOADED, "the simulated model is overloaded and gave up in the middle")
-    yield from _amid(asked, [Failed(fault)])
+    yield from _amid([Failed(fault)])
 
 
 def cut(asked: Asked) -> Iterator[Step]:
-    yield from _amid(asked, [Cut.MID_FRAME])
+    yield from _amid([Cut.MID_FRAME])
 
 
 def cut_end(asked: Asked) -> Iterator[Step]:
-    yield from _amid(asked, [Cut.NO_END])
+    yield from _amid([Cut.NO_END])
 
 
-def _amid(asked: Asked, steps: list[Step]) -> Iterator[Step]:
+def _amid(steps: list[Step]) -> Iterator[Step]:
     """Some text with `steps` between its two halves."""
-    del asked
     words = list(prose(_SHORT_WORDS))
     middle = len(words) // 2
     yield BlockStarted(0, BlockKind.TEXT)
@@ -238,6 +237,7 @@ class Setting(enum.Enum):
 class Model:
     """One simulated model.
 
+    setting: what a number behind `@` means, None where it means nothing.
     default: the number when the name has none; a pace of 0 is as fast as it goes.
     refuse: the error that is answered instead of the script's content, None for none.
     """
@@ -245,16 +245,16 @@ class Model:
     name: str
     description: str
     script: Script
-    setting: Setting = Setting.PACE
+    setting: Setting | None = Setting.PACE
     default: float = 0
     refuse: Callable[[Asked], Fault | None] = lambda asked: None
 
 
 def _error(name: str, kind: FaultKind, status: int, message: str) -> Model:
     fault = Fault(kind, message, status=status)
-    setting = Setting.RETRY_AFTER if kind is FaultKind.RATE_LIMIT else Setting.PACE
+    setting = Setting.RETRY_AFTER if kind is FaultKind.RATE_LIMIT else None
     shown = f"Answers with HTTP {status}: {message}."
-    return Model(name, shown, empty, setting, 1 if setting is Setting.RETRY_AFTER else 0, lambda asked: fault)
+    return Model(name, shown, empty, setting, 0 if setting is None else 1, lambda asked: fault)
 
 
 _MODELS = (
@@ -299,7 +299,7 @@ _MODELS = (
         " token limit holds.",
         count,
     ),
-    Model("empty", "Answers with no content.", empty),
+    Model("empty", "Answers with no content.", empty, None),
     _error("error-400", FaultKind.INVALID_REQUEST, 400, "the simulator finds this request invalid"),
     _error(
         "error-context", FaultKind.CONTEXT_LENGTH, 400, "prompt is too long: 250000 tokens > 200000 maximum"

@@ -9,8 +9,11 @@ def markdown() -> str:
     """One row a model: name, what it does, what a number behind @ sets, and its default."""
     lines = ["| model | what it does | `@` number | default |", "|---|---|---|---|"]
     for model in TABLE.values():
-        default = f"{model.default:g}" if model.default else "as fast as it goes"
-        lines.append(f"| `{model.name}` | {model.description} | {model.setting.value} | {default} |")
+        setting, default = "", ""
+        if model.setting is not None:
+            setting = model.setting.value
+            default = f"{model.default:g}" if model.default else "as fast as it goes"
+        lines.append(f"| `{model.name}` | {model.description} | {setting} | {default} |")
     return "\n".join(lines) + "\n"
 
 

@@ -56,7 +56,9 @@ def test_a_string_is_one_user_message() -> None:
 
 def test_instructions_lead_and_say_where_they_stood() -> None:
     request = read(instructions="be brief", stream=True)
-    assert request.messages[0] == Message("system", (Text("be brief", path="/instructions"),), "/instructions")
+    assert request.messages[0] == Message(
+        "system", (Text("be brief", path="/instructions"),), "/instructions"
+    )
     assert request.messages[1].role == "user"
     assert request.stream
 
@@ -136,7 +138,10 @@ PARTS: list[tuple[dict[str, Any], Any]] = [
         {"type": "input_image", "image_url": "data:image/svg+xml,%3Csvg/%3E"},
         Media("image", "url", "data:image/svg+xml,%3Csvg/%3E", path=PART),
     ),
-    ({"type": "input_image", "file_id": "file_1", "odd": 1}, Media("image", "file_id", "file_1", extra={"odd": 1}, path=PART)),
+    (
+        {"type": "input_image", "file_id": "file_1", "odd": 1},
+        Media("image", "file_id", "file_1", extra={"odd": 1}, path=PART),
+    ),
     (
         {"type": "input_file", "file_data": "data:application/pdf;base64,QUJD", "filename": "a.pdf"},
         Media("file", "base64", "QUJD", "application/pdf", "a.pdf", path=PART),
@@ -185,7 +190,10 @@ CALLS: list[tuple[dict[str, Any], ToolCall]] = [
             path="/input/0",
         ),
     ),
-    ({"type": "function_call", "call_id": "c", "name": "f", "id": ""}, ToolCall("c", "f", "", path="/input/0")),
+    (
+        {"type": "function_call", "call_id": "c", "name": "f", "id": ""},
+        ToolCall("c", "f", "", path="/input/0"),
+    ),
     (
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1}},
         ToolCall("c", "f", '{"a":1}', path="/input/0"),
@@ -328,7 +336,13 @@ def test_additional_tools_are_tools() -> None:
 
 TOOLS: list[tuple[dict[str, Any], Any]] = [
     (
-        {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True},
+        {
+            "type": "function",
+            "name": "f",
+            "description": "d",
+            "parameters": {"type": "object"},
+            "strict": True,
+        },
         FunctionTool("f", "d", {"type": "object"}, True, path="/tools/0"),
     ),
     (
@@ -337,7 +351,11 @@ TOOLS: list[tuple[dict[str, Any], Any]] = [
     ),
     ({"type": "custom", "name": "c", "format": {"type": "text"}}, CustomTool("c", path="/tools/0")),
     (
-        {"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}},
+        {
+            "type": "custom",
+            "name": "c",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"},
+        },
         CustomTool("c", grammar=Grammar("lark", "start: X"), path="/tools/0"),
     ),
     (
@@ -346,7 +364,12 @@ TOOLS: list[tuple[dict[str, Any], Any]] = [
     ),
     (
         {"type": "namespace", "name": "ns", "description": "d", "tools": []},
-        HostedTool(ORIGIN, "namespace", {"type": "namespace", "name": "ns", "description": "d", "tools": []}, "/tools/0"),
+        HostedTool(
+            ORIGIN,
+            "namespace",
+            {"type": "namespace", "name": "ns", "description": "d", "tools": []},
+            "/tools/0",
+        ),
     ),
 ]
 
@@ -358,7 +381,11 @@ def test_tools(tool: dict[str, Any], expected: Any) -> None:
 
 def test_a_namespace_gives_its_name_to_its_tools() -> None:
     tools = [
-        {"type": "namespace", "name": "ns", "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]},
+        {
+            "type": "namespace",
+            "name": "ns",
+            "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}],
+        },
         {"type": "function", "name": "g"},
     ]
     assert read(tools=tools).tools == (
@@ -404,7 +431,11 @@ def test_choices_of_hosted_tools_are_unknown_fields(value: dict[str, Any]) -> No
 
 
 def test_a_list_of_allowed_tools_with_hosted_ones_is_kept_beside_its_names() -> None:
-    value = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "shell"}]}
+    value = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "f"}, {"type": "shell"}],
+    }
     request = read(tool_choice=value)
     assert request.tool_choice == ToolChoice("allowed", allowed=("f",), path=CHOICE)
     assert request.extra == {"tool_choice": value}
@@ -426,7 +457,14 @@ FORMATS: list[tuple[Any, ResponseFormat | None]] = [
     ({"type": "text"}, None),
     ({"type": "json_object"}, ResponseFormat(path=FORMAT)),
     (
-        {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True, "description": "d", "odd": 1},
+        {
+            "type": "json_schema",
+            "name": "n",
+            "schema": {"type": "object"},
+            "strict": True,
+            "description": "d",
+            "odd": 1,
+        },
         ResponseFormat({"type": "object"}, "n", "d", True, {"odd": 1}, FORMAT),
     ),
 ]
@@ -468,7 +506,9 @@ def test_settings_keep_their_values_and_null_is_absent() -> None:
 
 
 def test_values_that_ask_for_nothing_are_no_settings() -> None:
-    assert read(store=False, background=False, truncation="disabled", metadata={}, top_logprobs=0).params == {}
+    assert (
+        read(store=False, background=False, truncation="disabled", metadata={}, top_logprobs=0).params == {}
+    )
     assert read(background=True, truncation="auto", top_logprobs=2).params == {
         "background": True,
         "truncation": "auto",
@@ -482,7 +522,10 @@ def test_values_that_ask_for_nothing_are_no_settings() -> None:
         ([], {}),
         (["reasoning.encrypted_content"], {}),
         (["message.output_text.logprobs"], {"logprobs": True}),
-        (["reasoning.encrypted_content", "file_search_call.results"], {"include": ["file_search_call.results"]}),
+        (
+            ["reasoning.encrypted_content", "file_search_call.results"],
+            {"include": ["file_search_call.results"]},
+        ),
     ],
 )
 def test_include(include: list[str], params: dict[str, Any]) -> None:
@@ -525,8 +568,16 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"input": [{"type": "function_call", "name": "f"}]}, "/input/0/call_id", "missing_required_parameter"),
     ({"input": [{"type": "function_call", "call_id": "c", "name": 1}]}, "/input/0/name", "invalid_type"),
-    ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "/input/0/output", "missing_required_parameter"),
-    ({"input": [{"type": "function_call_output", "call_id": "c", "output": 1}]}, "/input/0/output", "invalid_type"),
+    (
+        {"input": [{"type": "function_call_output", "call_id": "c"}]},
+        "/input/0/output",
+        "missing_required_parameter",
+    ),
+    (
+        {"input": [{"type": "function_call_output", "call_id": "c", "output": 1}]},
+        "/input/0/output",
+        "invalid_type",
+    ),
     ({"instructions": ["x"]}, "/instructions", "invalid_type"),
     ({"temperature": "warm"}, "/temperature", "invalid_type"),
     ({"max_output_tokens": True}, "/max_output_tokens", "invalid_type"),
@@ -535,7 +586,11 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": ["x"]}, "/tools/0", "invalid_type"),
     ({"tools": [{"name": "x"}]}, "/tools/0/type", "missing_required_parameter"),
     ({"tools": [{"type": "function"}]}, "/tools/0/name", "missing_required_parameter"),
-    ({"tools": [{"type": "custom", "name": "c", "format": {"type": "grammar"}}]}, "/tools/0/format/syntax", "missing_required_parameter"),
+    (
+        {"tools": [{"type": "custom", "name": "c", "format": {"type": "grammar"}}]},
+        "/tools/0/format/syntax",
+        "missing_required_parameter",
+    ),
     ({"input": [{"type": "additional_tools", "tools": "x"}]}, "/input/0/tools", "invalid_type"),
     ({"tool_choice": "any"}, "/tool_choice", "invalid_value"),
     ({"tool_choice": {}}, "/tool_choice/type", "missing_required_parameter"),

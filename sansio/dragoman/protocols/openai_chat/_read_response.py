@@ -140,7 +140,7 @@ class ChatReader:
             return None
         if choice.get("finish_reason") or choice.get("logprobs") or "error" in chunk or "usage" in choice:
             return None
-        if size != 1 and (size != 2 or "role" not in delta):
+        if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
         usage = chunk.get("usage")
         if usage is not None:

@@ -110,13 +110,13 @@ class MessageItem(Item):
         given.pieces.append(text)
         return TextDelta(given.block, text)
 
-    def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: list[JSON]) -> None:
+    def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None) -> None:
         if type(text) is not str or not text:
             return
         given = self._part(index, out, refusal)
         given.pieces.append(text)
         if logprobs:
-            out.append(Logprobs(given.block, logprobs))
+            _give_logprobs(given.block, logprobs, out)
         out.append(TextDelta(given.block, text))
 
     def rest(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
@@ -124,9 +124,9 @@ class MessageItem(Item):
         if index in self.parts:
             given = self.parts[index]
             more = given.missing_of(text) if given is not None else ""
-            self.more(index, more, out, refusal, [])
+            self.more(index, more, out, refusal)
         else:
-            self.more(index, text, out, refusal, [])
+            self.more(index, text, out, refusal)
 
     def annotate(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
         given = self.parts.get(index)
@@ -154,21 +154,17 @@ class MessageItem(Item):
         given = self.parts.get(index)
         if given is None:
             return
-        if fresh and part.get("logprobs"):
-            out.append(Logprobs(given.block, part["logprobs"]))
-        annotations = part.get("annotations")
-        for annotation in (annotations or [])[self.annotations.get(index, 0) :]:
+        if fresh:
+            _give_logprobs(given.block, part.get("logprobs"), out)
+        for annotation in _objects(part.get("annotations"))[self.annotations.get(index, 0) :]:
             self.annotate(index, annotation, out)
         self.parts[index] = None
         out.append(BlockEnded(given.block, complete))
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
-        content = item.get("content")
-        if type(content) is list:
-            for index, part in enumerate(content):
-                if type(part) is dict:
-                    self.part_done(index, part, out, complete)
+        for index, part in enumerate(_objects(item.get("content"))):
+            self.part_done(index, part, out, complete)
         self.cut(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:
@@ -190,6 +186,16 @@ class MessageItem(Item):
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
             out.append(BlockStarted(given.block, kind, item_id=self.item_id, phase=self.phase))
         return given
+
+
+def _objects(value: JSON) -> list[JSONObject]:
+    return [each for each in value if type(each) is dict] if type(value) is list else []
+
+
+def _give_logprobs(block: int, value: JSON, out: list[Event]) -> None:
+    tokens: list[JSON] = [*_objects(value)]
+    if tokens:
+        out.append(Logprobs(block, tokens))
 
 
 class ReasoningItem(Item):
@@ -224,10 +230,8 @@ class ReasoningItem(Item):
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):
-            parts = item.get(name)
-            for index, part in enumerate(parts if type(parts) is list else ()):
-                if type(part) is dict:
-                    self.rest(index, part.get("text"), out, name == "summary")
+            for index, part in enumerate(_objects(item.get(name))):
+                self.rest(index, part.get("text"), out, name == "summary")
         block = self._open(out)
         out.append(SealDelta(block, Seal(ORIGIN, item, self.model)))
         out.append(BlockEnded(block, item.get("status") != "incomplete"))

@@ -249,10 +249,7 @@ class ResponsesReader:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
-            logprobs = event.get("logprobs")
-            item.more(
-                _index(event), event.get("delta"), out, refusal, logprobs if type(logprobs) is list else []
-            )
+            item.more(_index(event), event.get("delta"), out, refusal, event.get("logprobs"))
 
     def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)

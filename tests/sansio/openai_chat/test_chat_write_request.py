@@ -1,0 +1,634 @@
+"""Requests of other protocols, printed for a Chat upstream; and Chat's own, printed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Seal, ToolKind
+from dragoman._loss import Ledger, LossCode
+from dragoman._request import (
+    CacheMark,
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Text,
+    Thought,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from dragoman._seal import Sealer
+from dragoman._spec import Target
+from dragoman.protocols.openai_chat import SPEC
+
+CHAT = "openai_chat"
+F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
+
+
+def write(
+    *messages: Message, target: Target = Target(), **fields: Any
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The body for a request of another protocol, and the losses as (code, path)."""
+    request = Request("other", "m", messages, {}, **fields)
+    ledger = Ledger()
+    body = SPEC.write_request(request, target, ledger)
+    return body, [(loss.code.value, loss.path) for loss in ledger]
+
+
+def messages_of(*messages: Message, target: Target = Target()) -> tuple[list[Any], list[tuple[str, str]]]:
+    body, losses = write(*messages, target=target)
+    return body["messages"], losses
+
+
+def user(*parts: Part) -> Message:
+    return Message("user", parts, "/u")
+
+
+def said(*parts: Part) -> Message:
+    return Message("assistant", parts, "/a")
+
+
+def result(call_id: str, *parts: Any, **fields: Any) -> ToolResult:
+    return ToolResult(call_id, parts, path=f"/r/{call_id}", **fields)
+
+
+IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
+IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def test_one_text_is_a_string_and_several_keep_their_boundaries() -> None:
+    out, losses = messages_of(
+        Message("system", (Text("a"), Text("b"))), user(Text("hi")), said(Text("x"), Text("y")), user()
+    )
+    assert out == [
+        {"role": "system", "content": [text_part("a"), text_part("b")]},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "xy"},
+    ]
+    assert losses == []
+
+
+def test_results_come_right_after_the_calls_then_their_images_then_what_the_user_says() -> None:
+    out, losses = messages_of(
+        said(Text("look"), ToolCall("c1", "f", "{}")),
+        said(ToolCall("c2", "f", "")),
+        user(Text("before"), result("c1", Text("a"), IMAGE)),
+        user(result("c2", IMAGE)),
+        user(Text("after")),
+    )
+    assert out == [
+        {
+            "role": "assistant",
+            "content": "look",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": [text_part("a"), text_part("[image: see the next message]")],
+        },
+        {"role": "tool", "tool_call_id": "c2", "content": "[image: see the next message]"},
+        {"role": "user", "content": [IMAGE_PART, IMAGE_PART]},
+        {"role": "user", "content": "before"},
+        {"role": "user", "content": "after"},
+    ]
+    assert losses == [("altered", "/i")]
+
+
+def test_errors_of_tools_are_told_by_a_prefix() -> None:
+    out, losses = messages_of(
+        user(
+            result("a", Text("gone"), is_error=True),
+            result("b", is_error=True),
+            result("c", Text("fine"), is_error=False),
+            result("d"),
+        )
+    )
+    assert [message["content"] for message in out] == ["Error: gone", "Error", "fine", ""]
+    assert losses == [("altered", "/r/a/is_error"), ("altered", "/r/b/is_error")]
+
+
+def test_results_without_a_text_form_leave_a_loss() -> None:
+    document = Media("file", "text", "words", "text/plain", path="/d")
+    out, losses = messages_of(
+        user(
+            result(
+                "a",
+                OpaquePart("other", "tool_reference", {}, "/o"),
+                OpaquePart("other", "search_result", {}, "/s", "found it"),
+                Media("image", "file_id", "file-1", path="/i"),
+                document,
+            )
+        )
+    )
+    assert out == [
+        {"role": "tool", "tool_call_id": "a", "content": [text_part("found it"), text_part("words")]}
+    ]
+    assert losses == [("unknown_kind", "/o"), ("altered", "/s"), ("dropped", "/i")]
+
+
+@pytest.mark.parametrize(
+    ("media", "expected", "losses"),
+    [
+        (Media("image", "url", "https://i", detail="high"), [{"type": "image_url", "image_url": {"url": "https://i", "detail": "high"}}], []),
+        (Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")), [], [("dropped", "/i"), ("dropped", "/i/c")]),
+        (
+            Media("file", "base64", "QQ==", "application/pdf", path="/d"),
+            [{"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,QQ=="}}],
+            [],
+        ),
+        (
+            Media("file", "base64", "QQ==", None, path="/d"),
+            [{"type": "file", "file": {"filename": "document", "file_data": "QQ=="}}],
+            [],
+        ),
+        (
+            Media("file", "base64", "QQ==", "text/csv", "a.csv", context="c", citations={"enabled": True}, path="/d"),
+            [text_part("c"), {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}}],
+            [("altered", "/d/context"), ("dropped", "/d/citations")],
+        ),
+        (Media("file", "file_id", "f-1", path="/d"), [{"type": "file", "file": {"file_id": "f-1"}}], [("altered", "/d")]),
+        (Media("file", "url", "https://d", path="/d"), [text_part("[document: https://d]")], [("altered", "/d")]),
+        (Media("file", "text", "words", path="/d"), [text_part("words")], []),
+        (Media("file", "text", "words", filename="T", path="/d"), [text_part("T\n\nwords")], [("altered", "/d/title")]),
+        (
+            Media("audio", "base64", "QQ==", "audio/wav"),
+            [{"type": "input_audio", "input_audio": {"data": "QQ==", "format": "wav"}}],
+            [],
+        ),
+    ],
+)  # fmt: skip
+def test_media(media: Media, expected: Any, losses: Any) -> None:
+    out, found = messages_of(user(Text("see"), media))
+    content = out[0]["content"]
+    assert (content if isinstance(content, list) else [text_part(content)]) == [text_part("see"), *expected]
+    assert found == losses
+
+
+def test_parts_without_a_place_are_losses() -> None:
+    out, losses = messages_of(
+        user(Text("hi", citations=[1], path="/t"), Refusal("no", path="/f")),
+        said(Thought("", path="/h")),
+        Message("assistant", (Text("x"),), "/p", phase="commentary"),
+    )
+    assert out == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}]
+    assert losses == [("dropped", "/t/citations"), ("dropped", "/f"), ("dropped", "/p/phase")]
+
+
+def test_system_text_keeps_its_place() -> None:
+    late = (
+        Message("system", (Text("a"),), "/0"),
+        Message("developer", (Text("b"),), "/1"),
+        user(Text("hi")),
+        Message("developer", (Text("c"), IMAGE), "/3"),
+        said(Text("ok")),
+        Message("system", (Text("d"),), "/5"),
+    )
+    out, losses = messages_of(*late)
+    assert [message["role"] for message in out] == ["system", "system", "user", "user", "assistant", "user"]
+    assert out[3]["content"] == [text_part("<system>\nc\n</system>"), IMAGE_PART]
+    assert out[5]["content"] == "<system>\nd\n</system>"
+    assert losses == [("altered", "/1/role"), ("altered", "/3/role"), ("altered", "/5/role")]
+    out, losses = messages_of(*late, target=Target(mid_system=True, developer_role=True))
+    assert [message["role"] for message in out] == [
+        "system",
+        "developer",
+        "user",
+        "developer",
+        "assistant",
+        "system",
+    ]
+    assert losses == []
+
+
+def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
+    out, losses = messages_of(
+        said(
+            Thought("t1", Seal("other", {}), path="/t1"),
+            Text(""),
+            ToolCall("c1", "p", "free", ToolKind.CUSTOM, cache=CacheMark("/c1/cache")),
+        ),
+        said(Thought("t2", Seal(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")),
+        said(Text("late", path="/late"), Refusal("no"), OpaquePart("other", "server_tool_use", {}, "/s")),
+    )
+    assert out == [
+        {
+            "role": "assistant",
+            "content": "late",
+            "refusal": "no",
+            "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "p", "input": "free"}}],
+            "reasoning_content": "own\n\nt1",
+        }
+    ]
+    assert losses == [
+        ("dropped", "/c1/cache"),
+        ("altered", "/late"),
+        ("unknown_kind", "/s"),
+        ("foreign_seal", "/t1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((Refusal("no"),), {"content": None, "refusal": "no"}),
+        ((ToolCall("c", "f", "{}"),), {"content": None}),
+        ((Thought("t"),), {"content": "", "reasoning_content": "t"}),
+    ],
+)
+def test_content_is_null_only_where_it_may_be(parts: Any, expected: Any) -> None:
+    out, _ = messages_of(said(*parts))
+    out[0].pop("tool_calls", None)
+    assert out == [{"role": "assistant", **expected}]
+
+
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}
+
+
+def test_own_seals_go_back_as_they_came() -> None:
+    one = {"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}
+    two = {"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "signature": "S", "index": 0}]}
+    out, losses = messages_of(
+        said(Thought("a", Seal(CHAT, one)), Thought("b", Seal(CHAT, two)), Text("x")),
+        user(Text("go on")),
+        said(Thought("hm", Seal(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
+    )
+    assert out[0] == {
+        "role": "assistant",
+        "content": "x",
+        "reasoning": "a\n\nb",
+        "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0, "signature": "S"}],
+    }
+    assert out[2] == {"role": "assistant", "content": [THINKING, text_part("y")]}
+    assert losses == []
+
+
+def test_an_upstream_that_takes_no_reasoning_gets_none() -> None:
+    out, losses = messages_of(
+        said(
+            Thought("a", Seal(CHAT, {"reasoning": "a"}), path="/a"),
+            Thought("b", Seal("other", 1), path="/b"),
+            Thought("", path="/c"),
+            Text("x"),
+        ),
+        target=Target(reasoning_field=None),
+    )
+    assert out == [{"role": "assistant", "content": "x"}]
+    assert losses == [("dropped", "/a"), ("foreign_seal", "/b"), ("dropped", "/b")]
+
+
+def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
+    conversation = (
+        Message("system", (Text("s", CacheMark("/s/c", "long")),)),
+        said(ToolCall("c", "f", "{}")),
+        user(result("c", Text("r"), cache=CacheMark("/r/c", "short")), result("d", cache=CacheMark("/d/c"))),
+    )
+    out, losses = messages_of(*conversation)
+    assert out[0] == {"role": "system", "content": "s"}
+    assert losses == [("dropped", "/s/c"), ("dropped", "/r/c"), ("dropped", "/d/c")]
+    out, losses = messages_of(*conversation, target=Target(cache_marks=True))
+    assert out[0]["content"] == [
+        {"type": "text", "text": "s", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+    ]
+    assert out[2]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
+    assert losses == [("dropped", "/d/c")]
+
+
+# -- tools -------------------------------------------------------------------------------------------------
+
+
+def test_tools() -> None:
+    body, losses = write(
+        tools=(
+            FunctionTool("f", "d", {"type": "object"}, True, cache=CacheMark("/tools/0/cache_control")),
+            FunctionTool("g"),
+            CustomTool("p", "d"),
+            CustomTool("q", grammar=Grammar("regex", "a+")),
+            HostedTool("other", "web_search_20250305", {}, "/tools/4"),
+        ),
+        tool_choice=ToolChoice("allowed", allowed=("f", "p"), required=True),
+        parallel_tool_calls=False,
+    )
+    assert body["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True},
+        },
+        {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}},
+        {"type": "custom", "custom": {"name": "p", "description": "d"}},
+        {
+            "type": "custom",
+            "custom": {
+                "name": "q",
+                "format": {"type": "grammar", "grammar": {"definition": "a+", "syntax": "regex"}},
+            },
+        },
+    ]
+    assert body["tool_choice"] == {
+        "type": "allowed_tools",
+        "allowed_tools": {
+            "mode": "required",
+            "tools": [
+                {"type": "function", "function": {"name": "f"}},
+                {"type": "custom", "custom": {"name": "p"}},
+            ],
+        },
+    }
+    assert body["parallel_tool_calls"] is False
+    assert losses == [("dropped", "/tools/0/cache_control"), ("unknown_kind", "/tools/4")]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (ToolChoice("none"), "none"),
+        (ToolChoice("required"), "required"),
+        (ToolChoice("named", "f"), {"type": "function", "function": {"name": "f"}}),
+        (ToolChoice("named", "p", ToolKind.CUSTOM), {"type": "custom", "custom": {"name": "p"}}),
+        (ToolChoice("allowed"), {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}),
+    ],
+)
+def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
+    assert write(tools=(F,), tool_choice=choice)[0]["tool_choice"] == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "losses"), [("auto", []), ("required", [("dropped", "/tool_choice")])]
+)  # fmt: skip
+def test_no_choice_without_tools(mode: Any, losses: Any) -> None:
+    body, found = write(tool_choice=ToolChoice(mode, path="/tool_choice"), parallel_tool_calls=True)
+    assert body == {"model": "m", "messages": []}
+    assert found == losses
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "expected", "losses"),
+    [
+        ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
+        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
+        ({"stop": ["a", "b", "c", "d", "e"]}, {"stop": ["a", "b", "c", "d"]}, [("dropped", "/stop/4")]),
+        ({"stop": "a"}, {"stop": "a"}, []),
+        ({"metadata": {"user_id": "u"}}, {"user": "u"}, []),
+        ({"metadata": {"user_id": "u"}, "user": "v"}, {"user": "v"}, []),
+        ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
+        ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
+        ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
+        ({"speed": "fast"}, {"service_tier": "fast"}, []),
+        ({"speed": "standard"}, {}, []),
+        ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
+        (
+            {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
+            {"logprobs": True},
+            [("dropped", "/include/2")],
+        ),
+        ({"include": "x"}, {}, []),
+        ({"background": False}, {}, []),
+        ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
+    ],
+)
+def test_settings(params: Any, expected: Any, losses: Any) -> None:
+    body, found = write(params=params)
+    assert body == {"model": "m", "messages": [], **expected}
+    assert found == losses
+
+
+def test_the_name_of_the_limit_is_the_targets() -> None:
+    body, _ = write(params={"max_output_tokens": 9}, target=Target(max_tokens_field="max_tokens"))
+    assert body["max_tokens"] == 9
+
+
+@pytest.mark.parametrize("param", ["previous_response_id", "conversation", "prompt", "background"])
+def test_what_needs_a_store_is_refused(param: Any) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        write(params={param: "x"}, param_paths={param: f"/{param}"})
+    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+        400,
+        f"/{param}",
+        "unsupported_value",
+    )
+
+
+def test_streams_always_ask_for_usage() -> None:
+    body, _ = write(stream=True, include_usage=False)
+    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
+
+
+@pytest.mark.parametrize(
+    ("config", "effort", "losses"),
+    [
+        (ReasoningConfig(effort="xhigh"), "xhigh", []),
+        (ReasoningConfig("adaptive", "low"), "low", []),
+        (ReasoningConfig("adaptive"), "high", []),
+        (ReasoningConfig("enabled"), None, []),
+        (ReasoningConfig("enabled", None, 1024, path="/thinking"), "minimal", ["altered"]),
+        (ReasoningConfig("enabled", None, 1025, path="/thinking"), "low", ["altered"]),
+        (ReasoningConfig("enabled", None, 31999, path="/thinking"), "xhigh", ["altered"]),
+        (ReasoningConfig("enabled", None, 99999, path="/thinking"), "max", ["altered"]),
+        (ReasoningConfig("enabled", "low", 99999, path="/thinking"), "low", ["altered"]),
+        (ReasoningConfig("disabled", path="/thinking"), None, ["dropped"]),
+        (ReasoningConfig("disabled", "high", path="/thinking"), None, ["dropped"]),
+        (ReasoningConfig("disabled", "none"), "none", []),
+        (ReasoningConfig(None, "high", show="omitted", path="/thinking"), "high", ["dropped"]),
+    ],
+)
+def test_reasoning(config: ReasoningConfig, effort: Any, losses: list[str]) -> None:
+    body, found = write(reasoning=config)
+    assert body.get("reasoning_effort") == effort
+    assert found == [(code, "/thinking") for code in losses]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (ResponseFormat(), {"type": "json_object"}),
+        (
+            ResponseFormat({"a": 1}),
+            {"type": "json_schema", "json_schema": {"name": "response", "schema": {"a": 1}}},
+        ),
+        (
+            ResponseFormat({}, "n", "d", True, {"x": 1}),
+            {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "description": "d", "schema": {}, "strict": True},
+            },
+        ),
+    ],
+)
+def test_response_format(form: ResponseFormat, expected: Any) -> None:
+    assert write(response_format=form)[0]["response_format"] == expected
+
+
+# -- Chat's own requests -----------------------------------------------------------------------------------
+
+OWN = Target(developer_role=True, max_tokens_field="max_completion_tokens")
+MARK = {"type": "ephemeral", "ttl": "1h"}
+BARE_MARK = {"type": "ephemeral"}
+
+OWN_MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "s"},
+    {"role": "developer", "content": [text_part("d"), {"type": "text", "text": "e", "x": 1}]},
+    {"role": "user", "content": "hi", "name": "Ann", "x": 1},
+    {"role": "user", "content": []},
+    {"role": "assistant", "content": "one", "annotations": [1]},
+    {"role": "assistant", "content": [text_part("a"), {"type": "refusal", "refusal": "b", "x": 1}]},
+    {"role": "assistant", "content": None, "refusal": "no", "audio": {"id": "a1"}},
+    {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_content": "hm",
+        "reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0, "odd": 1}],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}"},
+                "extra_content": {"google": {"thought_signature": "G"}},
+                "cache_control": MARK,
+            },
+            {"id": "c2", "type": "custom", "custom": {"name": "p", "input": "raw"}},
+        ],
+    },
+    {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": [text_part("r"), IMAGE_PART],
+        "cache_control": MARK,
+        "x": 1,
+    },
+    {"role": "tool", "tool_call_id": "c2", "content": "done", "name": "p"},
+    {"role": "system", "content": "in between", "cache_control": BARE_MARK},
+    {
+        "role": "user",
+        "content": [
+            {**text_part("marked"), "cache_control": BARE_MARK},
+            {**text_part("too"), "prompt_cache_breakpoint": {"mode": "explicit"}},
+            {"type": "image_url", "image_url": {"url": "https://i", "detail": "low", "z": 1}, "y": 1},
+            {"type": "input_audio", "input_audio": {"data": "QQ==", "format": "mp3"}},
+            {"type": "file", "file": {"file_id": "file-1"}},
+            {"type": "file", "file": {"file_data": "https://d"}},
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64,QQ=="}},
+            {"type": "video_url", "video_url": {"url": "https://v"}},
+        ],
+    },
+    # Signatures of another vendor, as OpenRouter wants them back.
+    {
+        "role": "assistant",
+        "content": "y",
+        "reasoning": "hm",
+        "reasoning_details": [
+            {
+                "type": "reasoning.text",
+                "text": "hm",
+                "signature": "S",
+                "format": "anthropic-claude-v1",
+                "index": 0,
+            }
+        ],
+    },
+    {"role": "assistant", "content": [THINKING, text_part("z")]},
+]
+
+OWN_BODY: dict[str, Any] = {
+    "model": "m",
+    "messages": OWN_MESSAGES,
+    "stream": True,
+    "stream_options": {"include_usage": True, "include_obfuscation": False},
+    "tools": [
+        {"type": "function", "function": {"name": "f", "z": 1}, "cache_control": MARK},
+        {"type": "custom", "custom": {"name": "p", "z": 1}},
+        {"type": "web_search", "x": 1},
+    ],
+    "tool_choice": "auto",
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"a": 1}, "z": 1}},
+    "reasoning_effort": "low",
+    "reasoning": {"effort": "low"},
+    "max_completion_tokens": 5,
+    "stop": ["a", "b", "c", "d", "e"],
+    "service_tier": "on_demand",
+    "mystery": {"deep": [1]},
+}
+
+
+def own(
+    body: dict[str, Any], sealer: Sealer = Sealer(), target: Target = OWN
+) -> tuple[dict[str, Any], list[Any]]:
+    ledger = Ledger()
+    return SPEC.write_request(SPEC.read_request(body, sealer), target, ledger), list(ledger)
+
+
+def test_a_chat_request_read_and_written_is_itself() -> None:
+    body, losses = own(OWN_BODY)
+    assert body["messages"] == OWN_MESSAGES
+    assert body == OWN_BODY
+    assert losses == []
+
+
+def test_a_role_that_the_upstream_does_not_know_is_told() -> None:
+    body, [loss] = own({"model": "m", "messages": OWN_MESSAGES[1:2]}, target=Target())
+    assert body["messages"][0]["role"] == "system"
+    assert (loss.code, loss.path) == (LossCode.ALTERED, "/messages/0/role")
+
+
+def test_wrapped_seals_are_opened_on_the_way_to_a_chat_upstream() -> None:
+    sealer = Sealer()
+    native = {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.encrypted", "data": "G"}]}
+
+    def message(seal: Seal) -> dict[str, Any]:
+        entry = {
+            "type": "reasoning.encrypted",
+            "data": sealer.wrap(seal),
+            "format": "dragoman-v1",
+            "index": 0,
+        }
+        return {"role": "assistant", "content": "x", "reasoning_content": "hm", "reasoning_details": [entry]}
+
+    body, losses = own(
+        {"model": "m", "messages": [message(Seal(CHAT, native)), message(Seal("anthropic_messages", {}))]},
+        sealer,
+    )
+    assert body["messages"] == [
+        {"role": "assistant", "content": "x", "reasoning_content": "hm", **native},
+        {"role": "assistant", "content": "x", "reasoning_content": "hm"},
+    ]
+    assert [(loss.code, loss.path) for loss in losses] == [
+        (LossCode.FOREIGN_SEAL, "/messages/1/reasoning_details/0/data")
+    ]
+
+
+def test_a_forged_seal_leaves_the_text() -> None:
+    entry = {"type": "reasoning.encrypted", "data": "drg1.x"}
+    message = {"role": "assistant", "content": "x", "reasoning": "hm", "reasoning_details": [entry]}
+    body, losses = own({"model": "m", "messages": [message]})
+    assert body["messages"] == [{"role": "assistant", "content": "x", "reasoning": "hm"}]
+    assert losses == []
+
+
+def test_empty_requests_stay_empty() -> None:
+    body, losses = own(
+        {"model": "m", "messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}
+    )
+    assert body["tools"] == [{"type": "function", "function": {"name": "f"}}]
+    assert losses == []

@@ -1,0 +1,35 @@
+"""The request document: frozen, and shared by nobody by accident."""
+
+from typing import get_args
+
+import pytest
+from dragoman._request import Message, Param, Part, Request, Text, Tool
+
+
+def test_frozen() -> None:
+    request = Request(protocol="toy", model="m", messages=(), raw={})
+    with pytest.raises(AttributeError):
+        request.model = "other"  # type: ignore[misc]
+
+
+def test_defaults_are_not_shared() -> None:
+    first, second = (Request(protocol="toy", model="m", messages=(), raw={}) for _ in range(2))
+    first.params["seed"] = 1
+    first.param_paths["seed"] = "/seed"
+    assert second.params == {}
+    assert second.param_paths == {}
+
+
+def test_equal_documents_are_equal() -> None:
+    assert Message("user", (Text("a"),)) == Message("user", (Text("a"),))
+    assert Message("user", (Text("a"),)) != Message("user", (Text("a", path="/x"),))
+
+
+@pytest.mark.parametrize("kind", [*get_args(Part), *get_args(Tool)])
+def test_every_part_knows_where_it_stood(kind: type) -> None:
+    assert "path" in kind.__struct_fields__
+
+
+def test_neutral_names_are_unique_and_sorted() -> None:
+    names = get_args(Param)
+    assert list(names) == sorted(set(names))

@@ -1,0 +1,296 @@
+"""Tools, names and call ids as a target takes them, and the book for the way back."""
+
+import re
+
+import pytest
+from core_chop import PROPERTY
+from dragoman._events import ToolKind
+from dragoman._loss import Ledger, LossCode
+from dragoman._request import (
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    Message,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from dragoman._spec import Target, ToolRule
+from dragoman._tools import Origin, ToolBook, fit_call_id, fit_name, fit_tools
+from hypothesis import given
+from hypothesis import strategies as st
+
+PLAIN = ToolRule(custom=False)
+STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
+CUSTOM = ToolRule(custom=True, custom_usual=True)
+SPACES = ToolRule(custom=True, custom_usual=True, namespaces=True)
+FUNCTION = ToolKind.FUNCTION
+
+
+def request(
+    *tools: Tool, parts: tuple[ToolCall | ToolResult | Text, ...] = (), choice: ToolChoice | None = None
+) -> Request:
+    messages = (Message("assistant", parts),) if parts else ()
+    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
+
+
+def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) -> tuple[Request, ToolBook, Ledger]:
+    ledger = Ledger()
+    out, book = fit_tools(given_request, rule, target, ledger)
+    return out, book, ledger
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "rule", "wire"),
+    [
+        ("look", None, PLAIN, "look"),
+        ("a-b_C9", None, PLAIN, "a-b_C9"),
+        ("n" * 64, None, PLAIN, "n" * 64),
+        ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
+        ("n" * 65, None, STRICT, "n" * 65),
+        ("fs.read", None, PLAIN, "fs_read_*"),
+        ("fs/read", None, PLAIN, "fs_read_*"),
+        ("größe", None, PLAIN, "gr__e_*"),
+        ("", None, PLAIN, ""),
+        ("read", "fs", PLAIN, "fs__read"),
+        ("read", "fs.2", PLAIN, "fs_2__read_*"),
+        ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
+        ("read", "fs", SPACES, "read"),
+        ("re.ad", "fs", SPACES, "re_ad_*"),
+    ],
+)
+def test_fit_name(name: str, namespace: str | None, rule: ToolRule, wire: str) -> None:
+    found = fit_name(name, namespace, rule)
+    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
+    assert len(found) <= rule.max_name
+    assert fit_name(name, namespace, rule) == found
+
+
+def test_different_names_stay_different() -> None:
+    names = ["fs.read", "fs/read", "fs read", "n" * 65, "n" * 66, "n" * 64 + "m", "\ud83d", "\ude00"]
+    assert len({fit_name(name, None, PLAIN) for name in names}) == len(names)
+
+
+@PROPERTY
+@given(st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES]))
+def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolRule) -> None:
+    wire = fit_name(name, namespace, rule)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]*", wire)
+    assert len(wire) <= rule.max_name
+
+
+# Call ids
+
+
+@pytest.mark.parametrize(
+    ("call_id", "rule", "wire"),
+    [
+        ("call_1", PLAIN, "call_1"),
+        ("bash:0", PLAIN, "bash:0"),
+        ("bash:0", STRICT, "bash_0_*"),
+        ("c" * 64, PLAIN, "c" * 64),
+        ("c" * 65, PLAIN, "c" * 55 + "_*"),
+        ("c" * 256, STRICT, "c" * 256),
+        ("c" * 257, STRICT, "c" * 247 + "_*"),
+        ("call|fc_1", STRICT, "call_fc_1_*"),
+        ("", STRICT, ""),
+    ],
+)
+def test_fit_call_id(call_id: str, rule: ToolRule, wire: str) -> None:
+    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
+
+
+ODD_IDS = ["call_1", "bash:0", "bash_0", "c" * 80, "c" * 81, "é", "\ud83d"]
+
+
+@pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM], ids=["plain", "strict", "custom"])
+def test_call_and_result_keep_the_same_id(rule: ToolRule) -> None:
+    parts: tuple[ToolCall | ToolResult, ...] = ()
+    for each in ODD_IDS:
+        parts += (ToolCall(each, "look", "{}"), ToolResult(each, ()))
+    out, book, _ = fitted(request(parts=parts), rule)
+    found = [part.call_id for part in out.messages[0].parts]  # type: ignore[union-attr]
+    assert found[0::2] == found[1::2] == [fit_call_id(each, rule) for each in ODD_IDS]
+    assert len(set(found)) == len(ODD_IDS)
+    assert book.used_ids == frozenset(ODD_IDS)  # the client's own ids: those that it pairs by
+
+
+# What need not change does not
+
+
+def test_what_fits_is_given_as_it_is() -> None:
+    given_request = request(
+        FunctionTool("look"),
+        HostedTool("toy", "web_search", {"type": "web_search"}),
+        parts=(Text("a"), ToolCall("c1", "look", "{}"), ToolResult("c1", (Text("b"),))),
+        choice=ToolChoice("named", name="look"),
+    )
+    out, book, ledger = fitted(given_request, PLAIN)
+    assert out == given_request
+    assert out.messages[0] is given_request.messages[0]
+    assert (out.tools[0], book.origins, len(ledger)) == (given_request.tools[0], {}, 0)
+
+
+def test_an_empty_request() -> None:
+    out, book, _ = fitted(request(), PLAIN)
+    assert (out, book) == (request(), ToolBook())
+
+
+# Names of tools, calls and choices change together
+
+
+def test_a_renamed_function() -> None:
+    wire = fit_name("fs.read", None, PLAIN)
+    given_request = request(
+        FunctionTool("fs.read", "Reads.", {"type": "object"}, path="/tools/0"),
+        FunctionTool("look"),
+        parts=(ToolCall("c1", "fs.read", '{"a":1}'), ToolCall("c2", "look", "{}")),
+        choice=ToolChoice("named", name="fs.read"),
+    )
+    out, book, ledger = fitted(given_request, PLAIN)
+    assert out.tools == (FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"), FunctionTool("look"))
+    assert out.messages[0].parts == (ToolCall("c1", wire, '{"a":1}'), ToolCall("c2", "look", "{}"))
+    assert out.tool_choice == ToolChoice("named", name=wire)
+    assert book.origins == {wire: Origin("fs.read", None, FUNCTION, wrapped=False)}
+    assert len(ledger) == 0
+
+
+def test_a_namespace_without_namespaces() -> None:
+    given_request = request(
+        FunctionTool("read", namespace="fs"),
+        CustomTool("edit", namespace="fs"),
+        parts=(ToolCall("c1", "read", "{}", namespace="fs"),),
+        choice=ToolChoice("named", name="read", namespace="fs"),
+    )
+    out, book, _ = fitted(given_request, CUSTOM)
+    assert out.tools == (FunctionTool("fs__read"), CustomTool("fs__edit"))
+    assert out.messages[0].parts == (ToolCall("c1", "fs__read", "{}"),)
+    assert out.tool_choice == ToolChoice("named", name="fs__read")
+    assert book.origins == {
+        "fs__read": Origin("read", "fs", FUNCTION, wrapped=False),
+        "fs__edit": Origin("edit", "fs", ToolKind.CUSTOM, wrapped=False),
+    }
+
+
+def test_a_namespace_with_namespaces() -> None:
+    tools = (FunctionTool("read", namespace="fs"), FunctionTool("read", namespace="db"), FunctionTool("read"))
+    given_request = request(*tools, parts=(ToolCall("c1", "read", "{}", namespace="db"),))
+    out, book, _ = fitted(given_request, SPACES)
+    assert (out, book.origins) == (given_request, {})
+
+
+@pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
+def test_collisions(rule: ToolRule) -> None:
+    """A name of its own that is what another tool's name becomes: the later one gives way."""
+    shortened = fit_name("fs.read", None, rule)
+    given_request = request(
+        FunctionTool("fs.read"),
+        FunctionTool(shortened),
+        parts=(ToolCall("c1", "fs.read", "{}"), ToolCall("c2", shortened, "{}")),
+    )
+    out, book, _ = fitted(given_request, rule)
+    first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
+    assert first == shortened
+    assert second != shortened
+    assert [part.name for part in out.messages[0].parts] == [first, second]  # type: ignore[union-attr]
+    assert {wire: origin.name for wire, origin in book.origins.items()} == {
+        first: "fs.read",
+        second: shortened,
+    }
+
+
+def test_a_flattened_name_collides_with_a_plain_one() -> None:
+    given_request = request(FunctionTool("fs__read"), FunctionTool("read", namespace="fs"))
+    out, book, _ = fitted(given_request, PLAIN)
+    first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
+    assert first == "fs__read"
+    assert re.fullmatch("fs__read_[0-9a-f]{8}", second)
+    assert book.origins == {second: Origin("read", "fs", FUNCTION, wrapped=False)}
+
+
+CHOICES: dict[str, tuple[ToolChoice | None, ToolChoice | None]] = {
+    "none at all": (None, None),
+    "auto": (ToolChoice("auto"), ToolChoice("auto")),
+    "required": (ToolChoice("required", path="/c"), ToolChoice("required", path="/c")),
+    "named": (ToolChoice("named", name="x.y"), ToolChoice("named", name=fit_name("x.y", None, PLAIN))),
+    "named custom": (
+        ToolChoice("named", name="patch", kind=ToolKind.CUSTOM),
+        ToolChoice("named", name="patch"),
+    ),
+    "allowed": (
+        ToolChoice("allowed", allowed=("x.y", "patch"), required=True),
+        ToolChoice("allowed", allowed=(fit_name("x.y", None, PLAIN), "patch"), required=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(("choice", "expected"), CHOICES.values(), ids=CHOICES)
+def test_choices(choice: ToolChoice | None, expected: ToolChoice | None) -> None:
+    out, _, _ = fitted(request(FunctionTool("x.y"), CustomTool("patch"), choice=choice), PLAIN)
+    assert out.tool_choice == expected
+
+
+# Custom tools
+
+
+PATCH = CustomTool("patch", "Changes files.", path="/tools/0")
+CALL = ToolCall("c1", "patch", 'a "b"\n', ToolKind.CUSTOM, path="/messages/0/parts/0")
+RESULT = ToolResult("c1", (Text("ok"),), ToolKind.CUSTOM)
+
+
+def test_custom_tools_become_functions() -> None:
+    out, book, ledger = fitted(request(PATCH, parts=(CALL, RESULT)), PLAIN)
+    [tool] = out.tools
+    assert isinstance(tool, FunctionTool)
+    assert (tool.name, tool.parameters["required"]) == ("patch", ["input"])
+    assert out.messages[0].parts == (
+        ToolCall("c1", "patch", '{"input":"a \\"b\\"\\n"}', path="/messages/0/parts/0"),
+        ToolResult("c1", (Text("ok"),)),
+    )
+    assert book.origins == {"patch": Origin("patch", None, ToolKind.CUSTOM, wrapped=True)}
+    assert len(ledger) == 0
+
+
+def test_a_grammar_cannot_be_enforced() -> None:
+    tool = CustomTool("patch", grammar=Grammar("lark", "start: /x/"), path="/tools/0")
+    out, _, ledger = fitted(request(tool), PLAIN)
+    assert "start: /x/" in out.tools[0].description  # type: ignore[operator, union-attr]
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/tools/0/format")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told", "stays"),
+    [
+        (ToolRule(custom=False), None, False),
+        (ToolRule(custom=False), True, False),  # the protocol has no such thing
+        (ToolRule(custom=True), None, False),
+        (ToolRule(custom=True), True, True),
+        (CUSTOM, None, True),
+        (CUSTOM, True, True),
+        (CUSTOM, False, False),
+    ],
+)
+def test_who_takes_custom_tools(rule: ToolRule, told: bool | None, stays: bool) -> None:
+    given_request = request(PATCH, parts=(CALL, RESULT))
+    out, book, _ = fitted(given_request, rule, Target(custom_tools=told))
+    assert (out == given_request) is stays
+    assert bool(book.origins) is not stays
+
+
+def test_a_named_choice_of_a_custom_tool_that_stays() -> None:
+    choice = ToolChoice("named", name="x.y", kind=ToolKind.CUSTOM)
+    out, _, _ = fitted(request(CustomTool("x.y"), choice=choice), CUSTOM)
+    wire = fit_name("x.y", None, CUSTOM)
+    assert out.tool_choice == ToolChoice("named", name=wire, kind=ToolKind.CUSTOM)
+
+
+def test_the_same_conversation_gives_the_same_bytes() -> None:
+    given_request = request(FunctionTool("a.b"), PATCH, parts=(CALL, RESULT, ToolCall("x:y", "a.b", "{}")))
+    assert fitted(given_request, STRICT)[0] == fitted(given_request, STRICT)[0]
