@@ -97,6 +97,8 @@ class CallStage:
 
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)
+        if isinstance(call.shape, InputWrapper) and not event.complete:
+            return (event,)  # cut off: it must not be made to look whole
         if call.shape is not None:
             rest = call.shape.finish()
             if not call.shape.exact and event.complete:

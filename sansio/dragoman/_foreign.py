@@ -30,10 +30,10 @@ def _plain_parts(parts: tuple[Part, ...], ledger: Ledger) -> tuple[Part, ...]:
     changed: list[Part] | None = None
     for index, part in enumerate(parts):
         plain: Part = part
-        if type(part) is OpaquePart:
+        if isinstance(part, OpaquePart):
             plain = _plain(part, ledger)
-        elif type(part) is ToolResult:
-            inner = tuple([_plain(each, ledger) if type(each) is OpaquePart else each for each in part.parts])
+        elif isinstance(part, ToolResult):
+            inner = tuple([_plain(each, ledger) if isinstance(each, OpaquePart) else each for each in part.parts])
             if inner != part.parts:
                 plain = msgspec.structs.replace(part, parts=inner)
         if plain is not part:
@@ -62,11 +62,11 @@ def _enter_unknown_fields(request: Request, ledger: Ledger) -> None:
         if message.extra is not None:
             ledger.unknown_fields(message.path, message.extra)
         for part in message.parts:
-            if type(part) is OpaquePart:
+            if isinstance(part, OpaquePart):
                 continue
             if part.extra is not None:
                 ledger.unknown_fields(part.path, part.extra)
-            if type(part) is ToolResult:
+            if isinstance(part, ToolResult):
                 for inner in part.parts:
-                    if type(inner) is not OpaquePart and inner.extra is not None:
+                    if not isinstance(inner, OpaquePart) and inner.extra is not None:
                         ledger.unknown_fields(inner.path, inner.extra)

@@ -1,5 +1,7 @@
 """Tool calls on their way to the client."""
 
+import json
+
 import pytest
 from core_chop import PROPERTY, all_ways
 from core_events import STARTED, answers, start_of
@@ -25,6 +27,8 @@ from dragoman._tools import Origin, ToolBook, fit_tools
 from hypothesis import given
 
 CUSTOM = ToolKind.CUSTOM
+EVERYTHING = ToolRule(custom=True, namespaces=True)
+FUNCTIONS = ToolRule(custom=False)
 WRAPPED = ToolBook({"patch": Origin("patch", None, CUSTOM, wrapped=True)})
 
 
@@ -37,9 +41,11 @@ def call(call_id: str, name: str, *pieces: str, block: int = 0, complete: bool =
     ]
 
 
-def staged(events: list[Event], book: ToolBook = ToolBook(), token: str = "0123456789") -> tuple[list[Event], Ledger]:
+def staged(
+    events: list[Event], book: ToolBook = ToolBook(), rule: ToolRule = EVERYTHING
+) -> tuple[list[Event], Ledger]:
     ledger = Ledger()
-    stage = CallStage(book, token, ledger)
+    stage = CallStage(book, rule, "0123456789", ledger)
     return [each for event in events for each in stage.send(event)], ledger
 
 
@@ -147,6 +153,27 @@ def test_input_that_was_cut_off_is_no_surprise() -> None:
 def test_a_custom_call_to_a_wrapped_tool_is_free_text_already() -> None:
     events = call("c1", "patch", '{"input":"a"}', kind=CUSTOM)
     assert staged(events, WRAPPED)[0] == events
+
+
+# Clients that have less than the upstream
+
+
+@pytest.mark.parametrize("pieces", [(), ("a",), ("a ", '"b"', "\n", "\ud83d", "\ude00")])
+def test_a_custom_call_for_a_client_without_them(pieces: tuple[str, ...]) -> None:
+    out, ledger = staged(call("c1", "run", *pieces, kind=CUSTOM), rule=FUNCTIONS)
+    assert out[0] == call("c1", "run")[0]
+    assert json.loads(folded_input(out)) == json.loads(wrap_input("".join(pieces)))
+    assert len(ledger) == 0
+
+
+def test_a_custom_call_that_was_cut_off_does_not_look_whole() -> None:
+    out, _ = staged(call("c1", "run", "rm -rf /tmp", kind=CUSTOM, complete=False), rule=FUNCTIONS)
+    assert folded_input(out) == '{"input":"rm -rf /tmp'
+
+
+def test_a_namespace_for_a_client_without_them() -> None:
+    out, _ = staged(call("c1", "read", "{}", namespace="fs"), rule=FUNCTIONS)
+    assert out == call("c1", "fs__read", "{}")
 
 
 # Ids

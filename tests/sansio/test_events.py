@@ -36,3 +36,21 @@ def test_the_commonest_events_are_not_tracked_by_the_collector() -> None:
 )
 def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage) -> None:
     assert before.updated(later) == after
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (Usage(), Usage()),
+        (Usage(9, 9, 4, 5, 9, {"a": 1}), Usage(9, 9, 4, 5, 9, {"a": 1})),
+        (Usage(output=5, reasoning=9), Usage(output=5, reasoning=5)),
+        (Usage(input=5, cached=9), Usage(input=5, cached=5)),
+        (Usage(input=5, cached=3, cache_write=9), Usage(input=5, cached=3, cache_write=2)),
+        (Usage(input=5, cache_write=9), Usage(input=5, cache_write=5)),
+        (Usage(input=0, cached=9, cache_write=9), Usage(input=0, cached=0, cache_write=0)),
+        (Usage(cached=9, cache_write=9, reasoning=9), Usage(cached=9, cache_write=9, reasoning=9)),
+    ],
+)
+def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
+    assert told.consistent() == shown
+    assert shown.consistent() == shown

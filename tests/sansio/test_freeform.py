@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from dragoman._freeform import InputUnwrapper, as_function, wrap_input
+from dragoman._freeform import InputUnwrapper, InputWrapper, as_function, wrap_input
 from dragoman._request import CacheMark, CustomTool, Grammar
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +50,16 @@ def test_as_function_with_nothing_said() -> None:
 def test_wrap_input(text: str) -> None:
     assert json.loads(wrap_input(text)) == {"input": text} or "\ud800" <= max(text)
     assert wrap_input(text).startswith('{"input":"')
+
+
+@PROPERTY
+@given(st.lists(texts, max_size=4))
+def test_wrapped_piece_by_piece(pieces: list[str]) -> None:
+    wrapper = InputWrapper()
+    out = "".join([wrapper.feed(piece) for piece in pieces]) + wrapper.finish()
+    assert json.loads(out) == json.loads(wrap_input("".join(pieces)))
+    assert wrapper.exact
+    assert unwrapped([out]) == (json.loads(out)["input"], True)
 
 
 # The agreed shape

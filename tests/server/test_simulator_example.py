@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman_server.simulator.example import example, example_text
 
@@ -85,3 +87,69 @@ def test_a_schema_whose_required_part_is_itself_ends() -> None:
 @pytest.mark.parametrize("schema", [None, {"type": "array", "items": {}}, {}])
 def test_tool_arguments_are_always_an_object(schema: Any) -> None:
     assert example_text(schema) == "{}"
+
+
+GREEDY: list[tuple[str, Any]] = [
+    ("two of itself", {"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}, "required": ["a", "b"]}),
+    (
+        "arrays in arrays",
+        {"items": {"items": {"items": {}, "minItems": 999}, "minItems": 999}, "minItems": 999},
+    ),
+    ("a long text", {"type": "string", "minLength": 10**12}),
+    ("many long texts", {"items": {"type": "string", "minLength": 10**5}, "minItems": 10**9}),
+    ("many constants", {"items": {"const": "x" * 10**5}, "minItems": 10**9}),
+    ("tiny steps", {"type": "number", "multipleOf": 5e-324}),
+    ("bounds beyond floats", {"type": "integer", "minimum": 10**400, "maximum": -(10**400)}),
+]
+
+
+@pytest.mark.parametrize("schema", [case[1] for case in GREEDY], ids=[case[0] for case in GREEDY])
+def test_no_schema_asks_for_too_much(schema: Any) -> None:
+    assert len(json.dumps(example(schema))) < 1_000_000
+
+
+WORDS = st.sampled_from(
+    [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "$defs",
+        "enum",
+        "const",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "prefixItems",
+        "format",
+    ]
+)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**6),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        ["#", "#/$defs", "object", "array", "string", "integer", "number", "null", "boolean", "date"]
+    ),
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@given(SCHEMAS)
+def test_whatever_stands_in_a_schema_there_is_a_value(schema: Any) -> None:
+    json.dumps(example(schema))

@@ -250,6 +250,13 @@ DEMANDS: list[tuple[str, list[tuple[str, str]]]] = [
 ]
 
 
+def test_only_allowed_tools_are_called() -> None:
+    tools: list[Body] = [{"type": "function", "function": {"name": "b"}}]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
+    body = ask(CHAT, "tools", tools=("a", "b", "c")) | {"tool_choice": choice}
+    assert [call.name for call in meaning(CHAT, body).calls] == ["b"]
+
+
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 @pytest.mark.parametrize(("text", "calls"), DEMANDS)
 def test_a_line_of_the_user_says_what_to_call(protocol: str, text: str, calls: list[tuple[str, str]]) -> None:
@@ -381,6 +388,16 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     assert meaning(protocol, again).calls
 
 
+@pytest.mark.parametrize(
+    ("protocol", "carrier"), [(MESSAGES, "no base64!"), (MESSAGES, "AAAA"), (RESPONSES, None)]
+)
+def test_what_is_no_carrier_of_ours_is_refused(protocol: str, carrier: str | None) -> None:
+    body = ask(protocol, "reasoning", tools=("look",))
+    first = answer(protocol, body)
+    holders(protocol, first)[0][PROOFS[protocol]] = carrier
+    assert refused(protocol, follow(protocol, body, first, ["42"]))[0] == 400
+
+
 OFF = {
     CHAT: {"reasoning_effort": "none"},
     MESSAGES: {"thinking": {"type": "disabled"}},
@@ -435,6 +452,21 @@ def test_an_image_in_a_tool_result_is_described(protocol: str) -> None:
     assert meaning(protocol, again).said(Kind.TEXT) == f"shoot returned: done\n{FINGERPRINT}"
     again["model"] = "images"
     assert meaning(protocol, again).said(Kind.TEXT) == f"1. {FINGERPRINT}\n2. {FINGERPRINT}"
+
+
+def test_a_file_is_described_by_its_name_too() -> None:
+    body = ask(RESPONSES, "images")
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}
+    body["input"] = [{"role": "user", "content": [file]}]
+    assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).said(Kind.TEXT)
+
+
+def test_a_result_that_has_no_words_is_named() -> None:
+    body = ask(MESSAGES, "tools", tools=("look",))
+    body = follow(MESSAGES, body, answer(MESSAGES, body), ["-"])
+    result = body["messages"][-1]["content"][0]
+    result |= {"is_error": True, "content": [{"type": "tool_reference", "tool_name": "other"}]}
+    assert meaning(MESSAGES, body).said(Kind.TEXT) == "look failed: [tool_reference]"
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ _MEDIA_TOKENS = 100
 
 _CALL = re.compile(r"^call[ \t]+(\S+)[ \t]*", re.MULTILINE)
 
+# More calls than any client makes in one turn. Looking for one may take time in proportion to the text.
+_MOST_CALLS = 128
+
 # Vendors' clients tell the ids of calls by these; the rest of an id is ours.
 _CALL_PREFIX = {"anthropic_messages": "toolu_"}
 
@@ -121,7 +124,7 @@ class Asked:
         offered = {tool.name: tool for tool in self.tools}
         text, at = self.user_text, 0
         found: list[tuple[FunctionTool | CustomTool, str]] = []
-        while (match := _CALL.search(text, at)) is not None:
+        while len(found) < _MOST_CALLS and (match := _CALL.search(text, at)) is not None:
             tool = offered.get(match.group(1)) or FunctionTool(match.group(1))
             at = match.end()
             if isinstance(tool, CustomTool):

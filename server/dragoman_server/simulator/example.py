@@ -7,8 +7,8 @@ another trade.
 
 import json
 import math
-from collections.abc import Mapping
-from typing import TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import TypeGuard, TypeVar
 
 from dragoman._json import JSON, JSONObject
 
@@ -16,6 +16,14 @@ from dragoman._json import JSON, JSONObject
 _DEEP = 5
 # And here it ends, fitting or not: a schema whose required part is itself has no finite value.
 _BOTTOM = 30
+# A few lines of schema can ask for a value that fills all memory. So many values are made, a text or constant
+# counting as one for each _UNIT characters; what comes after them is null.
+_BUDGET = 4000
+_UNIT = 64
+# Bounds at or above this are not looked at: floats are exact below it.
+_LARGE = 2**53
+
+_T = TypeVar("_T")
 
 _FORMATS: Mapping[str, str] = {
     "date": "2026-01-31",
@@ -39,35 +47,75 @@ def example_text(schema: JSON) -> str:
 
 def example(schema: JSON) -> JSON:
     """A value for a decoded schema."""
-    return _value(schema, schema, "value", 0)
+    return _Maker(schema).value(schema, "value", 0)
 
 
-def _value(schema: JSON, root: JSON, name: str, depth: int) -> JSON:
-    if not isinstance(schema, dict) or depth > _BOTTOM:
-        return None if depth > _BOTTOM else f"some {name}"
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
+class _Maker:
+    """Makes one value. root: the schema that local references lead into."""
+
+    __slots__ = ("_left", "_root")
+
+    def __init__(self, root: JSON) -> None:
+        self._root = root
+        self._left = _BUDGET
+
+    def value(self, schema: JSON, name: str, depth: int) -> JSON:
+        self._left -= 1
+        if depth > _BOTTOM or self._left <= 0:
+            return None
+        if not isinstance(schema, dict):
+            return f"some {name}"
+        for given in _given(schema):
+            self._left -= len(json.dumps(given)) // _UNIT
+            return given
+        if isinstance(schema.get("$ref"), str):
+            return self.value(_resolved(schema["$ref"], self._root), name, depth + 1)
+        if isinstance(schema.get("allOf"), list):
+            return self.value(_merged(schema, self._root), name, depth + 1)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                return self.value(_choice(schema[key], depth), name, depth + 1)
+        kind = _kind(schema, depth)
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, name, depth)
+        if kind in ("integer", "number"):
+            return _number(schema, whole=kind == "integer")
+        if kind == "boolean":
+            return True
+        return None if kind == "null" else self._string(schema, name)
+
+    def _object(self, schema: JSONObject, depth: int) -> JSON:
+        """The required properties; all of them where the schema does not say which."""
+        properties = _of(dict, schema.get("properties"))
+        required = schema.get("required")
+        if not isinstance(required, list):
+            required = list(properties) if depth < _DEEP else []
+        names = [name for name in required if isinstance(name, str)]
+        return {name: self.value(properties.get(name, {}), name, depth + 1) for name in names}
+
+    def _array(self, schema: JSONObject, name: str, depth: int) -> JSON:
+        least = max(_limit(schema, "minItems", 0), 0 if depth >= _DEEP else 1)
+        wanted = min(least, _limit(schema, "maxItems", least))
+        values = [self.value(each, name, depth + 1) for each in _of(list, schema.get("prefixItems"))]
+        while len(values) < wanted and self._left > 0:
+            values.append(self.value(schema.get("items"), name, depth + 1))
+        return values
+
+    def _string(self, schema: JSONObject, name: str) -> str:
+        text = _FORMATS.get(str(schema.get("format")), f"some {name}")
+        text = text.ljust(min(_limit(schema, "minLength", 0), self._left * _UNIT), ".")
+        self._left -= len(text) // _UNIT
+        return text[: _limit(schema, "maxLength", len(text))]
+
+
+def _given(schema: JSONObject) -> Iterator[JSON]:
+    """The values that the schema itself offers, best first."""
+    yield from (schema[key] for key in ("const", "default") if key in schema)
     for key in ("enum", "examples"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][0]
-    if isinstance(schema.get("$ref"), str):
-        return _value(_resolved(schema["$ref"], root), root, name, depth + 1)
-    if isinstance(schema.get("allOf"), list):
-        return _value(_merged(schema, root), root, name, depth + 1)
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return _value(_choice(schema[key], depth), root, name, depth + 1)
-    kind = _kind(schema, depth)
-    if kind == "object":
-        return _object(schema, root, depth)
-    if kind == "array":
-        return _array(schema, root, name, depth)
-    if kind in ("integer", "number"):
-        return _number(schema, whole=kind == "integer")
-    if kind == "boolean":
-        return True
-    return None if kind == "null" else _string(schema, name)
+        if isinstance(schema.get(key), list):
+            yield from schema[key][:1]
 
 
 def _kind(schema: JSONObject, depth: int) -> str:
@@ -108,34 +156,17 @@ def _merged(schema: JSONObject, root: JSON) -> JSONObject:
             each = _resolved(each["$ref"], root)
         if not isinstance(each, dict):
             continue
-        properties = {**(merged.get("properties") or {}), **(each.get("properties") or {})}
-        required = [*(merged.get("required") or []), *(each.get("required") or [])]
+        properties = {**_of(dict, merged.get("properties")), **_of(dict, each.get("properties"))}
+        required = [*_of(list, merged.get("required")), *_of(list, each.get("required"))]
         merged = {**merged, **each, "properties": properties, "required": required}
     if not merged.get("properties"):
         merged.pop("properties", None)
     return merged
 
 
-def _object(schema: JSONObject, root: JSON, depth: int) -> JSON:
-    """The required properties; all of them where the schema does not say which."""
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    required = schema.get("required")
-    if not isinstance(required, list):
-        required = list(properties) if depth < _DEEP else []
-    names = [name for name in required if isinstance(name, str)]
-    return {name: _value(properties.get(name, {}), root, name, depth + 1) for name in names}
-
-
-def _array(schema: JSONObject, root: JSON, name: str, depth: int) -> JSON:
-    least = _limit(schema, "minItems", 0)
-    prefix = schema.get("prefixItems")
-    values = [_value(each, root, name, depth + 1) for each in prefix] if isinstance(prefix, list) else []
-    most = _limit(schema, "maxItems", 1000)
-    wanted = min(max(least, 0 if depth >= _DEEP else 1), most, 1000)
-    while len(values) < wanted:
-        values.append(_value(schema.get("items"), root, name, depth + 1))
-    return values
+def _of(kind: type[_T], value: JSON) -> _T:
+    """The value if it is of that kind, else an empty one: schemas come from outside."""
+    return value if isinstance(value, kind) else kind()
 
 
 def _number(schema: JSONObject, *, whole: bool) -> JSON:
@@ -151,21 +182,16 @@ def _number(schema: JSONObject, *, whole: bool) -> JSON:
         value = math.ceil(lowest) if whole else lowest
     if _is_number(above) and value <= above:
         value = math.floor(above) + 1
-    if _is_number(step) and step > 0:
+    if _is_number(step) and step > 0 and math.isfinite(value / step):
         value = math.ceil(value / step) * step
     return int(value) if whole else value
 
 
 def _is_number(value: JSON) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _string(schema: JSONObject, name: str) -> str:
-    text = _FORMATS.get(str(schema.get("format")), f"some {name}")
-    text = text.ljust(min(_limit(schema, "minLength", 0), 10_000), ".")
-    return text[: _limit(schema, "maxLength", len(text))]
+    """Whether it is a number that can be reckoned with: JSON's may be of any size."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGE
 
 
 def _limit(schema: JSONObject, key: str, otherwise: int) -> int:
     value = schema.get(key)
-    return max(0, int(value)) if _is_number(value) and math.isfinite(value) else otherwise
+    return max(0, int(value)) if _is_number(value) else otherwise

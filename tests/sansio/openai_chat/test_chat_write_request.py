@@ -149,11 +149,24 @@ def test_results_without_a_text_form_leave_a_loss() -> None:
 @pytest.mark.parametrize(
     ("media", "expected", "losses"),
     [
-        (Media("image", "url", "https://i", detail="high"), [{"type": "image_url", "image_url": {"url": "https://i", "detail": "high"}}], []),
-        (Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")), [], [("dropped", "/i"), ("dropped", "/i/c")]),
+        (
+            Media("image", "url", "https://i", detail="high"),
+            [{"type": "image_url", "image_url": {"url": "https://i", "detail": "high"}}],
+            [],
+        ),
+        (
+            Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")),
+            [],
+            [("dropped", "/i"), ("dropped", "/i/c")],
+        ),
         (
             Media("file", "base64", "QQ==", "application/pdf", path="/d"),
-            [{"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,QQ=="}}],
+            [
+                {
+                    "type": "file",
+                    "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,QQ=="},
+                }
+            ],
             [],
         ),
         (
@@ -162,21 +175,45 @@ def test_results_without_a_text_form_leave_a_loss() -> None:
             [],
         ),
         (
-            Media("file", "base64", "QQ==", "text/csv", "a.csv", context="c", citations={"enabled": True}, path="/d"),
-            [text_part("c"), {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}}],
+            Media(
+                "file",
+                "base64",
+                "QQ==",
+                "text/csv",
+                "a.csv",
+                context="c",
+                citations={"enabled": True},
+                path="/d",
+            ),
+            [
+                text_part("c"),
+                {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}},
+            ],
             [("altered", "/d/context"), ("dropped", "/d/citations")],
         ),
-        (Media("file", "file_id", "f-1", path="/d"), [{"type": "file", "file": {"file_id": "f-1"}}], [("altered", "/d")]),
-        (Media("file", "url", "https://d", path="/d"), [text_part("[document: https://d]")], [("altered", "/d")]),
+        (
+            Media("file", "file_id", "f-1", path="/d"),
+            [{"type": "file", "file": {"file_id": "f-1"}}],
+            [("altered", "/d")],
+        ),
+        (
+            Media("file", "url", "https://d", path="/d"),
+            [text_part("[document: https://d]")],
+            [("altered", "/d")],
+        ),
         (Media("file", "text", "words", path="/d"), [text_part("words")], []),
-        (Media("file", "text", "words", filename="T", path="/d"), [text_part("T\n\nwords")], [("altered", "/d/title")]),
+        (
+            Media("file", "text", "words", filename="T", path="/d"),
+            [text_part("T\n\nwords")],
+            [("altered", "/d/title")],
+        ),
         (
             Media("audio", "base64", "QQ==", "audio/wav"),
             [{"type": "input_audio", "input_audio": {"data": "QQ==", "format": "wav"}}],
             [],
         ),
     ],
-)  # fmt: skip
+)
 def test_media(media: Media, expected: Any, losses: Any) -> None:
     out, found = messages_of(user(Text("see"), media))
     content = out[0]["content"]
@@ -371,9 +408,7 @@ def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
     assert write(tools=(F,), tool_choice=choice)[0]["tool_choice"] == expected
 
 
-@pytest.mark.parametrize(
-    ("mode", "losses"), [("auto", []), ("required", [("dropped", "/tool_choice")])]
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "losses"), [("auto", []), ("required", [("dropped", "/tool_choice")])])
 def test_no_choice_without_tools(mode: Any, losses: Any) -> None:
     body, found = write(tool_choice=ToolChoice(mode, path="/tool_choice"), parallel_tool_calls=True)
     assert body == {"model": "m", "messages": []}
@@ -491,7 +526,7 @@ OWN_MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "s"},
     {"role": "developer", "content": [text_part("d"), {"type": "text", "text": "e", "x": 1}]},
     {"role": "user", "content": "hi", "name": "Ann", "x": 1},
-    {"role": "user", "content": []},
+    {"role": "user", "content": ""},
     {"role": "assistant", "content": "one", "annotations": [1]},
     {"role": "assistant", "content": [text_part("a"), {"type": "refusal", "refusal": "b", "x": 1}]},
     {"role": "assistant", "content": None, "refusal": "no", "audio": {"id": "a1"}},

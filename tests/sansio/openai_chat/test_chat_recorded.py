@@ -1,0 +1,71 @@
+"""Recorded answers of real servers: each is read, printed for a Chat client, and read strictly again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from oracle.meaning_chat import read_stream
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Failed
+from dragoman._fold import Answer, Block, Fold
+from dragoman._grammar import Checker
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._spec import Exchange
+from dragoman._sse import SSEParser
+from dragoman.protocols.openai_chat import SPEC
+
+STREAMS = sorted((Path(__file__).parents[3] / "../shared/streams/chat").resolve().glob("*.sse"))
+
+pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not part of a checkout")
+
+EXCHANGE = Exchange(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
+
+
+def read_answer(stream: bytes, cut: int) -> tuple[Answer, bytes]:
+    """The folded answer, and what a Chat client gets. Raises when the stream is not complete."""
+    parser, checker, fold = SSEParser(), Checker(), Fold()
+    reader, writer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.stream_writer(EXCHANGE, Ledger())
+    out = b""
+    frames = [
+        frame for at in range(0, len(stream), cut) for frame in parser.receive_data(stream[at : at + cut])
+    ]
+    steps = [lambda frame=frame: reader.read(frame) for frame in [*frames, *parser.receive_eof()]]
+    for step in [*steps, reader.eof]:
+        for event in step():
+            checker.check(event)
+            fold.send(event)
+            out += writer.send(event)
+            if type(event) is Failed:
+                return fold.answer(), out
+    return fold.answer(), out
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_recorded_stream(path: Path) -> None:
+    stream = path.read_bytes()
+    if "eof" in path.stem:
+        with pytest.raises(RemoteProtocolError):
+            read_answer(stream, len(stream))
+        return
+    answer, printed = read_answer(stream, len(stream))
+    assert read_answer(stream, 1)[1] == printed
+    for frame in SSEParser().receive_data(printed):
+        if frame.data != b"[DONE]" and b'{"error"' not in frame.data:
+            ChatCompletionChunk.model_validate_json(frame.data, strict=True)
+    if answer.fault is not None:
+        return
+    body = SPEC.write_whole(answer, EXCHANGE, Ledger())
+    ChatCompletion.model_validate(body, strict=True)
+    # What the tests' own reader makes of the server's bytes and of ours.
+    before, after = read_stream(stream), read_stream(printed)
+    assert (after.stop, after.stop_sequence) == (before.stop, before.stop_sequence)
+    assert after.choices.keys() == before.choices.keys()
+    calls = [block for block in answer.blocks if isinstance(block, Block) and block.tool is not None]
+    sent = [block for blocks in before.choices.values() for block in blocks if block.id]
+    assert [(block.tool.call_id, block.tool.name, block.text) for block in calls if block.tool] == [
+        (block.id, block.name, block.text) for block in sent
+    ]

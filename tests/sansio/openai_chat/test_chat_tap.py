@@ -1,0 +1,62 @@
+"""What the tap sees of a relayed stream."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dragoman._events import Usage
+from dragoman._fault import Fault, FaultKind
+from dragoman._request import Request
+from dragoman._spec import Exchange, Tap
+from dragoman._sse import Frame
+from dragoman.protocols.openai_chat import SPEC
+
+GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""},"finish_reason":null}]}'
+
+
+def tap() -> Tap:
+    return SPEC.tap(Exchange(Request("openai_chat", "m", (), {}), "X1", 1, "m"))
+
+
+@pytest.mark.parametrize(
+    ("frames", "ended", "failed", "usage"),
+    [
+        ([GOING], False, False, Usage()),
+        ([GOING, b"[DONE]"], True, False, Usage()),
+        ([b'{"choices":[{"delta":{},"finish_reason":"stop"}]}'], True, False, Usage()),
+        ([b'{"choices":[{"delta":{}}, 5]}'], False, False, Usage()),
+        ([b'{"choices":[{"delta":{},"finish_reason":"error"}]}'], True, True, Usage()),
+        ([b'{"error":{"message":"x"}}'], False, True, Usage()),
+        ([b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}'], False, False, Usage(1, 2)),
+        (
+            [
+                b'{"choices":[{"finish_reason":null}],"usage":{"prompt_tokens":1}}',
+                b'{"usage":{"completion_tokens":2}}',
+            ],
+            False,
+            False,
+            Usage(1, 2),
+        ),
+        ([b'{"choices":[{"finish_reason":null}],"usage":null}'], False, False, Usage()),
+        ([b"{", b"5", b'{"choices":5}'], False, False, Usage()),
+    ],
+)
+def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> None:
+    watcher = tap()
+    for data in frames:
+        watcher.watch(Frame(b"", data))
+    assert (watcher.ended, watcher.failed, watcher.usage) == (ended, failed, usage)
+
+
+def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
+    watcher = tap()
+    watcher.watch(Frame(b"error", b"gone"))
+    assert watcher.failed
+
+
+def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:
+    printed = tap().fail(Fault(FaultKind.TRUNCATED, "cut"))
+    assert printed.startswith(b"data: ")
+    assert printed.endswith(b"\n\n")
+    assert msgspec.json.decode(printed[6:])["error"]["code"] == "upstream_truncated"

@@ -1,0 +1,252 @@
+"""Errors: bodies in, faults out, and back; and the end of a relayed stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from openai.types.responses import ResponseError
+from oracle.types import check_error_body, check_event
+
+from dragoman._events import Usage
+from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind
+from dragoman._json import encode
+from dragoman._request import Request
+from dragoman._spec import Exchange
+from dragoman._sse import Frame
+from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses._errors import error_object, response_error
+from dragoman.protocols.openai_responses._tables import ERRORS, RESPONSE_ERROR_CODES
+
+ORIGIN = "openai_responses"
+K = FaultKind
+
+
+def error(
+    code: str | None = None, sort: str = "invalid_request_error", message: str = "m", **more: Any
+) -> bytes:
+    return encode({"error": {"message": message, "type": sort, "param": None, "code": code, **more}})
+
+
+BODIES: list[tuple[int, bytes, Fault]] = [
+    (
+        400,
+        error("unsupported_value", param="input"),
+        Fault(K.INVALID_REQUEST, "m", 400, "unsupported_value", "invalid_request_error", "input"),
+    ),
+    (400, error("model_not_found"), Fault(K.NOT_FOUND, "m", 400, "model_not_found", "invalid_request_error")),
+    (
+        401,
+        error("invalid_api_key"),
+        Fault(K.AUTHENTICATION, "m", 401, "invalid_api_key", "invalid_request_error"),
+    ),
+    (
+        400,
+        error("context_length_exceeded"),
+        Fault(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "invalid_request_error"),
+    ),
+    (
+        400,
+        error(None, message="Your input exceeds the context window of this model."),
+        Fault(
+            K.CONTEXT_LENGTH,
+            "Your input exceeds the context window of this model.",
+            400,
+            None,
+            "invalid_request_error",
+        ),
+    ),
+    (
+        413,
+        error(None, message="prompt is too long"),
+        Fault(K.CONTEXT_LENGTH, "prompt is too long", 413, None, "invalid_request_error"),
+    ),
+    (
+        429,
+        error("rate_limit_exceeded", "tokens"),
+        Fault(K.RATE_LIMIT, "m", 429, "rate_limit_exceeded", "tokens"),
+    ),
+    (
+        429,
+        error("insufficient_quota", "insufficient_quota"),
+        Fault(K.BILLING, "m", 429, "insufficient_quota", "insufficient_quota"),
+    ),
+    (429, error(None, "insufficient_quota"), Fault(K.BILLING, "m", 429, None, "insufficient_quota")),
+    (
+        400,
+        error("image_too_large"),
+        Fault(K.INVALID_REQUEST, "m", 400, "image_too_large", "invalid_request_error"),
+    ),
+    (500, error(None, "server_error"), Fault(K.SERVER, "m", 500, None, "server_error")),
+    (529, error(None, "overloaded_error"), Fault(K.OVERLOADED, "m", 529, None, "overloaded_error")),
+    (
+        400,
+        b'{"code":"invalid-argument","error":"no such key"}',
+        Fault(K.INVALID_REQUEST, "no such key", 400, "invalid-argument"),
+    ),
+    (422, b'{"detail":[{"loc":["body"]}]}', Fault(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),
+    (401, b'{"detail":"Unauthorized"}', Fault(K.AUTHENTICATION, "Unauthorized", 401)),
+    (
+        500,
+        b'{"error":{"message":"","code":3}}',
+        Fault(K.SERVER, "the upstream answered with status 500", 500, "3"),
+    ),
+    (404, b'"not here"', Fault(K.NOT_FOUND, "not here", 404)),
+    (
+        502,
+        b"<html>Bad gateway</html>",
+        Fault(K.UNREACHABLE, "the upstream answered with status 502 and no readable message", 502),
+    ),
+    (500, b"\xff\xfe", Fault(K.SERVER, "the upstream answered with status 500 and no readable message", 500)),
+    (503, b"upstream is busy\n", Fault(K.OVERLOADED, "upstream is busy", 503)),
+    (500, b"", Fault(K.SERVER, "the upstream answered with status 500 and no readable message", 500)),
+    (500, b"x" * 3000, Fault(K.SERVER, "x" * 2000, 500)),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "fault"), BODIES)
+def test_error_bodies_of_all_shapes(status: int, body: bytes, fault: Fault) -> None:
+    assert SPEC.read_fault(status, body) == fault
+
+
+@pytest.mark.parametrize(
+    ("body", "is_one"),
+    [
+        (error(), True),
+        (b'{"error":"x"}', False),
+        (b'{"error":{}}', False),
+        (b"[]", False),
+        (b"<html>", False),
+    ],
+)
+def test_which_bodies_clients_can_read(body: bytes, is_one: bool) -> None:
+    assert SPEC.is_fault(body) is is_one
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_every_kind_has_a_body_and_a_legal_code(kind: FaultKind) -> None:
+    fault = Fault(kind, "m")
+    status, body = SPEC.write_fault(fault, "req_1")
+    assert check_error_body(ORIGIN, body) == []
+    assert status == {402: 429}.get(STATUS_BY_KIND[kind], STATUS_BY_KIND[kind])
+    sort, code = ERRORS[kind]
+    assert json.loads(body)["error"] == {"message": "m", "type": sort, "param": None, "code": code}
+    ResponseError.model_validate(response_error(fault))
+
+
+def test_the_list_of_codes_is_the_vendors() -> None:
+    assert frozenset(get_args(ResponseError.model_fields["code"].annotation)) == RESPONSE_ERROR_CODES
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (Fault(K.OVERLOADED, "m", 529), 503),
+        (Fault(K.BILLING, "m", 402), 429),
+        (Fault(K.TIMEOUT, "m", 408), 408),
+        (Fault(K.SERVER, "m", 200), 500),
+    ],
+)
+def test_statuses(fault: Fault, status: int) -> None:
+    assert SPEC.write_fault(fault, None)[0] == status
+
+
+def test_a_senders_code_is_kept_where_clients_do_not_act_on_another() -> None:
+    assert error_object(Fault(K.INVALID_REQUEST, "m", code="odd", param="input"))["code"] == "odd"
+    assert error_object(Fault(K.CONTEXT_LENGTH, "m", code="odd"))["code"] == "context_length_exceeded"
+    assert response_error(Fault(K.INVALID_REQUEST, "m", code="image_too_large"))["code"] == "image_too_large"
+    # Not in the closed list, and only this member of it makes agents give up at once.
+    assert (
+        response_error(Fault(K.CONTEXT_LENGTH, "m", code="context_length_exceeded"))["code"]
+        == "invalid_prompt"
+    )
+
+
+# A relayed stream.
+
+EXCHANGE = Exchange(Request(ORIGIN, "alias", (), {}), "x1", 7, "alias")
+HEAD: dict[str, Any] = {
+    "id": "resp_up",
+    "object": "response",
+    "created_at": 5,
+    "model": "gpt",
+    "status": "in_progress",
+    "output": [],
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "metadata": {},
+    "temperature": None,
+    "top_p": None,
+    "access_programs": None,
+}
+USAGE = {"input_tokens": 3, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 1}}
+FAULT = Fault(K.TRUNCATED, "cut")
+
+
+def relayed(kind: str, number: int | None = 0, *, named: bool = True, **fields: Any) -> Frame:
+    payload: dict[str, Any] = {"type": kind, **fields}
+    if number is not None:
+        payload["sequence_number"] = number
+    return Frame(kind.encode() if named else b"", encode(payload))
+
+
+def payloads(data: bytes) -> list[dict[str, Any]]:
+    lines = [line[6:] for line in data.decode().split("\n") if line.startswith("data: ")]
+    assert [problem for line in lines for problem in check_event(ORIGIN, line)] == []
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed("response.created", response=HEAD, named=named))
+    tap.watch(relayed("response.output_text.delta", 1, delta="a", named=named))
+    assert (tap.ended, tap.failed, tap.usage) == (False, False, Usage())
+    tap.watch(
+        relayed(
+            "response.completed", 2, response={**HEAD, "status": "completed", "usage": USAGE}, named=named
+        )
+    )
+    assert (tap.ended, tap.failed, tap.usage) == (True, False, Usage(3, 2, 1))
+
+
+@pytest.mark.parametrize("kind", ["error", "response.failed", "response.cancelled"])
+def test_the_tap_sees_failures(kind: str) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed(kind, 1))
+    assert (tap.ended, tap.failed) == (False, True)
+
+
+def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed("response.created", response=HEAD))
+    tap.watch(relayed("response.output_text.delta", 41, delta="a"))
+    failing, failed = payloads(tap.fail(FAULT))
+    assert (failing["type"], failing["sequence_number"], failing["message"]) == ("error", 42, "cut")
+    assert (failed["type"], failed["sequence_number"]) == ("response.failed", 43)
+    assert failed["response"] == {
+        **HEAD,
+        "status": "failed",
+        "error": {"code": "server_error", "message": "cut"},
+    }
+
+
+def test_a_relayed_stream_that_never_began() -> None:
+    found = payloads(SPEC.tap(EXCHANGE).fail(FAULT))
+    assert [(p["type"], p["sequence_number"]) for p in found] == [
+        ("response.created", 0),
+        ("error", 1),
+        ("response.failed", 2),
+    ]
+
+
+@pytest.mark.parametrize("last", [b"{", b"[]", b'{"type":"keepalive"}', b"[DONE]"])
+def test_frames_that_say_nothing_do_not_disturb(last: bytes) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(Frame(b"", last))
+    assert [p["sequence_number"] for p in payloads(tap.fail(FAULT))] == [1, 2]

@@ -1,0 +1,99 @@
+"""Recorded answers and requests of real servers and clients. Skipped where the recordings are absent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracle.compare import compare
+from oracle.frames import strict_frames
+from oracle.meaning_responses import read_stream
+from oracle.order_responses import ResponsesOrder
+from oracle.types import check_event
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import Event, Failed, Opaque
+from dragoman._fault import Fault, FaultKind
+from dragoman._fold import Fold
+from dragoman._grammar import Checker
+from dragoman._json import decode_object, encode
+from dragoman._linearize import Linearizer
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange, Target
+from dragoman._sse import SSEParser
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN = "openai_responses"
+FOLDER = Path(__file__).parents[3].parent / "shared" / "streams" / "responses"
+STREAMS = sorted(FOLDER.glob("*.sse"))
+REQUESTS = sorted(FOLDER.glob("*.request.json"))
+EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
+
+pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not here")
+
+
+def events_of(data: bytes, size: int) -> list[Event]:
+    """Legal events with one open block at a time; a stream that breaks off ends with a failure."""
+    parser, reader, checker, linear = (
+        SSEParser(),
+        SPEC.stream_reader(EXCHANGE, Ledger()),
+        Checker(),
+        Linearizer(),
+    )
+    events: list[Event] = []
+    try:
+        for at in range(0, len(data), size):
+            for frame in parser.receive_data(data[at : at + size]):
+                events += reader.read(frame)
+        for frame in parser.receive_eof():
+            events += reader.read(frame)
+        events += reader.eof()
+    except RemoteProtocolError as error:
+        events.append(Failed(Fault(FaultKind.TRUNCATED, error.message)))
+    for event in events:
+        checker.check(event)
+    return [each for event in events for each in linear.send(event)]
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_streams(path: Path) -> None:
+    data = path.read_bytes()
+    events = events_of(data, len(data))
+    assert events == events_of(data, 11)
+    assert ("eof" in path.name) is (type(events[-1]) is Failed)
+    # What the provider ran by itself is for its own clients; here a client of another protocol is served.
+    events = [event for event in events if type(event) is not Opaque]
+    writer, fold = SPEC.stream_writer(EXCHANGE, Ledger()), Fold()
+    written = b""
+    for event in events:
+        fold.send(event)
+        written += writer.send(event)
+    frames, problems = strict_frames(written)
+    order = ResponsesOrder()
+    for number, frame in enumerate(frames):
+        problems += check_event(ORIGIN, frame.data)
+        order.feed(number, frame)
+    assert problems + order.close() == []
+    assert compare(read_stream(data), read_stream(written), ORIGIN) == []
+    if type(events[-1]) is not Failed:
+        body = encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger()))
+        assert json.loads(body) == json.loads(frames[-1].data)["response"]
+
+
+@pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem.removesuffix(".request"))
+def test_requests_come_back_whole(path: Path) -> None:
+    body: dict[str, Any] = decode_object(path.read_bytes(), "the request body")
+    body = body.get("body", body)
+    ledger = Ledger()
+    written = SPEC.write_request(SPEC.read_request(body, Sealer()), Target(), ledger)
+    assert list(ledger) == []
+    if type(body["input"]) is list:
+        # A message may come without its type, an empty call without its arguments' braces.
+        body = {**body, "input": [{"type": "message", **item} for item in body["input"]]}
+    assert {
+        name: value for name, value in body.items() if value is not None and written.get(name) != value
+    } == {}

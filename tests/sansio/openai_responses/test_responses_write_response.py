@@ -1,0 +1,574 @@
+"""What a Responses client is sent: events in, a stream or a body out.
+
+Every answer here is judged three times: by the order rules and types of the test support, by the vendor's own
+pydantic types, and by the accumulator of the vendor's SDK. Streamed and whole answers must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from openai import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+from oracle.frames import strict_frames
+from oracle.order_responses import ResponsesOrder
+from oracle.types import check_body, check_event
+from pydantic import TypeAdapter
+
+from dragoman._events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+from dragoman._fault import Fault, FaultKind
+from dragoman._fold import Answer, Fold
+from dragoman._grammar import Checker
+from dragoman._json import encode
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN = "openai_responses"
+SEALER = Sealer(b"secret")
+FOREIGN = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
+STARTED = Started("up_1", "gpt", 5)
+USAGE = Usage(10, 5, 4, 2, 3)
+ENDS_WELL = Stopped(StopReason.END)
+SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+def own(**body: Any) -> Exchange:
+    return Exchange(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
+
+
+def stream(
+    *events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None
+) -> list[dict[str, Any]]:
+    """The payloads of a stream, after all judges had their say."""
+    writer = SPEC.stream_writer(exchange, Ledger() if ledger is None else ledger)
+    frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
+    order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
+    for number, frame in enumerate(frames):
+        problems += [f"{number}: {problem}" for problem in check_event(ORIGIN, frame.data)]
+        order.feed(number, frame)
+        sdk_event = SDK_EVENTS.validate_json(frame.data)
+        if sdk_event.type != "error":
+            state.handle_event(sdk_event)
+    if type(events[-1]) in (type(ENDED), Failed):
+        problems += order.close()
+    assert problems == []
+    return [json.loads(frame.data) for frame in frames]
+
+
+def fold(*events: Event) -> Answer:
+    folded, checker = Fold(), Checker()
+    for event in events:
+        checker.check(event)
+        folded.send(event)
+    return folded.answer()
+
+
+def whole(*events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None) -> dict[str, Any]:
+    body = encode(SPEC.write_whole(fold(*events), exchange, Ledger() if ledger is None else ledger))
+    assert check_body(ORIGIN, body) == []
+    Response.model_validate_json(body)
+    value: dict[str, Any] = json.loads(body)
+    return value
+
+
+def answer(
+    *middle: Event,
+    stop: Stopped = ENDS_WELL,
+    usage: tuple[Usage, ...] = (USAGE,),
+    exchange: Exchange = FOREIGN,
+    lost: tuple[str, ...] = (),
+) -> list[dict[str, Any]]:
+    """The payloads of an answer that ended, the same whole and streamed."""
+    events = (STARTED, *middle, *usage, stop, ENDED)
+    ledgers = Ledger(), Ledger()
+    payloads = stream(*events, exchange=exchange, ledger=ledgers[0])
+    assert payloads[-1]["response"] == whole(*events, exchange=exchange, ledger=ledgers[1])
+    for ledger in ledgers:
+        assert tuple(loss.path for loss in ledger) == lost
+    return payloads
+
+
+def kinds(payloads: list[dict[str, Any]]) -> list[str]:
+    return [payload["type"].removeprefix("response.") for payload in payloads]
+
+
+def output(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = payloads[-1]["response"]["output"]
+    return items
+
+
+def text(number: int = 0, *pieces: str, **head: Any) -> list[Event]:
+    deltas = [TextDelta(number, piece) for piece in pieces or ("Hel", "lo")]
+    return [BlockStarted(number, BlockKind.TEXT, **head), *deltas, BlockEnded(number)]
+
+
+def call(number: int = 0, *pieces: str, complete: bool = True, **head: Any) -> list[Event]:
+    tool = ToolHead(**{"call_id": f"c{number}", "name": "f", **head})
+    deltas = [ArgumentsDelta(number, piece) for piece in pieces]
+    return [BlockStarted(number, BlockKind.TOOL_CALL, tool=tool), *deltas, BlockEnded(number, complete)]
+
+
+def thought(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
+    return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
+
+
+def message_item(item_id: str, said: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": item_id,
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": said, "annotations": [], "logprobs": []}],
+        **fields,
+    }
+
+
+def test_text_event_by_event() -> None:
+    payloads = answer(*text())
+    place = {"item_id": "msg_x1_0", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    item = message_item("msg_x1_0", "Hello")
+    assert [payload["sequence_number"] for payload in payloads] == list(range(10))
+    bare = [{k: v for k, v in p.items() if k != "sequence_number"} for p in payloads[2:-1]]
+    assert bare == [
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {**item, "status": "in_progress", "content": []},
+        },
+        {"type": "response.content_part.added", **place, "part": part},
+        {"type": "response.output_text.delta", **place, "delta": "Hel", "logprobs": []},
+        {"type": "response.output_text.delta", **place, "delta": "lo", "logprobs": []},
+        {"type": "response.output_text.done", **place, "text": "Hello", "logprobs": []},
+        {"type": "response.content_part.done", **place, "part": item["content"][0]},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+    ]
+    assert kinds(payloads)[:2] == ["created", "in_progress"]
+    assert output(payloads) == [item]
+
+
+def test_the_response_has_every_field_that_the_vendor_sends() -> None:
+    payloads = answer()
+    started = payloads[0]["response"]
+    assert started == payloads[1]["response"]
+    assert started == {
+        "id": "resp_x1",
+        "object": "response",
+        "created_at": 7,
+        "status": "in_progress",
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "model": "alias",
+        "output": [],
+        "usage": None,
+        "access_programs": None,
+        "background": False,
+        "store": False,
+        "instructions": None,
+        "max_output_tokens": None,
+        "max_tool_calls": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "prompt_cache_key": None,
+        "safety_identifier": None,
+        "temperature": None,
+        "tool_choice": "auto",
+        "top_logprobs": 0,
+        "top_p": None,
+        "truncation": "disabled",
+        "user": None,
+        "reasoning": {"effort": None, "summary": None},
+        "text": {"format": {"type": "text"}},
+        "tools": [],
+    }
+    usage = {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 3},
+        "total_tokens": 15,
+    }
+    assert payloads[-1]["response"] == {**started, "status": "completed", "usage": usage}
+
+
+def test_the_clients_own_request_is_echoed() -> None:
+    request = {
+        "instructions": "be brief",
+        "temperature": 0,
+        "tool_choice": {"type": "function", "name": "f"},
+        "parallel_tool_calls": False,
+        "metadata": {"a": "b"},
+        "reasoning": {"effort": "low"},
+        "text": {"verbosity": "low", "format": None},
+        "tools": [
+            {"type": "function", "name": "f"},
+            {"type": "function", "name": "g", "parameters": {"type": "object"}, "strict": True},
+            {"type": "custom", "name": "c"},
+        ],
+    }
+    response = answer(exchange=own(**request))[0]["response"]
+    assert {name: response[name] for name in request} == {
+        **request,
+        "reasoning": {"effort": "low", "summary": None},
+        "text": {"verbosity": "low", "format": {"type": "text"}},
+        "tools": [
+            {"type": "function", "name": "f", "parameters": None, "strict": False},
+            {"type": "function", "name": "g", "parameters": {"type": "object"}, "strict": True},
+            {"type": "custom", "name": "c"},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("tier", "shown"),
+    [("flex", "flex"), ("standard", "default"), ("batch", "flex"), ("odd", None), (None, None)],
+)
+def test_service_tier(tier: str | None, shown: str | None) -> None:
+    payloads = stream(Started("u", "m", None, tier))
+    assert payloads[0]["response"].get("service_tier") == shown
+
+
+def test_items_follow_one_another_with_ids_of_their_own() -> None:
+    payloads = answer(
+        *thought(ReasoningDelta(0, "hm"), SealDelta(0, Seal("openai_chat", {}))),
+        *text(1, "a"),
+        *call(2, '{"a"', ":1}", call_id="c2"),
+        *call(3, "x", kind=ToolKind.CUSTOM, name="p", namespace="ns"),
+        *text(4, "b"),
+        stop=Stopped(StopReason.TOOL_USE),
+    )
+    assert output(payloads)[1:] == [
+        message_item("msg_x1_1", "a"),
+        {
+            "id": "fc_x1_2",
+            "type": "function_call",
+            "call_id": "c2",
+            "name": "f",
+            "arguments": '{"a":1}',
+            "status": "completed",
+        },
+        {
+            "id": "ctc_x1_3",
+            "type": "custom_tool_call",
+            "call_id": "c3",
+            "name": "p",
+            "input": "x",
+            "namespace": "ns",
+        },
+        message_item("msg_x1_4", "b"),
+    ]
+    assert kinds(payloads)[14:26] == [
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "output_item.added",
+        "custom_tool_call_input.delta",
+        "custom_tool_call_input.done",
+        "output_item.done",
+        "output_item.added",
+    ]
+
+
+def test_ids_of_a_responses_upstream_are_kept_but_never_given_twice() -> None:
+    payloads = answer(
+        *text(0, "a", item_id="msg_up", phase="final_answer"),
+        *text(1, "b", item_id="msg_up", phase="final_answer"),
+        *call(2, "{}", item_id="fc_up"),
+    )
+    assert [item["id"] for item in output(payloads)] == ["msg_up", "msg_x1_1", "fc_up"]
+    assert output(payloads)[0]["phase"] == "final_answer"
+
+
+FULL, SUMMARY = ReasoningForm.FULL, ReasoningForm.SUMMARY
+MESSAGES_SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
+
+
+def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
+    payloads = answer(
+        *thought(
+            ReasoningDelta(0, "h"),
+            ReasoningDelta(0, "m"),
+            ReasoningDelta(0, "so", 1),
+            SealDelta(0, MESSAGES_SEAL),
+        )
+    )
+    assert output(payloads) == [
+        {
+            "id": "rs_x1_0",
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "so"}],
+            "encrypted_content": SEALER.wrap(MESSAGES_SEAL),
+            "status": "completed",
+        }
+    ]
+    assert kinds(payloads)[2:-1] == [
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "output_item.done",
+    ]
+
+
+def test_reasoning_without_text_is_its_carrier_alone() -> None:
+    payloads = answer(*thought(SealDelta(0, MESSAGES_SEAL)))
+    assert kinds(payloads)[2:-1] == ["output_item.added", "output_item.done"]
+    assert output(payloads)[0]["summary"] == []
+
+
+def test_own_reasoning_comes_back_as_it_was() -> None:
+    native = {
+        "id": "rs_up",
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": "s"}],
+        "encrypted_content": "gA",
+    }
+    open_text = [{"type": "reasoning_text", "text": "deep"}]
+    payloads = answer(
+        *thought(
+            ReasoningDelta(0, "s", 0, SUMMARY),
+            ReasoningDelta(0, "deep", 0, FULL),
+            SealDelta(0, Seal(ORIGIN, {**native, "content": open_text})),
+            item_id="rs_up",
+        )
+    )
+    assert output(payloads) == [{**native, "content": open_text, "status": "completed"}]
+    assert kinds(payloads)[7:11] == [
+        "content_part.added",
+        "reasoning_text.delta",
+        "reasoning_text.done",
+        "content_part.done",
+    ]
+
+
+def test_reasoning_without_a_seal_is_unfinished() -> None:
+    payloads = answer(*thought(ReasoningDelta(0, "h"), complete=False), stop=Stopped(StopReason.MAX_TOKENS))
+    assert output(payloads) == [
+        {
+            "id": "rs_x1_0",
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "h"}],
+            "status": "incomplete",
+        }
+    ]
+
+
+def test_a_refusal_is_a_part_of_a_message() -> None:
+    payloads = answer(
+        BlockStarted(0, BlockKind.REFUSAL), TextDelta(0, "No."), Logprobs(0, [TOKEN]), BlockEnded(0)
+    )
+    assert output(payloads)[0]["content"] == [{"type": "refusal", "refusal": "No."}]
+    assert kinds(payloads)[4:6] == ["refusal.delta", "refusal.done"]
+
+
+TOKEN = {
+    "token": "a",
+    "logprob": -0.5,
+    "bytes": [97],
+    "top_logprobs": [{"token": "b", "logprob": -1.5, "bytes": None}],
+}
+SLIM = {"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1.5}]}
+
+
+def test_log_probabilities_go_with_the_next_delta_and_with_the_whole() -> None:
+    payloads = answer(
+        BlockStarted(0, BlockKind.TEXT),
+        Logprobs(0, [TOKEN]),
+        TextDelta(0, "a"),
+        TextDelta(0, "b"),
+        Logprobs(0, [{"token": "c", "logprob": 0}]),
+        BlockEnded(0),
+    )
+    last = {"token": "c", "logprob": 0, "top_logprobs": []}
+    assert [p["logprobs"] for p in payloads if "logprobs" in p] == [[SLIM], [], [SLIM, last]]
+    assert output(payloads)[0]["content"][0]["logprobs"] == [
+        {**TOKEN, "top_logprobs": [{"token": "b", "logprob": -1.5, "bytes": []}]},
+        {**last, "bytes": []},
+    ]
+
+
+def test_citations_of_web_pages_are_annotations() -> None:
+    native = {"type": "file_citation", "file_id": "f", "filename": "f.txt", "index": 0}
+    payloads = answer(
+        BlockStarted(0, BlockKind.TEXT),
+        Annotation(0, "anthropic_messages", {}, "https://x", "X"),
+        TextDelta(0, "Hello"),
+        Annotation(0, "openai_chat", {}, "https://y", None, 1, 3),
+        Annotation(0, "anthropic_messages", {"type": "char_location"}),
+        Annotation(0, ORIGIN, native),
+        BlockEnded(0),
+        lost=("/annotations/0",),
+    )
+    expected = [
+        {"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 5},
+        {"type": "url_citation", "url": "https://y", "title": "https://y", "start_index": 1, "end_index": 3},
+        native,
+    ]
+    assert output(payloads)[0]["content"][0]["annotations"] == expected
+    added = [p for p in payloads if p["type"] == "response.output_text.annotation.added"]
+    assert [(p["annotation_index"], p["annotation"]) for p in added] == list(enumerate(expected))
+
+
+def test_items_of_the_same_protocol_come_back_whole() -> None:
+    call_item = {
+        "id": "ls_1",
+        "type": "local_shell_call",
+        "call_id": "c",
+        "status": "completed",
+        "action": {"type": "exec", "command": ["ls"], "env": {}},
+    }
+    result = {"id": "po_1", "type": "compaction", "encrypted_content": "gA"}
+    payloads = answer(
+        Opaque(ORIGIN, "local_shell_call", call_item, "/output/0"),
+        Opaque(ORIGIN, "compaction", result, "/output/1"),
+    )
+    assert output(payloads) == [call_item, result]
+    assert payloads[2]["item"] == {**call_item, "status": "in_progress"}
+
+
+STOPS: list[tuple[Stopped, str, str | None, tuple[str, ...]]] = [
+    (Stopped(StopReason.END), "completed", None, ()),
+    (Stopped(StopReason.TOOL_USE), "completed", None, ()),
+    (Stopped(StopReason.STOP_SEQUENCE, sequence="\n"), "completed", None, ("/stop_sequence",)),
+    (Stopped(StopReason.PAUSE, "pause_turn"), "completed", None, ()),
+    (Stopped(StopReason.COMPACTION), "completed", None, ()),
+    (Stopped(StopReason.MAX_TOKENS, "length"), "incomplete", "max_output_tokens", ()),
+    (Stopped(StopReason.MAX_TOKENS, "max_messages"), "incomplete", "max_messages", ()),
+    (Stopped(StopReason.CONTEXT_WINDOW), "incomplete", "max_output_tokens", ()),
+    (Stopped(StopReason.CONTENT_FILTER), "incomplete", "content_filter", ()),
+    (
+        Stopped(StopReason.CONTENT_FILTER, explanation="why"),
+        "incomplete",
+        "content_filter",
+        ("/stop_details/explanation",),
+    ),
+    (Stopped(StopReason.PAUSE, "steered"), "incomplete", "steered", ()),
+]
+
+
+@pytest.mark.parametrize(("stop", "status", "reason", "lost"), STOPS)
+def test_ends(stop: Stopped, status: str, reason: str | None, lost: tuple[str, ...]) -> None:
+    payloads = answer(*text(), stop=stop, lost=lost)
+    assert payloads[-1]["type"] == f"response.{status}"
+    details = payloads[-1]["response"]["incomplete_details"]
+    assert details == (None if reason is None else {"reason": reason})
+
+
+def test_an_explanation_is_all_that_a_refused_answer_says() -> None:
+    payloads = answer(stop=Stopped(StopReason.CONTENT_FILTER, explanation="why"))
+    assert output(payloads)[0]["content"] == [{"type": "refusal", "refusal": "why"}]
+    assert payloads[-1]["type"] == "response.incomplete"
+
+
+def test_text_that_was_cut_is_an_incomplete_item() -> None:
+    events = [BlockStarted(0, BlockKind.TEXT), TextDelta(0, "Hel"), BlockEnded(0, False)]
+    payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS))
+    assert output(payloads)[0]["status"] == "incomplete"
+
+
+def test_a_call_that_was_cut_is_never_done() -> None:
+    payloads = answer(*call(0, '{"a', complete=False), stop=Stopped(StopReason.MAX_TOKENS))
+    assert kinds(payloads)[2:] == ["output_item.added", "function_call_arguments.delta", "incomplete"]
+    assert [(item["arguments"], item["status"]) for item in output(payloads)] == [('{"a', "incomplete")]
+
+
+def test_a_custom_call_that_was_cut_is_left_out_of_the_final_output() -> None:
+    events = call(0, "half", complete=False, kind=ToolKind.CUSTOM)
+    payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS), lost=("/output/0",))
+    assert kinds(payloads)[2:] == ["output_item.added", "custom_tool_call_input.delta", "incomplete"]
+    assert output(payloads) == []
+
+
+def test_usage_that_never_came_is_an_estimate_and_named() -> None:
+    payloads = answer(usage=(), lost=("/usage",))
+    assert payloads[-1]["response"]["usage"]["total_tokens"] == 11
+
+
+def test_usage_comes_in_pieces() -> None:
+    payloads = answer(usage=(Usage(input=10), Usage(output=2)))
+    assert payloads[-1]["response"]["usage"]["total_tokens"] == 12
+
+
+def test_what_no_utf8_can_hold_is_escaped() -> None:
+    writer = SPEC.stream_writer(FOREIGN, Ledger())
+    events = [STARTED, *text(0, "\ud83d"), USAGE, Stopped(StopReason.END), ENDED]
+    data = b"".join(writer.send(event) for event in events)
+    assert data.count(b"\\ud83d") == 5  # delta, text done, part done, item done, final output
+
+
+FAULT = Fault(FaultKind.RATE_LIMIT, "slow down")
+ERROR = {"code": "rate_limit_exceeded", "message": "slow down", "param": None}
+
+
+def test_a_failure_in_the_middle() -> None:
+    payloads = stream(
+        STARTED, *text(0, "a"), USAGE, BlockStarted(1, BlockKind.TEXT), TextDelta(1, "b"), Failed(FAULT)
+    )
+    error, failed = payloads[-2:]
+    assert error == {
+        "type": "error",
+        "sequence_number": len(payloads) - 2,
+        **ERROR,
+        "error": {**ERROR, "type": "rate_limit_error"},
+    }
+    assert failed["type"] == "response.failed"
+    assert failed["response"]["status"] == "failed"
+    assert failed["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
+    assert failed["response"]["output"] == [message_item("msg_x1_0", "a")]
+    assert failed["response"]["usage"]["total_tokens"] == 15
+
+
+def test_a_failure_before_anything_was_sent() -> None:
+    payloads = stream(Failed(FAULT))
+    assert kinds(payloads) == ["created", "error", "failed"]
+    assert [payload["sequence_number"] for payload in payloads] == [0, 1, 2]
+    assert payloads[-1]["response"]["usage"] is None
+
+
+def test_a_whole_answer_that_failed() -> None:
+    body = whole(STARTED, *text(0, "a"), Usage(output=1), Failed(FAULT))
+    assert (body["status"], body["error"]) == (
+        "failed",
+        {"code": "rate_limit_exceeded", "message": "slow down"},
+    )
+    assert body["usage"]["total_tokens"] == 12

@@ -1,0 +1,103 @@
+"""What a request loses by leaving its protocol, whatever the target is."""
+
+from dragoman._foreign import leave_protocol
+from dragoman._loss import Ledger, LossCode
+from dragoman._request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+
+X = {"x": 1}
+
+
+def left(request: Request) -> tuple[Request, list[tuple[LossCode, str]]]:
+    ledger = Ledger()
+    out = leave_protocol(request, ledger)
+    return out, [(loss.code, loss.path) for loss in ledger]
+
+
+def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) -> Request:
+    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_known_to_all_loses_nothing() -> None:
+    given = request(
+        Message("user", (Text("a"), Media("image", "url", "https://x"))),
+        Message("assistant", (Thought("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
+        Message("user", (ToolResult("c", (Text("b"),)),)),
+        tools=(FunctionTool("look"), CustomTool("run"), HostedTool("toy", "search", {})),
+        reasoning=ReasoningConfig(effort="low"),
+        response_format=ResponseFormat(),
+    )
+    out, losses = left(given)
+    assert out is given
+    assert losses == []
+
+
+def test_every_unknown_field_is_entered_once() -> None:
+    given = request(
+        Message(
+            "user",
+            (
+                Text("a", extra=X, path="/m/0/0"),
+                Media("image", "url", "u", extra=X, path="/m/0/1"),
+                ToolResult("c", (Text("b", extra=X, path="/m/0/2/0"), Text("c")), extra=X, path="/m/0/2"),
+            ),
+            path="/m/0",
+            extra={"x": 1, "y/z": 2},
+        ),
+        Message(
+            "assistant",
+            (
+                Thought("t", extra=X, path="/m/1/0"),
+                Refusal("r", extra=X, path="/m/1/1"),
+                ToolCall("c", "look", "{}", extra=X, path="/m/1/2"),
+            ),
+        ),
+        tools=(
+            FunctionTool("look", extra=X, path="/t/0"),
+            CustomTool("run", extra=X, path="/t/1"),
+            HostedTool("toy", "search", {"x": 1}, path="/t/2"),
+        ),
+        reasoning=ReasoningConfig(extra=X, path="/r"),
+        response_format=ResponseFormat(extra=X, path="/f"),
+        extra=X,
+    )
+    out, losses = left(given)
+    assert out is given
+    paths = [path for _, path in losses]
+    assert paths == [
+        *["/x", "/t/0/x", "/t/1/x", "/r/x", "/f/x", "/m/0/x", "/m/0/y~1z", "/m/0/0/x", "/m/0/1/x"],
+        *["/m/0/2/x", "/m/0/2/0/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
+    ]
+    assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
+
+
+def test_parts_without_a_counterpart_leave_their_words() -> None:
+    says = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
+    mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
+    plain = Text("words", path="/p")
+    quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
+    given = request(
+        quiet,
+        Message("user", (Text("a"), says, mute, says)),
+        Message("user", (ToolResult("c", (Text("b"), says)), ToolResult("d", (Text("b"),)))),
+    )
+    out, losses = left(given)
+    assert out.messages[0] is quiet
+    assert out.messages[1].parts == (Text("a"), plain, mute, plain)
+    assert out.messages[2].parts == (ToolResult("c", (Text("b"), plain)), ToolResult("d", (Text("b"),)))
+    assert losses == [(LossCode.ALTERED, "/p")]

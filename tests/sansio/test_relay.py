@@ -1,0 +1,305 @@
+"""The same protocol on both sides: the bytes pass, a tap watches, and a cut stream ends in good form."""
+
+import pytest
+from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
+from core_events import FAULT, STARTED, answers, start_of
+from core_toy import HEARTBEAT, events_of, exchange_of, frame_of, stream_of, toy
+from dragoman import _relay
+from dragoman._events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._fault import Fault, FaultKind
+from dragoman._fold import Fold
+from dragoman._json import encode
+from dragoman._loss import Ledger
+from dragoman._relay import Relay
+from dragoman._sse import SSEParser
+from dragoman._translate import Outcome
+from hypothesis import given
+
+STOP = Stopped(StopReason.END)
+USAGE = Usage(input=3, output=4)
+HELLO: list[Event] = [
+    STARTED,
+    start_of(BlockKind.TEXT),
+    TextDelta(0, "é\u2028"),
+    BlockEnded(0),
+    STOP,
+    USAGE,
+    ENDED,
+]
+GONE = Fault(FaultKind.UNREACHABLE, "the upstream went away")
+TRUNCATED = Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+
+
+def relay(*, streams: bool = True) -> Relay:
+    return Relay(toy(), exchange_of(), streams=streams)
+
+
+def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+    """What the client got, taken after every piece, and the relay after the end."""
+    machine = relay(streams=streams)
+    out = b""
+    for piece in pieces:
+        machine.receive_data(piece)
+        out += machine.data_to_send()
+    machine.receive_eof()
+    return out + machine.data_to_send(), machine
+
+
+# Byte for byte
+
+
+def lines(ending: bytes) -> bytes:
+    """The stream with comments, event names and other lines between, in one kind of line ending."""
+    text = b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:]) + b": bye\n\n"
+    return text.replace(b"\n", ending)
+
+
+STREAMS = {
+    "LF": lines(b"\n"),
+    "CRLF": lines(b"\r\n"),
+    "CR": lines(b"\r"),
+    "LF CR": lines(b"\n").replace(b"\n\n", b"\n\r"),
+    "LF CRLF": lines(b"\n").replace(b"\n\n", b"\n\r\n"),
+    "CRLF LF": lines(b"\n").replace(b"\n\n", b"\r\n\n"),
+    "CRLF CR": lines(b"\n").replace(b"\n\n", b"\r\n\r"),
+    "CR CRLF": lines(b"\n").replace(b"\n\n", b"\r\r\n"),
+    "mixed": b"".join(
+        frame_of(event).replace(b"\n\n", ending)
+        for event, ending in zip(
+            HELLO, [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\r", b"\r\r\n", b"\n\r"], strict=True
+        )
+    ),
+    "BOM": b"\xef\xbb\xbf" + lines(b"\n"),
+    "more blank lines": lines(b"\n").replace(b"\n\n", b"\n\n\n\n\n"),
+    "no blank line at the end": lines(b"\n").removesuffix(b": bye\n\n")[:-2],
+    "half a frame after the end": lines(b"\r\n") + b"data: left ov",
+}
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+def test_the_bytes_pass(data: bytes) -> None:
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert out == data
+        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
+    """What was sent, at any time, has all the frames of what was received and ends between two frames."""
+    machine, sent, received = relay(), b"", b""
+    for piece in one_by_one(data):
+        machine.receive_data(piece)
+        received += piece
+        sent += machine.data_to_send()
+        ours, theirs = SSEParser(), SSEParser()
+        assert ours.receive_data(sent) == theirs.receive_data(received)
+        assert ours.held_bytes <= 1  # no part of a frame; perhaps one more line end
+        assert ours.receive_eof() == []
+
+
+@PROPERTY
+@given(answers(choices=2), places)
+def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+    data = stream_of(answer)
+    out, machine = relayed(cut_at(data, cuts))
+    assert out == data
+    assert machine.outcome is Outcome.COMPLETED
+
+
+def test_an_error_in_the_stream_passes() -> None:
+    data = stream_of([STARTED, USAGE, Failed(FAULT)])
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert out == data
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault == Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
+        assert machine.usage == USAGE
+
+
+def test_nothing_comes_of_nothing() -> None:
+    machine = relay()
+    machine.receive_data(b"")
+    assert (machine.data_to_send(), machine.committed, machine.outcome) == (b"", False, Outcome.OPEN)
+
+
+def test_committed_with_the_first_frame() -> None:
+    machine = relay()
+    machine.receive_data(b": hello\n\ndata: ")
+    assert not machine.committed
+    machine.receive_data(b"{}\n\n")
+    assert machine.committed
+
+
+# Cut
+
+
+@pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r")], ids=["LF", "CRLF", "CR"])
+def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
+    """At every place before the end event: what came of the last frame is dropped, an error follows."""
+    end = data.index(b'{"e":"end"}')
+    for head, _ in two_parts(data[:end]):
+        out, machine = relayed([head])
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault == TRUNCATED
+        whole = out.removesuffix(frame_of(Failed(TRUNCATED)))
+        assert whole != out
+        assert head.startswith(whole)
+        parser, kept = SSEParser(), SSEParser()
+        assert kept.receive_data(whole) == parser.receive_data(head)
+        assert kept.receive_eof() == []
+
+
+def test_the_driver_fails_it() -> None:
+    machine = relay()
+    machine.receive_data(frame_of(STARTED) + b"data: half")
+    assert machine.data_to_send() == frame_of(STARTED)
+    machine.fail(GONE)
+    assert machine.data_to_send() == frame_of(Failed(GONE))
+    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+
+
+def test_nothing_comes_after_a_failure() -> None:
+    machine = relay()
+    machine.fail(GONE)
+    machine.data_to_send()
+    machine.receive_data(frame_of(STARTED))
+    machine.fail(FAULT)
+    machine.receive_eof()
+    assert machine.data_to_send() == b""
+    assert machine.fault == GONE
+
+
+def test_no_error_after_the_end() -> None:
+    """The upstream resets the connection when all was said."""
+    data = stream_of(HELLO)
+    machine = relay()
+    machine.receive_data(data + b"\n")
+    machine.fail(GONE)
+    assert machine.data_to_send() == data + b"\n"
+    assert (machine.outcome, machine.fault) == (Outcome.COMPLETED, None)
+    machine.fail(GONE)
+    assert machine.data_to_send() == b""
+
+
+def test_no_second_error() -> None:
+    data = stream_of([STARTED, Failed(FAULT)])
+    machine = relay()
+    machine.receive_data(data)
+    machine.fail(GONE)
+    assert machine.data_to_send() == data
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.SERVER
+
+
+def test_an_event_that_is_too_large() -> None:
+    for pieces in all_ways(frame_of(STARTED) + b"data: " + b"x" * 500 + b"\n\n" + frame_of(ENDED)):
+        machine = relay()
+        machine._sse = SSEParser(max_event_bytes=400)
+        for piece in pieces:
+            machine.receive_data(piece)
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault is not None
+        assert "more than 400 bytes" in machine.fault.message
+        assert machine.data_to_send().endswith(frame_of(Failed(machine.fault)))
+
+
+# Heartbeats
+
+
+def test_heartbeats_while_it_streams() -> None:
+    machine = relay()
+    assert machine.heartbeat() == HEARTBEAT
+    machine.receive_data(frame_of(STARTED) + b"data: ha")
+    assert machine.heartbeat() == HEARTBEAT
+    machine.receive_data(b"lf\n\n" + stream_of(HELLO[1:]))
+    assert machine.heartbeat() == b""  # the end is out: nothing may follow
+    machine.receive_eof()
+    assert machine.heartbeat() == b""
+
+
+@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+def test_no_heartbeat_after_the_last_event(end: Event) -> None:
+    machine = relay()
+    machine.receive_data(frame_of(end))
+    assert machine.heartbeat() == b""
+
+
+@pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
+def test_heartbeats_between_any_two_pieces_do_no_harm(data: bytes) -> None:
+    machine, out = relay(), b""
+    for piece in one_by_one(data):
+        machine.receive_data(piece)
+        out += machine.data_to_send() + machine.heartbeat()
+    machine.receive_eof()
+    out += machine.data_to_send()
+    assert SSEParser().receive_data(out) == SSEParser().receive_data(data)
+
+
+# Whole answers
+
+
+def whole_body() -> bytes:
+    fold = Fold()
+    for event in [*HELLO[:3], BlockEnded(0), USAGE, STOP]:
+        fold.send(event)
+    return b" " + encode(toy().write_whole(fold.answer(), exchange_of(), Ledger())) + b"\n"
+
+
+def test_a_whole_answer_passes_as_it_comes() -> None:
+    data = whole_body()
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces, streams=False)
+        assert out == data
+        assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+        assert (machine.stop_reason, machine.upstream_model) == (StopReason.END, STARTED.model)
+        assert machine.upstream_id == STARTED.id
+        assert machine.committed
+
+
+def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
+    body = encode({"started": {"id": "i", "model": "m"}, "stops": [{"reason": "max_tokens", "choice": 1}]})
+    _, machine = relayed([body], streams=False)
+    assert (machine.stop_reason, machine.upstream_id) == (None, "i")
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"{}", b"[]", b""])
+def test_a_whole_answer_that_cannot_be_read_passes_too(data: bytes) -> None:
+    out, machine = relayed([data], streams=False)
+    assert (out, machine.outcome, machine.usage) == (data, Outcome.COMPLETED, Usage())
+
+
+def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = whole_body()
+    monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data) - 1)
+    out, machine = relayed([data[:10], data[10:]], streams=False)
+    assert (out, machine.usage) == (data, Usage())
+    monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data))
+    assert relayed([data], streams=False)[1].usage == USAGE
+
+
+def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
+    machine = relay(streams=False)
+    assert machine.heartbeat() == b""
+    machine.receive_data(b'{"started":')
+    machine.fail(GONE)
+    assert machine.data_to_send() == b'{"started":'
+    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+    machine.receive_eof()
+    assert machine.outcome is Outcome.FAILED
+
+
+def test_what_the_client_reads_is_what_was_said() -> None:
+    out, _ = relayed([stream_of(HELLO)])
+    assert events_of(out) == HELLO
