@@ -33,7 +33,9 @@ def _plain_parts(parts: tuple[Part, ...], ledger: Ledger) -> tuple[Part, ...]:
         if isinstance(part, OpaquePart):
             plain = _plain(part, ledger)
         elif isinstance(part, ToolResult):
-            inner = tuple([_plain(each, ledger) if isinstance(each, OpaquePart) else each for each in part.parts])
+            inner = tuple(
+                [_plain(each, ledger) if isinstance(each, OpaquePart) else each for each in part.parts]
+            )
             if inner != part.parts:
                 plain = msgspec.structs.replace(part, parts=inner)
         if plain is not part:

@@ -11,10 +11,11 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ._events import Event, Usage
+from ._events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from ._fault import Fault
 from ._fold import Answer
 from ._json import JSONObject
+from ._lane import LaneHint
 from ._loss import Ledger
 from ._request import Request
 from ._seal import Sealer
@@ -92,6 +93,14 @@ class StreamReader(Protocol):
         """The stream ended. The last events, or nothing if the end event had come.
 
         Raises RemoteProtocolError when the answer is not complete: an early end is never a success.
+        """
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """How frames like the last one can be read without decoding them, see `_lane`.
+
+        Called when the last frame gave just this delta. A reader may answer only if it would read each frame
+        that differs in the text alone as the same delta with that text, until another frame comes. None: it
+        would not.
         """
 
 

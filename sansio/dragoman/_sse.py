@@ -55,6 +55,13 @@ class SSEParser:
     def receive_data(self, data: bytes) -> list[Frame]:
         """Take bytes, give the frames that they complete.
 
+        Look at `error` after each call, see receive_pieces().
+        """
+        return [frame for piece in self.receive_pieces(data) if (frame := parse_piece(piece)) is not None]
+
+    def receive_pieces(self, data: bytes) -> list[bytes]:
+        """Take bytes, give what stands between blank lines, with LF endings; parse_piece() reads it.
+
         When an event grows over the limit, the frames before it are given and `error` is set: look at it
         after each call. The stream cannot be read on then, and later calls give nothing.
         """
@@ -83,15 +90,12 @@ class SSEParser:
         pieces = data.split(b"\n\n")
         self._held_bytes = 0
         self._hold(pieces.pop())
-        frames: list[Frame] = []
-        for piece in pieces:
-            if len(piece) > self._limit:
+        limit = self._limit
+        for number, piece in enumerate(pieces):
+            if len(piece) > limit:
                 self._give_up()
-                break
-            frame = _frame(piece)
-            if frame is not None:
-                frames.append(frame)
-        return frames
+                return pieces[:number]
+        return pieces
 
     def receive_eof(self) -> list[Frame]:
         """The stream ended. Gives the unfinished last frame, if it has data, although no blank line ended it.
@@ -105,7 +109,7 @@ class SSEParser:
         if len(piece) > self._limit:
             self._give_up()
             return []
-        frame = _frame(piece)
+        frame = parse_piece(piece)
         return [] if frame is None else [frame]
 
     def _hold(self, data: bytes) -> None:
@@ -125,8 +129,8 @@ class SSEParser:
         )
 
 
-def _frame(piece: bytes) -> Frame | None:
-    """One frame from the bytes between two blank lines (LF endings only)."""
+def parse_piece(piece: bytes) -> Frame | None:
+    """One frame from the bytes between two blank lines (LF endings only). None for a comment."""
     if piece[:6] == b"data: ":
         if b"\n" not in piece:
             return Frame(b"", piece[6:])

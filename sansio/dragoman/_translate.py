@@ -33,13 +33,14 @@ from ._fold import Fold
 from ._foreign import leave_protocol
 from ._grammar import Checker
 from ._json import MAX_DOCUMENT_BYTES, decode_object, encode
+from ._lane import Lane
 from ._linearize import Linearizer
 from ._loss import Ledger, LossCode, Policy
 from ._request import Request
 from ._seal import Sealer
 from ._spec import Exchange, ProtocolSpec, StreamWriter, Target
 from ._splice import peek, splice_model
-from ._sse import Frame, SSEParser
+from ._sse import SSEParser, parse_piece
 from ._tools import ToolBook, fit_tools
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
@@ -186,6 +187,7 @@ class ResponseTranslator:
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._reader = upstream.stream_reader(exchange, self.losses)
+        self._lane = Lane()
         self._checker = Checker()
         self._calls = CallStage(tools, client.tools, exchange.id, self.losses)
         streams = exchange.request.stream if client_streams is None else client_streams
@@ -208,7 +210,7 @@ class ResponseTranslator:
                 self._body.clear()
                 self._break(RemoteProtocolError(f"it has more than {MAX_DOCUMENT_BYTES} bytes"))
             return
-        self._read(self._sse.receive_data(data))
+        self._read(self._sse.receive_pieces(data))
         if self._sse.error is not None:
             self._break(self._sse.error)
 
@@ -255,11 +257,26 @@ class ResponseTranslator:
         """Bytes that show the client that the connection lives; between frames, while the answer streams."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
-    def _read(self, frames: Iterable[Frame]) -> None:
-        read = self._reader.read
-        for frame in frames:
+    def _read(self, pieces: Iterable[bytes]) -> None:
+        lane = self._lane
+        take = lane.take
+        for piece in pieces:
+            delta = take(piece)
+            if (
+                delta is not None
+            ):  # the hot path: equal in kind to the delta before, which was checked and shown
+                if type(delta) is ArgumentsDelta:
+                    for staged in self._calls.send(delta):
+                        self._sink.send(staged)
+                else:
+                    self._sink.send(delta)
+                continue
+            frame = parse_piece(piece)
+            if frame is None:
+                continue
+            lane.forget()
             try:
-                events = read(frame)
+                events = self._reader.read(frame)
             except RemoteProtocolError as error:
                 self._break(error)
                 return
@@ -267,6 +284,17 @@ class ResponseTranslator:
                 self._take(events)
                 if self.outcome is not Outcome.OPEN:
                     return
+                if len(events) == 1 and lane.wants():
+                    self._learn(piece, events[0])
+
+    def _learn(self, piece: bytes, event: Event) -> None:
+        if (
+            isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
+            and event.block not in self._skipped
+        ):
+            hint = self._reader.lane(event)
+            if hint is not None:
+                self._lane.keep(piece, event, hint)
 
     def _read_whole(self) -> None:
         body = b"".join(self._body)

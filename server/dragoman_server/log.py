@@ -2,7 +2,7 @@
 
 Strategy: the standard library's logging, so that an embedding application decides where lines go; this module
 only makes the record. Never bodies, never keys, never header values. In text form, control characters are
-escaped, so a model name cannot forge a second line.
+escaped and the lines of a traceback indented, so a model name cannot forge a second line.
 """
 
 import json
@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, fields
 from typing import TextIO
 
 REQUESTS = logging.getLogger("dragoman.requests")
+
+# Characters of a text from outside (a model name, a path, an error's message) that a line shows.
+_LONGEST = 500
 
 
 @dataclass(slots=True)
@@ -44,7 +47,11 @@ class RequestRecord:
             value = getattr(self, each.name)
             if value is None or value == []:
                 continue
-            found[each.name] = round(value, 4) if isinstance(value, float) else value
+            if isinstance(value, float):
+                value = round(value, 4)
+            elif isinstance(value, str):
+                value = _short(value)
+            found[each.name] = value
         return found
 
 
@@ -76,11 +83,14 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "dragoman", {})
-        pairs = " ".join(f"{key}={_plain(value)}" for key, value in known.items())
-        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower()} {_plain(record.getMessage())} {pairs}"
+        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(record.getMessage())]
+        words += [f"{key}={_plain(value)}" for key, value in known.items()]
+        text = " ".join(words)
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text.rstrip()
+            # The message of an exception may hold line ends that came from outside.
+            lines = self.formatException(record.exc_info).splitlines()
+            text += "".join(f"\n    {_visible(line)}" for line in lines)
+        return text
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
@@ -95,8 +105,17 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     logger.setLevel(level.upper())
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 def _plain(value: object) -> str:
+    """A value behind `key=`: in quotes where it would not be one word."""
     text = str(value)
-    if text.isprintable() and " " not in text:
+    if text.isprintable() and " " not in text and '"' not in text:
         return text
     return json.dumps(text, ensure_ascii=True)
+
+
+def _visible(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)[1:-1]

@@ -1,11 +1,13 @@
 """Answers that are not streams: bodies, headers and errors, in the dialect of the path that was asked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dragoman import Fault, FaultKind, Ledger, ProtocolSpec
 from dragoman.protocols import REGISTRY
 
 from .headers import JSON_HEADERS, HeaderList
+from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from .upstream import UpstreamError, UpstreamErrorKind
 
 # How a failed call to an upstream is told: its class, and so its status.
@@ -41,12 +43,21 @@ def fault_of_upstream(error: UpstreamError) -> Fault:
     return Fault(_KIND_OF[error.kind], f"upstream: {error}")
 
 
-def dialect_of(path: str) -> ProtocolSpec:
-    """The protocol whose clients ask for this path, for errors where no endpoint answers. Chat is the default."""
+def dialect_of(path: str, headers: Mapping[str, str]) -> ProtocolSpec:
+    """The protocol whose clients ask for this path, for errors where no endpoint answers.
+
+    path: as the application sees it, without what it is mounted under. Where it belongs to no protocol, the
+    headers tell; Chat is the default.
+    """
     for spec in REGISTRY.values():
         if path == spec.client_path or path.startswith(spec.client_path + "/"):
             return spec
-    return REGISTRY["openai_chat"]
+    return REGISTRY[ANTHROPIC_MESSAGES if wants_anthropic(headers) else OPENAI_CHAT]
+
+
+def wants_anthropic(headers: Mapping[str, str]) -> bool:
+    """Whether this is one of Anthropic's clients: they always send their version, others never do."""
+    return "anthropic-version" in headers
 
 
 def loss_header(losses: Ledger) -> HeaderList:

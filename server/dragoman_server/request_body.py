@@ -1,21 +1,23 @@
 """A request's body: read whole, unpacked, within a limit.
 
-Strategy: the limit counts bytes as they are after unpacking, and holds while they are unpacked, so a small
-body that grows to gigabytes stops early. Codings that cannot be read are refused by name: to take them for
-JSON would blame the client for what it did not do wrong.
+Strategy: the limit counts bytes as they come and as they are after unpacking, and holds while they are
+unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
+name: to take them for JSON would blame the client for what it did not do wrong.
 """
 
-import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import anyio.lowlevel
+
 from dragoman import RemoteProtocolError
+
+from ._content_coding import CodingError, ContentDecoder, decoder_for
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-# The codings that zlib reads. wbits: 47 tells gzip and zlib apart by their header.
-_CODINGS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
-_IDENTITY = ("", "identity")
+# Python reads no integer of thousands of digits, and no body has a length of twenty.
+_LONGEST_LENGTH = 20
 
 
 class ClientLeft(Exception):
@@ -28,43 +30,49 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
     Raises ClientLeft, and RemoteProtocolError with status 413 (too large), 415 (unknown coding) or 400 (the
     coding is broken).
     """
-    coding = content_encoding.strip().lower()
-    if coding not in _IDENTITY and coding not in _CODINGS:
-        raise RemoteProtocolError(
-            f"content-encoding {coding[:40]!a} cannot be read here; send the body plain, as gzip or as deflate",
-            status_hint=415,
-        )
-    if content_length.isdecimal() and int(content_length) > limit:
+    try:
+        decoder = decoder_for(content_encoding)
+    except CodingError as error:
+        raise RemoteProtocolError(str(error), status_hint=415) from None
+    if content_length.isdecimal() and int(content_length[:_LONGEST_LENGTH]) > limit:
         raise _too_large(limit)
-    packed = None if coding in _IDENTITY else zlib.decompressobj(_CODINGS[coding])
     parts: list[bytes] = []
-    size = 0
-    while True:
+    received = size = 0
+    more = True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientLeft
         data = message.get("body", b"")
-        if packed is not None:
-            data = _unpack(packed, data, limit - size)
-        size += len(data)
-        if size > limit:
+        more = message.get("more_body", False)
+        received += len(data)
+        if received > limit:
             raise _too_large(limit)
-        parts.append(data)
-        if not message.get("more_body", False):
-            break
-    if packed is not None and not packed.eof:
-        raise RemoteProtocolError("the compressed body ends too early", status_hint=400)
+        if decoder is None:
+            parts.append(data)
+        else:
+            size = await _unpack(decoder, data, more, parts, size, limit)
     return b"".join(parts)
 
 
-def _unpack(packed: "zlib._Decompress", data: bytes, room: int) -> bytes:
+async def _unpack(
+    decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], size: int, limit: int
+) -> int:
+    """Put what `data` unpacks to behind `parts`. Returns the size of all so far."""
     try:
-        # One byte more than there is room for shows that it is too much, and is all that is unpacked of it.
-        return packed.decompress(data, room + 1)
-    except zlib.error:
-        raise RemoteProtocolError(
-            "the body is not in the coding that content-encoding names", status_hint=400
-        ) from None
+        if data:
+            decoder.receive_data(data)
+        while portion := decoder.next_portion():
+            size += len(portion)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(portion)
+            await anyio.lowlevel.checkpoint()  # a piece from the socket may unpack to many megabytes
+        if not more:
+            decoder.receive_eof()
+    except CodingError as error:
+        raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
+    return size
 
 
 def _too_large(limit: int) -> RemoteProtocolError:

@@ -32,6 +32,7 @@ from dragoman._events import (
 from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind, kind_of_status
 from dragoman._fold import Answer, Block
 from dragoman._json import decode, decode_object, encode
+from dragoman._lane import LaneHint
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._params import param_paths, read_params, write_params
 from dragoman._request import (
@@ -232,6 +233,9 @@ class ToyReader:
             self._stopped = self._stopped or isinstance(event, Stopped)
             self._ended = self._ended or isinstance(event, (Ended, Failed))
         return events
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        return None
 
     def eof(self) -> Sequence[Event]:
         if self._ended:

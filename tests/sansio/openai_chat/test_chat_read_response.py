@@ -154,7 +154,8 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
         ([{"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]},
           {"reasoning": "b",
            "reasoning_details": [{"type": "reasoning.text", "text": "b", "index": 0, "format": None}]},
-          {"content": "x", "reasoning_details": [{"type": "reasoning.text", "signature": "S", "index": 0}]}],
+          {"content": "x",
+           "reasoning_details": [{"type": "reasoning.text", "text": None, "signature": "S", "index": 0}]}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"),
           SealDelta(0, seal(reasoning="ab", reasoning_details=[
               {"type": "reasoning.text", "text": "ab", "index": 0, "format": None, "signature": "S"}])),

@@ -134,16 +134,13 @@ def test_results_without_a_text_form_leave_a_loss() -> None:
             result(
                 "a",
                 OpaquePart("other", "tool_reference", {}, "/o"),
-                OpaquePart("other", "search_result", {}, "/s", "found it"),
                 Media("image", "file_id", "file-1", path="/i"),
                 document,
             )
         )
     )
-    assert out == [
-        {"role": "tool", "tool_call_id": "a", "content": [text_part("found it"), text_part("words")]}
-    ]
-    assert losses == [("unknown_kind", "/o"), ("altered", "/s"), ("dropped", "/i")]
+    assert out == [{"role": "tool", "tool_call_id": "a", "content": "words"}]
+    assert losses == [("unknown_kind", "/o"), ("dropped", "/i")]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +226,12 @@ def test_parts_without_a_place_are_losses() -> None:
     )
     assert out == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}]
     assert losses == [("dropped", "/t/citations"), ("dropped", "/f"), ("dropped", "/p/phase")]
+
+
+def test_a_turn_of_which_nothing_is_left_is_left_out() -> None:
+    out, losses = messages_of(said(Text(""), OpaquePart("other", "compaction", {}, "/c")), user(Text("hi")))
+    assert out == [{"role": "user", "content": "hi"}]
+    assert losses == [("unknown_kind", "/c")]
 
 
 def test_system_text_keeps_its_place() -> None:

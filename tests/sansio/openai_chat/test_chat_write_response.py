@@ -179,6 +179,8 @@ ENTRY = {
     "format": "dragoman-v1",
     "index": 0,
 }
+PLAIN = Seal(CHAT, {"reasoning": "hm"}, "m")
+PLAIN_ENTRY = {**ENTRY, "data": exchange().sealer.wrap(PLAIN)}
 OWN_DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "S", "index": 0}]
 CITE = {
     "type": "url_citation",
@@ -230,6 +232,12 @@ def next_piece(index: int, arguments: str) -> dict[str, Any]:
             [{"reasoning_content": "hm"}, {"reasoning_details": OWN_DETAILS}],
             {"content": "", "reasoning_content": "hm", "reasoning_details": OWN_DETAILS},
         ),
+        # Plain reasoning of a Chat server is wrapped like anybody's.
+        (
+            thought(0, ReasoningDelta(0, "hm"), seal=PLAIN),
+            [{"reasoning_content": "hm"}, {"reasoning_details": [PLAIN_ENTRY]}],
+            {"content": "", "reasoning_content": "hm", "reasoning_details": [PLAIN_ENTRY]},
+        ),
         (
             [*call(0, "c1", "f", '{"a"', ":1}"), *call(1, "c2", "g")],
             [first_piece(0, "c1", "f"), next_piece(0, '{"a"'), next_piece(0, ":1}"), first_piece(1, "c2", "g")],
@@ -252,18 +260,17 @@ def next_piece(index: int, arguments: str) -> dict[str, Any]:
             {"content": "ab", "annotations": [CITE]},
         ),
         (
-            [Opaque(CHAT, "images", [1]), Opaque(CHAT, "images", [2]), Opaque(CHAT, "audio", {"id": "a"})],
-            [{"images": [1]}, {"images": [2]}, {"audio": {"id": "a"}}],
-            None,
+            [Opaque(CHAT, "images", [1]), Opaque(CHAT, "images", [2]), Opaque(CHAT, "odd", {"id": "a"})],
+            [{"images": [1]}, {"images": [2]}, {"odd": {"id": "a"}}],
+            {"content": "", "images": [1, 2], "odd": {"id": "a"}},
         ),
     ],
 )  # fmt: skip
 def test_blocks(events: list[Event], expected: list[Any], message: Any) -> None:
     assert deltas(events) == expected
-    if message is not None:
-        found = whole(answer(*events))["choices"][0]["message"]
-        assert found == {"role": "assistant", "refusal": None, **message}
-        accumulated(answer(*events))
+    found = whole(answer(*events))["choices"][0]["message"]
+    assert found == {"role": "assistant", "refusal": None, **message}
+    accumulated(answer(*events))
 
 
 def accumulated(events: list[Event]) -> None:

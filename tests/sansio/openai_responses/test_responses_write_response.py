@@ -287,7 +287,7 @@ def test_items_follow_one_another_with_ids_of_their_own() -> None:
         },
         message_item("msg_x1_4", "b"),
     ]
-    assert kinds(payloads)[14:26] == [
+    assert kinds(payloads)[12:24] == [
         "content_part.done",
         "output_item.done",
         "output_item.added",

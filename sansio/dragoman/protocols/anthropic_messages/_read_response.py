@@ -31,6 +31,7 @@ from dragoman._events import (
     ToolHead,
 )
 from dragoman._json import JSON, JSONObject, decode, encode_text, is_object_text
+from dragoman._lane import LaneHint
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
@@ -56,6 +57,13 @@ class _Block:
         self.native = native
         self.number = -1
         self.texts: list[str] = []
+
+
+_LANE_KEYS: dict[type[Event], bytes] = {
+    TextDelta: b"text",
+    ReasoningDelta: b"thinking",
+    ArgumentsDelta: b"partial_json",
+}
 
 
 class MessagesReader:
@@ -141,6 +149,14 @@ class MessagesReader:
                 "the upstream's answer ended before its stop reason", status_hint=502, code="truncated"
             )
         return self.finish()
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """Deltas of an open block differ in their text alone."""
+        for block in self._blocks.values():
+            if block.number == delta.block:
+                note = None if type(delta) is TextDelta else block.texts.append
+                return LaneHint(_LANE_KEYS[type(delta)], note)
+        return None
 
     # --- events of the stream -----------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from dragoman._events import (
 )
 from dragoman._fault import Fault
 from dragoman._json import JSON, JSONObject, decode, kind_of
+from dragoman._lane import LaneHint
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
@@ -43,6 +44,7 @@ from ._tables import DELTA_FIELDS, NAME, OPAQUE_FIELDS, SERVICE_TIERS, STOP_FAUL
 from ._usage import read_usage
 
 _NOTHING: tuple[Event, ...] = ()
+_PADDING = b"obfuscation"
 
 # Reasons after which a tool call may be half.
 _CUTS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
@@ -118,6 +120,20 @@ class ChatReader:
         if self._over:
             return _NOTHING
         return self._finish(certain=False)
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """Chunks of one open block differ in their text, and in padding at OpenAI."""
+        for state in self._choices.values():
+            if type(delta) is ArgumentsDelta:
+                for call in state.calls.calls:
+                    if call.block == delta.block and not call.ended:
+                        return LaneHint(b"arguments", call.pieces.append, padding=_PADDING)
+            elif state.block == delta.block:
+                if type(delta) is TextDelta:
+                    return LaneHint(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
+                note = state.reasoning.lane()
+                return None if note is None else LaneHint(*note, padding=_PADDING)
+        return None
 
     def whole(self, body: JSONObject) -> list[Event]:
         """The events of a whole answer."""
@@ -420,7 +436,7 @@ def _short_call(calls: JSON, state: _Choice) -> Sequence[Event] | None:
     if type(calls) is not list or len(calls) != 1:
         return None
     fragment = calls[0]
-    if type(fragment) is not dict or fragment.get("id") or "custom" in fragment or state.kind is not None:
+    if type(fragment) is not dict or fragment.get("id") or "custom" in fragment:
         return None
     call = state.calls.open_at(fragment.get("index"))
     function = fragment.get("function")

@@ -8,6 +8,8 @@ vendor's protocol, in its own block form.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from dragoman._events import Seal
@@ -141,6 +143,18 @@ class Collected:
         """Take a content part of type `thinking`; gives its text."""
         self._content = {**(self._content or {}), **part}
         return part_text(part)
+
+    def lane(self) -> tuple[bytes, Callable[[str], None]] | None:
+        """The one field that holds the text, and how to add to it. None when it is not that simple."""
+        if len(self.texts) != 1 or self.entries or self._content is not None:
+            return None
+        [(field, pieces)] = self.texts.items()
+
+        def note(text: str) -> None:
+            pieces.append(text)
+            self.said.append(text)
+
+        return field.encode("ascii"), note
 
     def native(self) -> JSONObject:
         fields: JSONObject = {field: "".join(pieces) for field, pieces in self.texts.items()}

@@ -146,9 +146,6 @@ class MessageWriter:
     def _opaque(self, part: OpaquePart, content: list[JSONObject]) -> None:
         if part.origin == NAME:
             content.append(part.native)
-        elif part.text is not None:
-            content.append({"type": "text", "text": part.text})
-            self._ledger.altered(part.path, f"what {part.kind} says is sent as text")
         else:
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
 

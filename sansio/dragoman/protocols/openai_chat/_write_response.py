@@ -125,7 +125,8 @@ class ChatWriter:
         elif isinstance(event, Annotation):
             body = _annotation(event, self._ledger)
             return self._chunk(self._choice_of[event.block], {"annotations": [body]}) if body else b""
-        elif isinstance(event, Opaque):
+        else:
+            assert isinstance(event, Opaque)  # deltas went the short way
             return self._opaque(event)
         return b""
 

@@ -69,6 +69,10 @@ class Item:
         """The event for a delta of an open part, None when it takes more than that."""
         return None
 
+    def pieces_of(self, block: int) -> list[str] | None:
+        """The text so far of the open part that is this block. None: the item has no such part."""
+        return None
+
     def open(self, item: JSONObject, out: list[Event]) -> None:
         """The item as it was added."""
 
@@ -109,6 +113,9 @@ class MessageItem(Item):
             return None
         given.pieces.append(text)
         return TextDelta(given.block, text)
+
+    def pieces_of(self, block: int) -> list[str] | None:
+        return next((given.pieces for given in self.parts.values() if given and given.block == block), None)
 
     def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None) -> None:
         if type(text) is not str or not text:
@@ -216,6 +223,12 @@ class ReasoningItem(Item):
         given.pieces.append(text)
         return ReasoningDelta(given.block, text, summary, ReasoningForm.SUMMARY)
 
+    def pieces_of(self, block: int) -> list[str] | None:
+        """Only while there is one part: a delta does not tell its part by its block."""
+        if self.finished or block != self.block or len(self.parts) != 1:
+            return None
+        return next(iter(self.parts.values())).pieces
+
     def more(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         if type(text) is not str or not text or self.finished:
             return
@@ -269,6 +282,9 @@ class CallItem(Item):
             return None
         self.given.pieces.append(text)
         return ArgumentsDelta(self.given.block, text)
+
+    def pieces_of(self, block: int) -> list[str] | None:
+        return self.given.pieces if block == self.given.block and not self.finished else None
 
     def open(self, item: JSONObject, out: list[Event]) -> None:
         name = text_of(item.get("name"))

@@ -16,15 +16,19 @@ import msgspec
 from ..._errors import RemoteProtocolError
 from ..._events import (
     ENDED,
+    ArgumentsDelta,
     Event,
     Failed,
+    ReasoningDelta,
     Started,
     Stopped,
     StopReason,
+    TextDelta,
     Usage,
 )
 from ..._fault import Fault, FaultKind
 from ..._json import JSON, JSONObject, decode_object
+from ..._lane import LaneHint
 from ..._loss import Ledger
 from ..._spec import Exchange
 from ..._sse import Frame
@@ -118,6 +122,14 @@ class ResponsesReader:
                 status_hint=502,
             )
         return ()
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """Deltas of an open part differ in text, number and padding."""
+        for item in self._items.values():
+            pieces = item.pieces_of(delta.block)
+            if pieces is not None:
+                return LaneHint(b"delta", pieces.append, b"sequence_number", b"obfuscation")
+        return None
 
     def whole(self, response: JSONObject) -> list[Event]:
         """All events of a finished response."""

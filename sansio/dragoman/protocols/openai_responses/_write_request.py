@@ -55,6 +55,8 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
         assert isinstance(text, Text)
         out["instructions"] = text.text
         messages = messages[1:]
+    elif own and request.raw.get("instructions") == "":
+        out["instructions"] = ""
     items = writer.items(messages)
     if own and type(request.raw.get("input")) is str and len(items) == 1:
         out["input"] = request.raw["input"]

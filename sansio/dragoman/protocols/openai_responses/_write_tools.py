@@ -11,6 +11,8 @@ from ..._request import CustomTool, FunctionTool, HostedTool, Request, Tool, Too
 from ._wire import ORIGIN
 
 _KIND_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
+# Fields whose null or default value the IR does not keep.
+_UNSAID = ("description", "parameters", "strict", "format")
 
 
 def write_tools(tools: Sequence[Tool], request: Request, own: bool, ledger: Ledger) -> list[JSON]:
@@ -27,8 +29,9 @@ def write_tools(tools: Sequence[Tool], request: Request, own: bool, ledger: Ledg
                 )
             continue
         written = _write_function(tool, own) if isinstance(tool, FunctionTool) else _write_custom(tool)
-        if own and tool.extra:
-            written.update(tool.extra)
+        if own:
+            _restore(written, _at(request.raw, tool.path))
+            written.update(tool.extra or {})
         if tool.cache is not None:
             ledger.dropped(tool.cache.path, "tools take no cache breakpoints in Responses")
         if tool.namespace is None:
@@ -44,6 +47,14 @@ def write_tools(tools: Sequence[Tool], request: Request, own: bool, ledger: Ledg
     return out
 
 
+def _restore(written: JSONObject, raw: JSONObject) -> None:
+    """Give a tool back what says no more than its absence does, as the client wrote it."""
+    if raw.get("type") == written["type"]:
+        for name in _UNSAID:
+            if name in raw and name not in written:
+                written[name] = raw[name]
+
+
 def _at(raw: JSON, path: str) -> JSONObject:
     """The object at a path of the client's body that the reader has walked before."""
     for step in path.split("/")[1:]:
@@ -56,7 +67,8 @@ def _write_function(tool: FunctionTool, own: bool) -> JSONObject:
     out: JSONObject = {"type": "function", "name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
-    out["parameters"] = tool.parameters
+    if tool.parameters is not None:
+        out["parameters"] = tool.parameters
     if tool.strict is not None:
         out["strict"] = tool.strict
     if not own:
