@@ -43,73 +43,90 @@ class LaneHint(msgspec.Struct, frozen=True):
     padding: bytes = b""
 
 
-class Shape:
-    """The bytes around the text of the frames of one block."""
-
-    __slots__ = ("_close", "_head", "_middle", "_spaced", "_tail")
-
-    def __init__(self, head: bytes, middle: bytes, tail: bytes, close: bytes) -> None:
-        self._head = head
-        self._middle = middle  # what stands between the counter and the text; b"" without a counter
-        self._tail = tail
-        self._close = close  # what follows the padding; b"" without padding
-        # Without a string in it, a tail may be spaced in any way: Anthropic pads its frames with blanks.
-        self._spaced = not close and b'"' not in tail
-
-    def text(self, piece: bytes) -> str | None:
-        """The text of a frame that has this shape, None for any other frame and for an empty text."""
-        head = self._head
-        if not piece.startswith(head):
-            return None
-        start = len(head)
-        if self._middle:
-            comma = piece.find(b",", start)
-            if not piece[start:comma].isdigit() or not piece.startswith(self._middle, comma):
-                return None
-            start = comma + len(self._middle)
-        tail = self._tail
-        if self._spaced:
-            end = piece.rfind(b'"') + 1
-            rest = piece[end:]
-            if rest != tail and rest.replace(b" ", b"") != tail:
-                return None
-        elif self._close:
-            end = piece.rfind(tail)
-            if end < 0 or not piece.endswith(self._close):
-                return None
-            padding = piece[end + len(tail) : -len(self._close)]
-            if padding and not padding.isalnum():
-                return None
-        elif piece.endswith(tail):
-            end = len(piece) - len(tail)
-        else:
-            return None
-        try:
-            return _decode_text(piece[start:end]) or None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None  # not one JSON string: something else differs, too
+# Gives the text of a frame that has the shape, None for any other frame and for an empty text.
+TextOf = Callable[[bytes], str | None]
 
 
-def learn(piece: bytes, hint: LaneHint, text: str) -> Shape | None:
-    """The shape of a frame that was read as one delta with this text, None when it is not that simple."""
+def learn(piece: bytes, hint: LaneHint, text: str) -> TextOf | None:
+    """What reads frames like this one, which was read as one delta with this text. None: it is not so simple."""
     member, number, padding = _patterns(hint.key, hint.number, hint.padding)
     found = list(member.finditer(piece))
     if len(found) != 1:
         return None  # the text, or what looks like it, stands there twice
     start, end = found[0].span(1)
-    try:
-        if _decode_text(piece[start:end]) != text:
-            return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    if _text(piece[start:end]) != text:
         return None
-    head, middle, tail, close = piece[:start], b"", piece[end:], b""
+    head, middle, tail = piece[:start], b"", piece[end:]
     counter = None if number is None else number.search(head)
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
     random = None if padding is None else padding.search(tail)
     if random is not None:
-        tail, close = tail[: random.start(1)], tail[random.end(1) :]
-    return Shape(head, middle, tail if close or b'"' in tail else tail.replace(b" ", b""), close)
+        ends = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
+    elif b'"' in tail:
+        ends = _fixed_end(tail)
+    else:
+        ends = _spaced_end(tail.replace(b" ", b""))
+    return _plain_reader(head, ends) if counter is None else _counted_reader(head, middle, ends)
+
+
+# Where the text of a frame ends, -1 when the frame has another shape.
+_EndOf = Callable[[bytes], int]
+
+
+def _fixed_end(tail: bytes) -> _EndOf:
+    size = len(tail)
+    return lambda piece: len(piece) - size if piece.endswith(tail) else -1
+
+
+def _spaced_end(tail: bytes) -> _EndOf:
+    """A tail without a string in it may be spaced in any way: Anthropic pads its frames with blanks."""
+
+    def end_of(piece: bytes) -> int:
+        end = piece.rfind(b'"') + 1
+        rest = piece[end:]
+        return end if rest == tail or rest.replace(b" ", b"") == tail else -1
+
+    return end_of
+
+
+def _padded_end(tail: bytes, close: bytes) -> _EndOf:
+    def end_of(piece: bytes) -> int:
+        end = piece.rfind(tail)
+        padding = piece[end + len(tail) : -len(close)]
+        return end if piece.endswith(close) and (not padding or padding.isalnum()) else -1
+
+    return end_of
+
+
+def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
+    size = len(head)
+
+    def read(piece: bytes) -> str | None:
+        return _text(piece[size : end_of(piece)]) if piece.startswith(head) else None
+
+    return read
+
+
+def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
+    """For frames with a counter between head and middle."""
+    size, more = len(head), len(middle)
+
+    def read(piece: bytes) -> str | None:
+        comma = piece.find(b",", size)
+        if piece.startswith(head) and piece.startswith(middle, comma) and piece[size:comma].isdigit():
+            return _text(piece[comma + more : end_of(piece)])
+        return None
+
+    return read
+
+
+def _text(literal: bytes) -> str | None:
+    """The text of one JSON string. None when it is anything else: then something else differs, too."""
+    try:
+        return _decode_text(literal) or None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 @lru_cache(maxsize=64)
@@ -126,49 +143,56 @@ def _patterns(
 class Lane:
     """What is known of the frames of one stream: at most one shape at a time.
 
-    Ask take() for each frame. For one that it does not take: forget(), have it read, and if that gave one
-    delta, offer it with keep().
+    For each frame ask `text_of`, if there is one. When it gives no text, call forget(), have the frame read, and
+    if that gave one delta and wants() says so, offer it with keep().
     """
 
-    __slots__ = ("_delta", "_misses", "_note", "_read")
+    __slots__ = ("_misses", "emit", "text_of")
 
     def __init__(self) -> None:
-        self._read: Callable[[bytes], str | None] | None = None
-        self._note: Callable[[str], None] | None = None
-        self._delta: Delta | None = None
+        self.text_of: TextOf | None = None
+        self.emit: Callable[[str], None] = _nowhere
         self._misses = 0
-
-    def take(self, piece: bytes) -> Delta | None:
-        """The delta that a frame stands for, if it has the known shape."""
-        read = self._read
-        if read is None:
-            return None
-        text = read(piece)
-        if text is None:
-            return None
-        if self._note is not None:
-            self._note(text)
-        self._misses = 0
-        like = self._delta
-        if type(like) is TextDelta:
-            return TextDelta(like.block, text)
-        if type(like) is ArgumentsDelta:
-            return ArgumentsDelta(like.block, text)
-        assert type(like) is ReasoningDelta
-        return ReasoningDelta(like.block, text, like.part, like.form)
 
     def forget(self) -> None:
-        self._read = None
+        self.text_of = None
 
     def wants(self) -> bool:
         """Whether it is worth to offer a frame."""
         return self._misses < _MAX_MISSES
 
-    def keep(self, piece: bytes, delta: Delta, hint: LaneHint) -> None:
-        """Learn from a frame that was read as this delta."""
+    def keep(self, piece: bytes, delta: Delta, hint: LaneHint, put: Callable[[Delta], object]) -> None:
+        """Learn from a frame that was read as this delta. put: what `emit` does with each delta like it."""
         self._misses += 1
-        shape = learn(piece, hint, delta.text)
-        if shape is not None:
-            self._read = shape.text
-            self._note = hint.note
-            self._delta = delta
+        self.text_of = learn(piece, hint, delta.text)
+        if self.text_of is not None:
+            self._misses = 0
+            self.emit = _emitter(delta, hint.note, put)
+
+
+def _nowhere(text: str) -> None:
+    raise AssertionError("nothing was learned")
+
+
+def _emitter(
+    like: Delta, note: Callable[[str], None] | None, put: Callable[[Delta], object]
+) -> Callable[[str], None]:
+    """Makes deltas of one block out of their texts."""
+    block = like.block
+    if isinstance(like, ReasoningDelta):
+        part, form = like.part, like.form
+
+        def emit(text: str) -> None:
+            if note is not None:
+                note(text)
+            put(ReasoningDelta(block, text, part, form))
+
+        return emit
+    kind = TextDelta if isinstance(like, TextDelta) else ArgumentsDelta
+
+    def emit_text(text: str) -> None:
+        if note is not None:
+            note(text)
+        put(kind(block, text))
+
+    return emit_text

@@ -33,10 +33,10 @@ class Linearizer:
     What waits is bounded by the answer itself, which the readers' limits bound.
     """
 
-    __slots__ = ("_current", "_queue", "_waiting")
+    __slots__ = ("_queue", "_waiting", "current")
 
     def __init__(self) -> None:
-        self._current: int | None = None
+        self.current: int | None = None  # the open block
         # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
         # under negative numbers of their own, so that they keep their place.
         self._queue: dict[int, list[Event]] = {}
@@ -44,25 +44,25 @@ class Linearizer:
 
     def passes(self, event: Event) -> bool:
         """Whether send() would give just this event and change nothing: true for nearly all of them."""
-        return type(event) in _DELTAS and event.block == self._current  # type: ignore[union-attr]
+        return type(event) in _DELTAS and event.block == self.current  # type: ignore[union-attr]
 
     def send(self, event: Event) -> list[Event]:
         kind = type(event)
         if isinstance(event, _BLOCK_EVENTS):
-            if event.block == self._current:
+            if event.block == self.current:
                 if kind is BlockEnded:
-                    self._current = None
+                    self.current = None
                     return [event, *self._release()]
                 return [event]
             self._queue[event.block].append(event)
             return []
         if isinstance(event, BlockStarted):
-            if self._current is None:
-                self._current = event.block
+            if self.current is None:
+                self.current = event.block
                 return [event]
             self._queue[event.block] = [event]
             return []
-        if (kind is Opaque or kind is Stopped) and self._current is not None:
+        if (kind is Opaque or kind is Stopped) and self.current is not None:
             self._waiting += 1
             self._queue[-self._waiting] = [event]
             return []
@@ -79,6 +79,6 @@ class Linearizer:
             events = self._queue.pop(block)
             out += events
             if block >= 0 and type(events[-1]) is not BlockEnded:
-                self._current = block
+                self.current = block
                 break
         return out

@@ -7,7 +7,7 @@ not their business: that is `_relay`, which never decodes what it passes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 import msgspec
@@ -259,18 +259,13 @@ class ResponseTranslator:
 
     def _read(self, pieces: Iterable[bytes]) -> None:
         lane = self._lane
-        take = lane.take
         for piece in pieces:
-            delta = take(piece)
-            if (
-                delta is not None
-            ):  # the hot path: equal in kind to the delta before, which was checked and shown
-                if type(delta) is ArgumentsDelta:
-                    for staged in self._calls.send(delta):
-                        self._sink.send(staged)
-                else:
-                    self._sink.send(delta)
-                continue
+            if lane.text_of is not None:
+                # The hot path: equal in kind to the delta before, which was checked and shown.
+                text = lane.text_of(piece)
+                if text is not None:
+                    lane.emit(text)
+                    continue
             frame = parse_piece(piece)
             if frame is None:
                 continue
@@ -294,7 +289,13 @@ class ResponseTranslator:
         ):
             hint = self._reader.lane(event)
             if hint is not None:
-                self._lane.keep(piece, event, hint)
+                arguments = isinstance(event, ArgumentsDelta)
+                put = self._put_staged if arguments else self._sink.direct(event.block)
+                self._lane.keep(piece, event, hint, put)
+
+    def _put_staged(self, event: Event) -> None:
+        for staged in self._calls.send(event):
+            self._sink.send(staged)
 
     def _read_whole(self) -> None:
         body = b"".join(self._body)
@@ -394,6 +395,13 @@ class _StreamSink:
         for each in linear.send(event):
             self._out.append(self._writer.send(each))
 
+    def direct(self, block: int) -> Callable[[Event], object]:
+        """What to call with deltas of this block as long as no other event comes: send() without its questions."""
+        if self._linear is not None and self._linear.current != block:
+            return self.send
+        write, put = self._writer.send, self._out.append
+        return lambda event: put(write(event))
+
     def take(self) -> bytes:
         out = self._out
         if not out:
@@ -420,6 +428,9 @@ class _WholeSink:
         self._fold.send(event)
         if type(event) is Ended:
             self._out = encode(self._client.write_whole(self._fold.answer(), self._exchange, self._ledger))
+
+    def direct(self, block: int) -> Callable[[Event], object]:
+        return self._fold.send
 
     def take(self) -> bytes:
         out, self._out = self._out, b""

@@ -1,4 +1,4 @@
-"""Upstreams that an environment variable is enough for.
+"""Upstreams that an environment variable is enough for, and what well-known hosts take.
 
 A table of well-known providers. A provider that also speaks a second protocol in part (a beta of
 Responses, say) is listed with the one it speaks in full: a translation loses less than a half-implemented
@@ -6,15 +6,18 @@ endpoint.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
+from .settings import ANTHROPIC_MESSAGES, NO_REASONING_FIELD, OPENAI_CHAT, OPENAI_RESPONSES
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`keys` are pairs of variable and `auth` setting, the first that is set wins."""
+    """`keys` are pairs of variable and `auth` setting, the first that is set wins.
+
+    `takes` are settings that suit the provider's host where nobody set them, however the upstream came to be.
+    """
 
     name: str
     keys: tuple[tuple[str, str], ...]
@@ -22,6 +25,7 @@ class Provider:
     base_url: str
     protocol: str
     protocols: tuple[str, ...]
+    takes: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,9 @@ class Found:
 
 _CHAT = (OPENAI_CHAT,)
 
+# Of servers that are compatible with Chat Completions, many know no other name of the limit.
+_COMPATIBLE: Mapping[str, object] = {"max_tokens_field": "max_tokens"}
+
 PROVIDERS = (
     Provider(
         "openai",
@@ -47,6 +54,15 @@ PROVIDERS = (
         "https://api.openai.com/v1",
         OPENAI_RESPONSES,
         (OPENAI_CHAT, OPENAI_RESPONSES),
+        {
+            # "Unsupported parameter: 'max_tokens' is not supported with this model."
+            "max_tokens_field": "max_completion_tokens",
+            "reasoning_field": NO_REASONING_FIELD,
+            "custom_tools": True,
+            "developer_role": True,
+            "mid_system": True,
+            "cache_marks": True,
+        },
     ),
     Provider(
         "anthropic",
@@ -72,6 +88,7 @@ PROVIDERS = (
         "https://openrouter.ai/api/v1",
         OPENAI_CHAT,
         _CHAT,
+        {**_COMPATIBLE, "reasoning_field": "reasoning"},
     ),
     Provider(
         "groq",
@@ -80,6 +97,8 @@ PROVIDERS = (
         "https://api.groq.com/openai/v1",
         OPENAI_CHAT,
         _CHAT,
+        # Other names are refused: "property 'reasoning_content' is unsupported".
+        {**_COMPATIBLE, "reasoning_field": "reasoning"},
     ),
     Provider("xai", (("XAI_API_KEY", "bearer"),), "XAI_BASE_URL", "https://api.x.ai/v1", OPENAI_CHAT, _CHAT),
     Provider(
@@ -89,17 +108,39 @@ PROVIDERS = (
         "https://api.mistral.ai/v1",
         OPENAI_CHAT,
         _CHAT,
+        # Members of messages that it does not know are refused: "Extra inputs are not permitted".
+        {**_COMPATIBLE, "reasoning_field": NO_REASONING_FIELD},
     ),
 )
 
 
 def is_openai_host(url: str) -> bool:
     """Whether `url` is OpenAI itself or one of its regional hosts, not a compatible server."""
+    provider = _provider_at(url)
+    return provider is not None and provider.name == "openai"
+
+
+def takes(url: str) -> Mapping[str, object]:
+    """The settings that suit the host of `url`, for keys that nobody set."""
+    provider = _provider_at(url)
+    return (provider and provider.takes) or _COMPATIBLE
+
+
+def _provider_at(url: str) -> Provider | None:
+    """The provider whose public host, or a subdomain of it (a region), `url` leads to."""
+    host = _host(url)
+    for provider in PROVIDERS:
+        public = _host(provider.base_url)
+        if host == public or host.endswith("." + public):
+            return provider
+    return None
+
+
+def _host(url: str) -> str:
     try:
-        host = urlsplit(url).hostname or ""
+        return urlsplit(url).hostname or ""
     except ValueError:
-        return False
-    return host == "api.openai.com" or host.endswith(".api.openai.com")
+        return ""
 
 
 def discover(environ: Mapping[str, str]) -> list[Found]:

@@ -41,6 +41,9 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 
+# The translation must know what they say.
+_OWN_SETTINGS = {"anthropic-version": "anthropic_version"}
+
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -280,6 +283,8 @@ def header_name(name: str) -> str:
         raise BadValue("is no header name")
     if name.lower() in _FRAMING_HEADERS:
         raise BadValue("this header belongs to the connection and cannot be set")
+    if name.lower() in _OWN_SETTINGS:
+        raise BadValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
     return name.lower()
 
 

@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from starlette.applications import Starlette
@@ -19,16 +19,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import REGISTRY, Fault, FaultKind, ProtocolSpec, RemoteProtocolError, fault_of
 
 from .catalog import model_list, one_model
-from .exchange import ClientExchange, Door, send_reply
+from .exchange import ClientExchange, Door, encode_headers, send_reply
 from .headers import request_ids
 from .log import RequestRecord, log_request
 from .plan import make_plan
-from .replies import Reply, dialect_of, fault_reply
+from .replies import Reply, dialect_of, fault_reply, wants_anthropic
 from .request_body import ClientLeft, read_body
 from .settings import SIMULATOR, Settings
 from .simulator import SimulatedUpstream
@@ -38,6 +38,11 @@ ERRORS = logging.getLogger("dragoman.errors")
 
 # Seconds for the answer that an internal error still gets, when everything else was cancelled.
 _LAST_WORDS_S = 5.0
+
+_INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
+_NO_WEBSOCKET = Fault(
+    FaultKind.INVALID_REQUEST, "this gateway does not speak WebSocket; use HTTP POST", status=426
+)
 
 
 class Gateway:
@@ -62,25 +67,23 @@ class Endpoint:
         self._protocol = protocol
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = uuid.uuid4().hex
-        record = RequestRecord(id=request_id, protocol=self._protocol.name, path=scope["path"])
+        record = RequestRecord(id=uuid.uuid4().hex, protocol=self._protocol.name, path=scope["path"])
         begun = anyio.current_time()
-        started = Started(send)
+        out = Outgoing(send)
         try:
-            await self._answer(scope, receive, started.send, record)
+            await self._answer(scope, receive, out, record)
         except ClientLeft:
             record.outcome = "client_left"
-        except RemoteProtocolError as error:
-            record.outcome, record.error = "refused", error.message
-            reply = fault_reply(self._protocol, fault_of(error), request_id, request_ids((), request_id))
-            record.status = reply.status
-            await send_reply(started.send, reply)
-        except Exception:
+        except Exception:  # alone, or in the group of the exchange's tasks
+            if out.broken:
+                record.outcome = "client_left"
+                return
             record.outcome, record.error = "failed", "internal error"
-            ERRORS.exception("request %s failed", request_id)
-            if started.yes:
+            ERRORS.exception("request %s failed", record.id)
+            if out.started:
                 raise  # the server then closes the connection without a proper end, which is the honest signal
-            await self._apologise(send, request_id)
+            with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
+                await self._refuse(out, _INTERNAL_ERROR, record)
         finally:
             record.duration_s = anyio.current_time() - begun
             if record.outcome == "open":
@@ -89,17 +92,22 @@ class Endpoint:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         settings = self._gateway.settings
-        headers = Headers(scope=scope)
-        body = await read_body(
-            receive,
-            headers.get("content-encoding", ""),
-            headers.get("content-length", ""),
-            settings.server.max_body_bytes,
-        )
+        headers = _flat(Headers(scope=scope))
         query = scope.get("query_string", b"").decode("latin-1")
-        plan = make_plan(
-            settings, self._protocol, _flat(headers), query, body, id=record.id, now=int(time.time())
-        )
+        try:
+            body = await read_body(
+                receive,
+                headers.get("content-encoding", ""),
+                headers.get("content-length", ""),
+                settings.server.max_body_bytes,
+            )
+            plan = make_plan(
+                settings, self._protocol, headers, query, body, id=record.id, now=int(time.time())
+            )
+        except RemoteProtocolError as error:
+            record.outcome, record.error = "refused", error.message
+            await self._refuse(send, fault_of(error), record)
+            return
         record.model = plan.translated.request.model
         record.stream = plan.streams
         record.upstream = plan.settings.name
@@ -116,79 +124,97 @@ class Endpoint:
         )
         await exchange.run()
 
-    async def _apologise(self, send: Send, request_id: str) -> None:
-        fault = Fault(
-            FaultKind.SERVER,
-            f"internal error of the gateway; its log has more under {request_id}",
-            status=500,
-        )
-        with anyio.move_on_after(_LAST_WORDS_S, shield=True):
-            await send_reply(
-                send, fault_reply(self._protocol, fault, request_id, request_ids((), request_id))
-            )
+    async def _refuse(self, send: Send, fault: Fault, record: RequestRecord) -> None:
+        reply = fault_reply(self._protocol, fault, record.id, request_ids((), record.id))
+        record.status = reply.status
+        await send_reply(send, reply)
 
 
-class Started:
-    """Knows whether a response has begun."""
+class Outgoing:
+    """`send`, and what became of it.
 
-    __slots__ = ("_send", "yes")
+    started: a response has begun, or is about to.
+    broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
+    """
+
+    __slots__ = ("_send", "broken", "started")
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.yes = False
+        self.started = False
+        self.broken = False
 
-    @property
-    def send(self) -> Send:
-        async def first(message: object) -> None:
-            self.yes = True
-            await self._send(message)  # type: ignore[arg-type]
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        try:
+            await self._send(message)
+        except OSError:
+            self.broken = True
+            raise
 
-        return first
 
-
-def create_app(settings: Settings, *, client: UpstreamClient | None = None) -> ASGIApp:
+class Application:
     """The gateway as an ASGI application.
 
-    Args:
-        settings: from `load_settings`, or made by hand.
-        client: how upstreams are reached; by default one of the application's own. Either way the application
-            opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
+    An application that it is mounted in must enter `lifespan()` in its own lifespan, for servers tell only the
+    outermost one of startup and shutdown.
     """
-    gateway = Gateway(settings, client)
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        app = Starlette(
+            routes=_routes(gateway),
+            exception_handlers={HTTPException: _http_error, Exception: _internal_error},
+            lifespan=lambda app: self.lifespan(),
+        )
+        # A redirect would be built from the Host header, which is the client's word.
+        app.router.redirect_slashes = False
+        # Around all of Starlette, so that the answer to an internal error can be read by a browser as well.
+        self._app = CORSMiddleware(
+            app,
+            allow_origins=gateway.settings.server.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
+            # "*" covers all headers but Authorization, so the request's own list is echoed.
+            allow_headers=["*"],
+            expose_headers=["*"],
+            max_age=86_400,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await _refuse_websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with gateway.client:
-            gateway.ready = True
+    async def lifespan(self) -> AsyncIterator[None]:
+        """The time in which requests can be served: upstream connections live as long as this block."""
+        async with self._gateway.client:
+            self._gateway.ready = True
             try:
                 yield
             finally:
-                gateway.ready = False
+                self._gateway.ready = False
 
-    app = Starlette(
-        routes=_routes(gateway),
-        exception_handlers={HTTPException: _http_error},
-        lifespan=lifespan,
-    )
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=settings.server.cors_origins,
-        allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
-        # "*" covers all headers but Authorization, so the request's own list is echoed.
-        allow_headers=["*"],
-        expose_headers=["*"],
-        max_age=86_400,
-    )
-    return WebSocketRefusal(app)
+
+def create_app(settings: Settings, *, client: UpstreamClient | None = None) -> Application:
+    """The gateway as an ASGI application.
+
+    Args:
+        settings: from `config.load`, or made by hand.
+        client: how upstreams are reached; by default one of the application's own. Either way the application
+            opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
+    """
+    return Application(Gateway(settings, client))
 
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
     async def models(request: Request) -> Response:
-        return JSONResponse(model_list(gateway.settings, _wants_anthropic(request.headers)))
+        return JSONResponse(model_list(gateway.settings, wants_anthropic(request.headers)))
 
     async def model(request: Request) -> Response:
         name = request.path_params["model"]
-        found = one_model(gateway.settings, name, _wants_anthropic(request.headers))
+        found = one_model(gateway.settings, name, wants_anthropic(request.headers))
         if found is None:
             raise HTTPException(404, f"the model {name[:100]!a} is not listed here")
         return JSONResponse(found)
@@ -214,34 +240,44 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """404 and 405 and their kin, in the dialect of the path that was asked."""
+    """404 and 405 and their kin."""
     assert isinstance(error, HTTPException)
-    path = request.scope["path"]
-    request_id = uuid.uuid4().hex
-    if _wants_anthropic(request.headers):
-        spec = REGISTRY["anthropic_messages"]
-    else:
-        spec = dialect_of(path)
+    headers = error.headers or {}
     message = error.detail
     if error.status_code == 404 and message == "Not Found":
         known = ", ".join(f"POST {each.client_path}" for each in REGISTRY.values())
         message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
     elif error.status_code == 405:
-        message = (
-            f"{request.method} is not allowed here; allowed: {(error.headers or {}).get('Allow', 'POST')}"
-        )
+        message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
     fault = fault_of(RemoteProtocolError(message, status_hint=error.status_code))
-    reply = fault_reply(spec, fault, request_id, request_ids((), request_id))
-    return _response(reply, error.headers)
+    return _response(_refusal(request.scope, request.headers, fault), headers)
 
 
-def _response(reply: Reply, headers: Mapping[str, str] | None) -> Response:
-    return Response(reply.body, reply.status, {**dict(reply.headers), **(headers or {})})
+async def _internal_error(request: Request, error: Exception) -> Response:
+    """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""
+    request_id = uuid.uuid4().hex
+    spec = dialect_of(_path(request.scope), request.headers)
+    return _response(fault_reply(spec, _INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
 
 
-def _wants_anthropic(headers: Mapping[str, str]) -> bool:
-    """Anthropic's clients always send their version; others never do."""
-    return "anthropic-version" in headers
+def _refusal(scope: Scope, headers: Mapping[str, str], fault: Fault) -> Reply:
+    """An error where no endpoint answers, in the dialect of the path that was asked, and its log line."""
+    spec = dialect_of(_path(scope), headers)
+    record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
+    reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
+    record.status, record.error = reply.status, fault.message
+    log_request(record)
+    return reply
+
+
+def _response(reply: Reply, headers: Mapping[str, str]) -> Response:
+    return Response(reply.body, reply.status, {**dict(reply.headers), **headers})
+
+
+def _path(scope: Scope) -> str:
+    """The path without what the application is mounted under."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _flat(headers: Headers) -> dict[str, str]:
@@ -252,26 +288,13 @@ def _flat(headers: Headers) -> dict[str, str]:
     return flat
 
 
-class WebSocketRefusal:
-    """Answers a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "websocket":
-            await self._app(scope, receive, send)
-            return
-        await receive()  # websocket.connect
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        request_id = uuid.uuid4().hex
-        fault = Fault(
-            FaultKind.INVALID_REQUEST, "this gateway does not speak WebSocket; use HTTP POST", status=426
-        )
-        reply = fault_reply(dialect_of(scope["path"]), fault, request_id, request_ids((), request_id))
-        headers = [*reply.headers, ("content-length", str(len(reply.body)))]
-        start = {"status": 426, "headers": [(name.encode(), value.encode()) for name, value in headers]}
-        await send({"type": "websocket.http.response.start", **start})
-        await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
+async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
+    await receive()  # websocket.connect
+    reply = _refusal(scope, Headers(scope=scope), _NO_WEBSOCKET)
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
+        return
+    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})

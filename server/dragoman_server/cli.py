@@ -15,10 +15,13 @@ import click
 
 from . import _show_config
 from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
-from .settings import ENV_PREFIX, SERVER_KEYS, Key, Kind
+from .settings import ENV_PREFIX, SERVER_KEYS, Key, Kind, ServerSettings, Settings
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
+
+# Beside the gateway's own, so that both run at once.
+_SIMULATOR_PORT = 8081
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -91,6 +94,39 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
     try:
         run(loaded.settings, create_app, on_ready=on_ready)
+    except StartupError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help=SERVER_KEYS["host"].help)
+@click.option(
+    "--port",
+    type=click.IntRange(int(SERVER_KEYS["port"].low), int(SERVER_KEYS["port"].high)),
+    default=_SIMULATOR_PORT,
+    show_default=True,
+    help=SERVER_KEYS["port"].help,
+)
+@click.option(
+    "--backend",
+    type=click.Choice(SERVER_KEYS["backend"].choices),
+    default="asyncio",
+    show_default=True,
+    help=SERVER_KEYS["backend"].help,
+)
+def simulate(host: str, port: int, backend: str) -> None:
+    """Serve the simulator alone, as an upstream that speaks all protocols and needs no key."""
+    from ._listen import Listening, StartupError
+    from .serve import serve as run
+    from .simulator import create_simulator_app
+
+    def on_ready(listening: Listening) -> None:
+        click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)
+
+    settings = Settings(server=ServerSettings(host=host, port=port, backend=backend))
+    try:
+        run(settings, lambda _: create_simulator_app(), on_ready=on_ready)
     except StartupError as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_CANNOT_START)

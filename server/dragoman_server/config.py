@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from . import _values
 from ._interpolate import InterpolationError, expand
 from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, by_place, dotted
-from ._providers import PROVIDERS, Found, discover, is_openai_host
+from ._providers import PROVIDERS, Found, discover, takes
 from ._secret import MASK, Secret
 from ._suggest import did_you_mean
 from ._toml_lines import TomlLines
@@ -443,10 +443,7 @@ def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> 
 
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
-    # OpenAI's own models refuse max_tokens, many compatible servers know nothing else.
-    if not is_openai_host(str(values["base_url"])):
-        values.setdefault("max_tokens_field", "max_tokens")
-    return _make(UpstreamSettings, values)
+    return _make(UpstreamSettings, {**takes(str(values["base_url"])), **values})
 
 
 def _is_us(url: str, server: Mapping[str, object]) -> bool:

@@ -5,7 +5,7 @@ translation, losses. The clock and the random id come in as arguments, so the sa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman import (
     REGISTRY,
@@ -23,7 +23,7 @@ from dragoman import (
 
 from . import headers as header_tables
 from .routes import UnknownModel, resolve
-from .settings import Settings, UpstreamSettings
+from .settings import NO_REASONING_FIELD, Settings, UpstreamSettings
 from .upstream import UpstreamTimeouts
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
@@ -45,7 +45,7 @@ class Plan:
     translated: TranslatedRequest
     exchange: Exchange
     url: str
-    headers: list[tuple[str, str]]
+    headers: list[tuple[str, str]] = field(repr=False)  # the upstream's key is among them
     streams: bool
 
     @property
@@ -122,9 +122,17 @@ def make_plan(
 
 def _target(settings: Settings, upstream: UpstreamSettings) -> Target:
     """What the configuration says an upstream takes."""
+    field = upstream.reasoning_field
     return Target(
-        max_tokens=settings.server.default_max_tokens,
+        max_tokens=upstream.max_tokens or settings.server.default_max_tokens,
         max_tokens_field="max_tokens"
         if upstream.max_tokens_field == "max_tokens"
         else "max_completion_tokens",
+        reasoning_field=None if field == NO_REASONING_FIELD else field,
+        custom_tools=upstream.custom_tools,
+        developer_role=upstream.developer_role,
+        mid_system=upstream.mid_system,
+        cache_marks=upstream.cache_marks,
+        sampling=upstream.takes_sampling,
+        thinking="budget" if upstream.thinking == "budget" else "adaptive",
     )

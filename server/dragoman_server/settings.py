@@ -67,7 +67,12 @@ def _choice(help_: str, *choices: str) -> Key:
 
 
 LOSS_POLICIES = ("record", "refuse")
+# For `reasoning_field`: earlier reasoning is not sent back at all.
+NO_REASONING_FIELD = "none"
 _DAY = 86_400
+
+# From this API version on, temperature, top_p and top_k are unknown fields, which are refused.
+_NO_SAMPLING_SINCE = "2026-10-21"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +141,48 @@ class UpstreamSettings:
     proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
     models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
     anthropic_version: Annotated[
-        str, Key(Kind.TEXT, "anthropic-version header, when the client sends none")
+        str, Key(Kind.TEXT, "anthropic-version header; a Messages client's own wins, for it is relayed")
     ] = "2023-06-01"
+    # What the upstream takes beyond its protocol. Clients that are relayed say themselves what they want, so
+    # these count for translated requests alone. Defaults for well-known hosts are in _providers.py.
+    max_tokens: Annotated[
+        int | None, _integer("instead of the server's default_max_tokens", 1, 10_000_000)
+    ] = None
     max_tokens_field: Annotated[
         str, _choice("the name of the limit in Chat Completions", "max_completion_tokens", "max_tokens")
     ] = "max_completion_tokens"
+    reasoning_field: Annotated[
+        str,
+        _choice(
+            "where Chat Completions takes earlier reasoning back",
+            "reasoning_content",
+            "reasoning",
+            NO_REASONING_FIELD,
+        ),
+    ] = "reasoning_content"
+    custom_tools: Annotated[
+        bool | None,
+        Key(Kind.SWITCH, "takes free-text tools; else they go as functions; unset: only in Responses"),
+    ] = None
+    developer_role: Annotated[
+        bool, Key(Kind.SWITCH, "Chat Completions knows the role developer; else it goes as system")
+    ] = False
+    mid_system: Annotated[
+        bool, Key(Kind.SWITCH, "takes system messages after the first turn; else they go as marked user text")
+    ] = False
+    cache_marks: Annotated[
+        bool, Key(Kind.SWITCH, "Chat Completions or Responses knows prompt_cache_breakpoint on content parts")
+    ] = False
+    sampling: Annotated[
+        bool | None,
+        Key(
+            Kind.SWITCH,
+            "Messages takes temperature, top_p and top_k; unset: with an anthropic_version before 2026-10-21",
+        ),
+    ] = None
+    thinking: Annotated[
+        str, _choice("how the models of Messages take thinking: by effort or by budget", "adaptive", "budget")
+    ] = "adaptive"
     loss_policy: Annotated[str | None, _choice("instead of the server's", *LOSS_POLICIES)] = None
     connect_s: Annotated[float, _seconds("time to connect", 0.001, 3600)] = 10.0
     # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
@@ -151,6 +193,14 @@ class UpstreamSettings:
     def __post_init__(self) -> None:
         if not self.protocols:
             object.__setattr__(self, "protocols", (self.protocol,))
+
+    @property
+    def takes_sampling(self) -> bool:
+        """Whether a Messages upstream takes sampling settings, said or derived from the API version."""
+        if self.sampling is not None:
+            return self.sampling
+        # Clouds put their own name before the date, as in bedrock-2023-05-31.
+        return self.anthropic_version[-len(_NO_SAMPLING_SINCE) :] < _NO_SAMPLING_SINCE
 
     def base_url_for(self, protocol: str) -> str:
         """The base URL in the convention of `protocol`'s own SDK, without a slash at the end.

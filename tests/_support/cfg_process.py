@@ -1,4 +1,7 @@
-"""Start the script cfg_server.py and talk to it. Every wait has a deadline, and every process is reaped."""
+"""Start a `dragoman` process and talk to it, by default the script cfg_server.py.
+
+Every wait has a deadline, and every process is reaped.
+"""
 
 import http.client
 import os
@@ -12,19 +15,22 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 SCRIPT = Path(__file__).with_name("cfg_server.py")
 # The machine may be busy: this bounds a hang, it is no expectation.
 DEADLINE_S = 60.0
-LISTENS = re.compile(r"Dragoman listens on (https?)://(.*):(\d+) \((\w+)\)")
+LISTENS = re.compile(r"(?:Dragoman|The simulator) listens on (https?)://(.*):(\d+) \((\w+)\)")
 
 
 class Server:
     """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs."""
 
+    COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
+
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), "serve", *arguments],
+            [sys.executable, *self.COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

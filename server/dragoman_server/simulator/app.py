@@ -2,15 +2,16 @@
 
 Strategy: one task group a request. A watcher ends the script when the client leaves. A script that breaks the
 connection leaves the application without the last body event: servers then close the socket without the final
-chunk, which is how a client sees that an answer was cut.
+chunk, which is how a client sees that an answer was cut. GET /stats says how the requests so far went.
 """
 
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request as HTTPRequest
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -29,13 +30,32 @@ class _ClientLeft(Exception):
     """The request did not come to its end."""
 
 
+@dataclass(slots=True)
+class _Counts:
+    """Requests so far, as SimulatedUpstream counts them. aborted: the client left before the answer's end."""
+
+    opened: int = 0
+    closed: int = 0
+    aborted: int = 0
+
+
 class _Endpoint:
     """Answers POST requests of one protocol."""
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, counts: _Counts) -> None:
         self._protocol = protocol
+        self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ended = anyio.Event()
+        self._counts.opened += 1
+        try:
+            await self._answer(scope, receive, send, ended)
+        finally:
+            self._counts.closed += 1
+            self._counts.aborted += not ended.is_set()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, ended: anyio.Event) -> None:
         try:
             body = await _read(receive)
         except _ClientLeft:
@@ -43,11 +63,12 @@ class _Endpoint:
         if body is None:
             fault = Fault(FaultKind.TOO_LARGE, f"the body has more than {MAX_BODY_BYTES} bytes", status=413)
             status, content = REGISTRY[self._protocol].write_fault(fault, None)
+            ended.set()
             await Response(content, status, media_type="application/json")(scope, receive, send)
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            await _play(reply_to(self._protocol, body), send)
+            await _play(reply_to(self._protocol, body), send, ended)
             tasks.cancel_scope.cancel()
 
 
@@ -74,7 +95,7 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _play(reply: Reply, send: Send) -> None:
+async def _play(reply: Reply, send: Send, ended: anyio.Event) -> None:
     await anyio.sleep(reply.delay_s)
     head = [(name.encode("ascii"), value.encode("ascii")) for name, value in reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": head})
@@ -84,7 +105,10 @@ async def _play(reply: Reply, send: Send) -> None:
         while data := await playback.receive():
             await body(data, more=True)
     except UpstreamBroken:
+        ended.set()
         return
+    # Before it is sent: servers tell a complete response to `receive` as a disconnect too.
+    ended.set()
     await body(b"", more=False)
 
 
@@ -105,11 +129,17 @@ async def _not_found(request: HTTPRequest, error: Exception) -> Response:
 
 
 def create_simulator_app() -> Starlette:
-    """The application: POST on each protocol's path, below /v1 or not, and GET /v1/models."""
+    """The application: POST on each protocol's path, below /v1 or not, GET /v1/models and GET /stats."""
+    counts = _Counts()
+
+    async def stats(request: HTTPRequest) -> Response:
+        return JSONResponse(asdict(counts))
+
     routes = [
-        Route(prefix + path, _Endpoint(protocol), methods=["POST"])
+        Route(prefix + path, _Endpoint(protocol, counts), methods=["POST"])
         for protocol, path in PATHS.items()
         for prefix in ("", "/v1")
     ]
     routes += [Route(prefix + MODELS_PATH, _models, methods=["GET"]) for prefix in ("", "/v1")]
+    routes.append(Route("/stats", stats, methods=["GET"]))
     return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})

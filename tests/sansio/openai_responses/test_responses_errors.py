@@ -35,7 +35,12 @@ BODIES: list[tuple[int, bytes, Fault]] = [
         error("unsupported_value", param="input"),
         Fault(K.INVALID_REQUEST, "m", 400, "unsupported_value", "invalid_request_error", "input"),
     ),
-    (400, error("model_not_found"), Fault(K.NOT_FOUND, "m", 400, "model_not_found", "invalid_request_error")),
+    (
+        400,
+        error("model_not_found"),
+        Fault(K.INVALID_REQUEST, "m", 400, "model_not_found", "invalid_request_error"),
+    ),
+    (404, error("model_not_found"), Fault(K.NOT_FOUND, "m", 404, "model_not_found", "invalid_request_error")),
     (
         401,
         error("invalid_api_key"),

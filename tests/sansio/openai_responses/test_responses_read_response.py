@@ -713,3 +713,52 @@ def test_a_body_that_is_no_finished_answer(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, EXCHANGE, Ledger())
     assert caught.value.status_hint == 502
+
+
+# The fast lane: which deltas it may read, and where their text goes.
+
+LANES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (ADDED, delta("Hel"), ended(message(text_part("Hello")))),
+    (CALL_ADDED, arguments("Hel"), ended({**CALL, "arguments": "Hello"})),
+    (REASONING_ADDED, summary("Hel"), ended({**REASONING, "summary": [{"text": "Hello"}]})),
+]
+
+
+@pytest.mark.parametrize(("added", "first", "last"), LANES)
+def test_text_that_came_through_the_fast_lane_is_not_given_again(
+    added: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
+) -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    for payload in (
+        created(),
+        event("output_item.added", 7, item={"id": "ws_1", "type": "web_search_call"}),
+        added,
+    ):
+        reader.read(Frame(b"", encode(payload)))
+    found = reader.read(Frame(b"", encode(first)))[-1]
+    assert isinstance(found, (TextDelta, ArgumentsDelta, ReasoningDelta))
+    hint = reader.lane(found)
+    assert hint is not None
+    assert (hint.key, hint.number, hint.padding) == (b"delta", b"sequence_number", b"obfuscation")
+    assert hint.note is not None
+    hint.note("lo")
+    after = reader.read(Frame(b"", encode(last)))
+    assert [each for each in after if type(each) is type(found)] == []
+    assert reader.lane(found) is None
+
+
+def test_reasoning_of_several_parts_has_no_fast_lane() -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
+        reader.read(Frame(b"", encode(payload)))
+    assert reader.lane(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
+
+
+def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
+    odd = event("output_text.delta", 1, content_index=0, delta="x")
+    search = event("output_item.added", 1, item=SEARCH)
+    assert events_of(created(), search, odd, event("output_item.done", 1, item=SEARCH), BARE_FINAL) == [
+        STARTED,
+        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/1"),
+        *tail(),
+    ]

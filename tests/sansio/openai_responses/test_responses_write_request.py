@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman._errors import RemoteProtocolError
@@ -680,6 +681,9 @@ def test_own_requests_come_back_whole() -> None:
         {"model": "m", "previous_response_id": "resp_1"},
         {"model": "m", "input": [], "conversation": {"id": "conv_1"}, "background": True, "store": True},
         {"model": "m", "input": "hi", "text": {"format": {"type": "json_object"}}},
+        {"model": "m", "input": "hi", "instructions": ""},
+        {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "c", "format": {"type": "text"}}]},
+        {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "strict": None}]},
         {
             "model": "m",
             "input": "hi",
@@ -705,3 +709,10 @@ def test_reasoning_sealed_for_another_protocol_is_named() -> None:
     request = SPEC.read_request({"model": "m", "input": [wrapped]}, Sealer())
     assert SPEC.write_request(request, Target(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
+
+
+def test_a_tool_that_changed_its_kind_takes_nothing_from_its_old_form() -> None:
+    custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
+    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Sealer())
+    changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
+    assert SPEC.write_request(changed, Target(), Ledger())["tools"] == [{"type": "function", "name": "c"}]

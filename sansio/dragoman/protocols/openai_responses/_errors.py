@@ -73,7 +73,9 @@ def _kind(code: str | None, sort: str | None, status: int | None, message: str) 
     if kind is None:
         kind = tables.KIND_BY_CODE.get(sort or "", FaultKind.SERVER)
     if kind is FaultKind.NOT_FOUND and status == 400:
-        kind = FaultKind.INVALID_REQUEST  # this server says so of an unknown model; the status stays what it was
+        kind = (
+            FaultKind.INVALID_REQUEST
+        )  # this server says so of an unknown model; the status stays what it was
     if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and says_context_length(message):
         return FaultKind.CONTEXT_LENGTH
     if kind is FaultKind.RATE_LIMIT and "insufficient_quota" in (code, sort):

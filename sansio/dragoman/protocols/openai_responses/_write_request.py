@@ -162,7 +162,8 @@ class _ItemWriter:
                 self._write_result(part)
             elif isinstance(part, Thought):
                 self._write_thought(part)
-            elif isinstance(part, OpaquePart):
+            else:
+                assert isinstance(part, OpaquePart)
                 self._write_opaque(part, self._items)
         self._flush(message, content)
 

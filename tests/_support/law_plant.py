@@ -1,0 +1,112 @@
+"""Planting: one value of a document is changed, and what comes out must show it.
+
+A leaf is named by its JSON Pointer. Its pattern is the pointer with the type of each array element in place of
+its number, so that a large recorded document is tried once for each kind of place and not for each place.
+"""
+
+from __future__ import annotations
+
+import copy
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Json = Any
+
+# Members whose whole content is one value of free form: what is inside has no places of its own.
+FREE = frozenset({"parameters", "input_schema", "schema", "output_schema", "input_examples", "arguments"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of a document. value is what stands there; key is the name of a planted unknown member."""
+
+    path: str
+    pattern: str
+    value: Json
+    key: str | None = None
+
+
+def steps_of(path: str) -> list[str]:
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+
+
+def child(path: str, key: object) -> str:
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def leaves(document: Json) -> Iterator[Place]:
+    """Every string, number and boolean. null means absent everywhere, so it is none."""
+    for path, pattern, value in _walk(document, "", ""):
+        if isinstance(value, (str, int, float)):
+            yield Place(path, pattern, value)
+
+
+def objects(document: Json) -> Iterator[Place]:
+    """Every object, as the place of an unknown member. Free-form values are no objects of the protocol."""
+    for path, pattern, value in _walk(document, "", ""):
+        if isinstance(value, dict) and not FREE & set(pattern.split("/")):
+            yield Place(child(path, "x_planted"), child(pattern, "x_planted"), value, "x_planted")
+
+
+def _walk(value: Json, path: str, pattern: str) -> Iterator[tuple[str, str, Json]]:
+    yield path, pattern, value
+    if isinstance(value, dict):
+        free = FREE & set(pattern.split("/"))
+        for key, member in value.items():
+            yield from _walk(member, child(path, key), f"{pattern}/*" if free else child(pattern, key))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _walk(member, child(path, index), f"{pattern}/{_kind(member)}")
+
+
+def _kind(member: Json) -> str:
+    if not isinstance(member, dict):
+        return "*"
+    # Roles and forms of content have readers of their own.
+    words = [str(member[key]) for key in ("type", "role") if isinstance(member.get(key), str)]
+    content = member.get("content")
+    return "+".join([*words, type(content).__name__] if "role" in member else words) or "*"
+
+
+def planted(document: Json, place: Place, token: str) -> tuple[Json, frozenset[str]]:
+    """The document with another value at a place, and the strings by which to know it again.
+
+    Numbers and booleans are known by nothing: an empty set.
+    """
+    changed = copy.deepcopy(document)
+    *way, last = steps_of(place.path)
+    holder = changed
+    for step in way:
+        holder = holder[int(step) if isinstance(holder, list) else step]
+    key: Any = int(last) if isinstance(holder, list) else last
+    value, signs = _other(place, token)
+    holder[key] = value
+    return changed, signs
+
+
+def _other(place: Place, token: str) -> tuple[Json, frozenset[str]]:
+    value = place.value
+    if place.key is not None:
+        return token, frozenset({token})
+    if isinstance(value, bool):
+        return not value, frozenset()
+    if isinstance(value, (int, float)):
+        return value + 1 if isinstance(value, int) else value + 0.015625, frozenset()
+    head, comma, _ = value.partition(";base64,")
+    if comma:
+        coded = b64encode(token.encode()).decode()
+        return f"{head};base64,{coded}", frozenset({token, coded})
+    if value.startswith(("https://", "http://")):
+        return value + token, frozenset({token})
+    if value.startswith("{"):
+        return f'{{"planted":"{token}"}}', frozenset({token})
+    return token, frozenset({token})
+
+
+def covered(path: str, losses: Iterable[str]) -> bool:
+    """Whether a ledger names the place, something inside it or something around it (but not all of it)."""
+    return any(
+        loss and (path == loss or path.startswith(f"{loss}/") or loss.startswith(f"{path}/")) for loss in losses
+    )

@@ -1,0 +1,156 @@
+"""Text, usage, tools and reasoning through the official SDKs, over all pairs of protocols.
+
+Every byte crosses two real sockets: SDK to gateway, gateway to simulator.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from cl_processes import PAIRS, Pair
+from cl_sdk import Answer, Body, Sdk, Way, ask, body_of, each_way, next_turn
+from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop, Usage
+
+from dragoman_server.simulator.scripts import CUSTOM_INPUT
+
+pytestmark = pytest.mark.process
+
+TEXT = 'Seven words, naïve ones: "通訳" \\ 🐉 end'
+ARGUMENTS = {"city": "some city", "days": 2}
+
+THOUGHTS = re.compile(
+    r"\*\*Reading the question\*\* It has 3 words, and each of them counts\.\n\n"
+    r"\*\*Choosing the answer\*\* There (?:are tools to call|is no tool to call)\. \[[0-9a-f]{8}\]"
+)
+
+
+def usage_of(answer: Answer) -> Usage:
+    (usage,) = answer.meaning.usages
+    return usage
+
+
+@each_way
+def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
+    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
+    assert answer.meaning.said(Kind.TEXT) == TEXT
+    assert answer.meaning.stop is Stop.END
+    words = len(TEXT.split())
+    usage = usage_of(answer)
+    assert (usage.input, usage.output) == (words, words)
+    assert not usage.cached
+    assert not usage.reasoning
+    # The client's own name of the model; a relay changes nothing, so there it is the upstream's.
+    assert answer.body["model"] == ("echo" if pair.relayed else pair.model("echo"))
+
+
+@each_way
+def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
+    first = ask(sdk, pair.client, way, body)
+    assert first.meaning.stop is Stop.TOOL
+    assert [(call.name, json.loads(call.text)) for call in first.meaning.calls] == [
+        ("look", ARGUMENTS),
+        ("see", ARGUMENTS),
+    ]
+    assert len({call.id for call in first.meaning.calls}) == 2
+    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["one thing", "another"]))
+    assert second.meaning.said(Kind.TEXT) == "look returned: one thing\nsee returned: another"
+    assert second.meaning.stop is Stop.END
+    assert not second.meaning.calls
+    # What stood before the assistant's turn is cached: the user's three words.
+    usage = usage_of(second)
+    assert (usage.cached, usage.output) == (3, 7)
+    # Three words of the user, two of the arguments of each call, three of the results.
+    assert usage.input == 3 + 2 * 2 + 3
+
+
+def reasoning_options(protocol: str) -> Body:
+    """What each vendor's documentation has for a stateless client that wants to see the reasoning."""
+    if protocol == MESSAGES:
+        return {"thinking": {"type": "adaptive", "display": "summarized"}}
+    if protocol == RESPONSES:
+        return {
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "include": ["reasoning.encrypted_content"],
+            "store": False,
+        }
+    return {"reasoning_effort": "low"}
+
+
+def shown_reasoning(protocol: str, answer: Answer) -> str:
+    """The reasoning where a program of this protocol looks for it."""
+    if protocol == CHAT:
+        return str(answer.body["choices"][0]["message"]["reasoning_content"])
+    if protocol == MESSAGES:
+        blocks = [block for block in answer.body["content"] if block["type"] == "thinking"]
+        assert all(block["signature"] for block in blocks)
+        return "\n\n".join(block["thinking"] for block in blocks)
+    items = [item for item in answer.body["output"] if item["type"] == "reasoning"]
+    assert all(item["encrypted_content"] for item in items)
+    return "\n\n".join(part["text"] for item in items for part in item["summary"])
+
+
+@each_way
+def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
+    body |= reasoning_options(pair.client)
+    first = ask(sdk, pair.client, way, body)
+    assert THOUGHTS.fullmatch(shown_reasoning(pair.client, first))
+    assert [call.name for call in first.meaning.calls] == ["look"]
+    kinds = [block.kind for block in first.meaning.blocks]
+    assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
+    assert usage_of(first).reasoning
+    # The model answers 400 unless what it thought comes back as it was.
+    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
+    assert second.meaning.said(Kind.TEXT) == "look returned: found"
+    assert THOUGHTS.fullmatch(shown_reasoning(pair.client, second))
+
+
+# A Chat client has no duty to carry reasoning, so a gateway may know it all the same.
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client != CHAT or pair.relayed], ids=str)
+def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
+    """So the test before can fail."""
+    body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
+    body |= reasoning_options(pair.client)
+    first = ask(sdk, pair.client, Way.WHOLE, body)
+    follow = next_turn(pair.client, body, first, ["found"])
+    name = "input" if pair.client == RESPONSES else "messages"
+    follow[name] = [without_reasoning(turn) for turn in follow[name]]
+    follow[name] = [turn for turn in follow[name] if turn is not None]
+    with pytest.raises(Exception, match="did not come back") as raised:
+        ask(sdk, pair.client, Way.WHOLE, follow)
+    assert raised.value.status_code == 400  # type: ignore[attr-defined]
+
+
+def without_reasoning(turn: Any) -> Any:
+    turn = turn if isinstance(turn, dict) else turn.to_dict()
+    if turn.get("type") == "reasoning":
+        return None
+    content = turn.get("content")
+    if isinstance(content, list):
+        blocks = [block if isinstance(block, dict) else block.to_dict() for block in content]
+        turn = {**turn, "content": [block for block in blocks if block.get("type") != "thinking"]}
+    return {name: value for name, value in turn.items() if not name.startswith("reasoning")}
+
+
+# Messages has no custom tools; OpenAI's helper for Chat Completions refuses them.
+CUSTOM = [
+    pytest.param(pair, way, id=f"{pair}-{way.value}")
+    for pair in PAIRS
+    for way in Way
+    if pair.client == RESPONSES or (pair.client == CHAT and way is not Way.HELPER)
+]
+
+
+@pytest.mark.parametrize(("pair", "way"), CUSTOM)
+def test_a_custom_tool(pair: Pair, sdk: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("custom"), "Patch the file", custom=("patch",))
+    first = ask(sdk, pair.client, way, body)
+    (call,) = first.meaning.calls
+    assert (call.custom, call.name, call.text) == (True, "patch", CUSTOM_INPUT)
+    assert first.meaning.stop is Stop.TOOL
+    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["patched"]))
+    assert second.meaning.said(Kind.TEXT) == "patch returned: patched"

@@ -1,0 +1,178 @@
+"""What passes between client and upstream, in both directions: allowlists, checked name by name."""
+
+import pytest
+
+from dragoman_server._secret import Secret
+from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
+from dragoman_server.settings import UpstreamSettings
+
+CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+
+# What real clients send, and to which protocol's upstream it may go, from a client of the same protocol.
+REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
+    "accept": (),
+    "accept-encoding": (),
+    "anthropic-beta": (MESSAGES,),
+    "anthropic-dangerous-direct-browser-access": (),
+    "anthropic-user-profile-id": (MESSAGES,),
+    "anthropic-version": (MESSAGES,),
+    "anthropic-workspace-id": (MESSAGES,),
+    "api-key": (),
+    "authorization": (),
+    "connection": (),
+    "content-encoding": (),
+    "content-length": (),
+    "cookie": (),
+    "expect": (),
+    "forwarded": (),
+    "host": (),
+    "idempotency-key": (CHAT, RESPONSES),
+    "keep-alive": (),
+    "openai-beta": (CHAT, RESPONSES),
+    "openai-organization": (),
+    "openai-project": (),
+    "origin": (),
+    "proxy-authorization": (),
+    "proxy-connection": (),
+    "te": (),
+    "trailer": (),
+    "transfer-encoding": (),
+    "upgrade": (),
+    "x-api-key": (),
+    "x-codex-beta-features": (RESPONSES,),
+    "x-forwarded-for": (),
+    "x-forwarded-host": (),
+    "x-goog-api-key": (),
+    "x-stainless-lang": (),
+}
+
+
+def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
+    return UpstreamSettings(
+        name="up",
+        protocol=protocol,
+        base_url="http://127.0.0.1:9",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
+    pairs = for_upstream(upstream(protocol, **more), protocol, client, headers, stream=False)
+    assert len(pairs) == len(dict(pairs)), "no name twice"
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", REQUEST_HEADERS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_what_a_client_may_tell_an_upstream(name: str, protocol: str, client: str) -> None:
+    passes = protocol == client and protocol in REQUEST_HEADERS[name]
+    assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
+def test_what_every_upstream_is_told(protocol: str, stream: bool, accept: str) -> None:
+    headers = dict(for_upstream(upstream(protocol), protocol, CHAT, {}, stream=stream))
+    version = {"anthropic-version": "2023-06-01"} if protocol == MESSAGES else {}
+    assert headers == {
+        "user-agent": USER_AGENT,
+        "content-type": "application/json",
+        "accept": accept,
+        **version,
+    }
+
+
+@pytest.mark.parametrize(
+    ("client", "own", "version"),
+    [
+        (MESSAGES, {"anthropic-version": "2023-01-01"}, "2023-01-01"),
+        (MESSAGES, {}, "2026-10-21"),
+        (CHAT, {"anthropic-version": "2023-01-01"}, "2026-10-21"),
+        (RESPONSES, {}, "2026-10-21"),
+    ],
+)
+def test_the_api_version_is_the_clients_where_its_bytes_pass(
+    client: str, own: dict[str, str], version: str
+) -> None:
+    headers = sent(MESSAGES, client, own, anthropic_version="2026-10-21")
+    assert headers["anthropic-version"] == version
+
+
+@pytest.mark.parametrize(
+    ("protocol", "auth", "name", "value"),
+    [
+        (CHAT, "auto", "authorization", "Bearer k"),
+        (RESPONSES, "auto", "authorization", "Bearer k"),
+        (MESSAGES, "auto", "x-api-key", "k"),
+        (MESSAGES, "bearer", "authorization", "Bearer k"),
+        (CHAT, "x-api-key", "x-api-key", "k"),
+    ],
+)
+def test_how_the_key_is_sent(protocol: str, auth: str, name: str, value: str) -> None:
+    client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
+    headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
+    assert headers[name] == value
+    assert {"authorization", "x-api-key"} & headers.keys() == {name}
+
+
+def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
+    extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
+    headers = sent(CHAT, CHAT, {"openai-beta": "theirs"}, headers=extra, api_key=Secret("k"))
+    assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
+    assert headers["authorization"] == "Bearer k"
+
+
+# What an upstream's answer may bring to the client.
+RESPONSE_HEADERS = {
+    "anthropic-organization-id": True,
+    "anthropic-ratelimit-requests-remaining": True,
+    "alt-svc": False,
+    "cf-ray": False,
+    "connection": False,
+    "content-encoding": False,
+    "content-length": False,
+    "content-type": False,
+    "date": False,
+    "keep-alive": False,
+    "location": False,
+    "openai-organization": False,
+    "openai-processing-ms": True,
+    "proxy-authenticate": False,
+    "retry-after": True,
+    "retry-after-ms": True,
+    "server": False,
+    "set-cookie": False,
+    "strict-transport-security": False,
+    "trailer": False,
+    "transfer-encoding": False,
+    "upgrade": False,
+    "via": False,
+    "www-authenticate": False,
+    "x-internal-host": False,
+    "x-ratelimit-limit-tokens": True,
+    "x-should-retry": True,
+    "access-control-allow-origin": False,
+}
+
+
+@pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
+def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
+    assert for_client([(name, "1"), ("retry-after", "7")])[:-1] == ([(name, "1")] if passes else [])
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ([], "own"),
+        ([("request-id", "req_1")], "req_1"),
+        ([("x-request-id", "req_2"), ("request-id", "req_3")], "req_2"),
+        ([("server", "x")], "own"),
+    ],
+)
+def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
+    assert request_ids(headers, "own") == [
+        ("request-id", found),
+        ("x-request-id", found),
+        ("dragoman-request-id", "own"),
+    ]

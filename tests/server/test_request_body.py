@@ -1,0 +1,174 @@
+"""Request bodies: ASGI messages and headers in, bytes or an error with its status out."""
+
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
+
+import pytest
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman import RemoteProtocolError
+from dragoman_server.request_body import ClientLeft, read_body
+
+pytestmark = pytest.mark.anyio
+
+TEXT = b'{"model": "m", "input": "' + b"Hello. " * 100 + b'"}'
+LIMIT = 10_000
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+class Pieces:
+    """`receive` of a client that sends these pieces, and stays or leaves at their end."""
+
+    def __init__(self, pieces: Sequence[bytes], *, complete: bool = True) -> None:
+        self.messages: list[MutableMapping[str, Any]] = [
+            {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+        ]
+        self.taken = 0
+        if complete:
+            self.messages[-1]["more_body"] = False
+        self.messages.append({"type": "http.disconnect"})
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        self.taken += 1
+        return self.messages.pop(0)
+
+
+async def read(
+    *pieces: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
+) -> bytes:
+    return await read_body(Pieces(pieces, complete=complete), coding, length, limit)
+
+
+async def refused(*pieces: bytes, **more: Any) -> tuple[int, str]:
+    with pytest.raises(RemoteProtocolError) as caught:
+        await read(*pieces, **more)
+    return caught.value.status_hint, caught.value.message
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "plain": ("", bytes),
+    "identity": ("identity", bytes),
+    "gzip": ("gzip", gzip.compress),
+    "x-gzip": ("x-gzip", gzip.compress),
+    "in capitals": ("GZip ", gzip.compress),
+    "gzip of two members": ("gzip", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+    "deflate": ("deflate", zlib.compress),
+    "deflate without its wrapper": ("deflate", raw_deflate),
+}
+
+
+@pytest.mark.parametrize("name", CODINGS)
+async def test_a_body_is_unpacked_however_it_is_cut(name: str) -> None:
+    coding, pack = CODINGS[name]
+    packed = pack(TEXT)
+    assert await read(packed, coding=coding) == TEXT
+    assert await read(*[packed[i : i + 1] for i in range(len(packed))], coding=coding) == TEXT
+    assert await read(b"", packed, b"", coding=coding) == TEXT
+
+
+@pytest.mark.parametrize("coding", ["", "gzip", "deflate"])
+async def test_no_body_is_an_empty_one(coding: str) -> None:
+    assert await read(b"", coding=coding) == b""
+
+
+async def test_a_message_without_members_is_the_end() -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request"}
+
+    assert await read_body(receive, "", "", LIMIT) == b""
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress", "x" * 1000])
+async def test_an_unknown_coding_is_named(coding: str) -> None:
+    status, message = await refused(TEXT, coding=coding)
+    assert status == 415
+    assert coding[:10] in message
+    assert "gzip and deflate" in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [TEXT, gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"trailing", gzip.compress(TEXT)[:-8] + bytes(8)],
+    ids=["plain", "cut", "trailing", "wrong checksum"],
+)
+@pytest.mark.parametrize("step", [1, 10_000])
+async def test_a_broken_coding_is_the_clients_fault(packed: bytes, step: int) -> None:
+    pieces = [packed[i : i + step] for i in range(0, len(packed), step)]
+    status, message = await refused(*pieces, coding="gzip")
+    assert status == 400
+    assert message.startswith("the request body cannot be unpacked: the ")
+
+
+@pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
+async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes]) -> None:
+    with pytest.raises(ClientLeft):
+        await read(*pieces, complete=False)
+
+
+# The limit.
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+async def test_the_limit_is_what_is_just_allowed(coding: str) -> None:
+    pack = gzip.compress if coding else bytes
+    assert len(await read(pack(bytes(LIMIT)), coding=coding)) == LIMIT
+    assert await refused(pack(bytes(LIMIT + 1)), coding=coding) == (
+        413,
+        "the request body has more than 10000 bytes",
+    )
+
+
+@pytest.mark.parametrize("length", ["10001", "9" * 5000, "0" * 15 + "10001"])
+async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
+    receive = Pieces([TEXT])
+    with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
+        await read_body(receive, "", length, LIMIT)
+    assert receive.taken == 0
+
+
+@pytest.mark.parametrize("length", ["10000", "", "many", "-1", "5, 5"])
+async def test_other_declarations_leave_the_counting_to_us(length: str) -> None:
+    assert await read(TEXT, length=length) == TEXT
+    assert (await refused(bytes(6000), bytes(6000), length=length))[0] == 413
+
+
+async def test_an_undeclared_length_stops_at_the_limit() -> None:
+    receive = Pieces([bytes(4000)] * 100)
+    with pytest.raises(RemoteProtocolError):
+        await read_body(receive, "", "", LIMIT)
+    assert receive.taken == 3
+
+
+async def test_a_bomb_is_not_unpacked() -> None:
+    bomb = gzip.compress(bytes(200 * 2**20), 9)
+    assert len(bomb) < 256 * 2**10
+    tracemalloc.start()
+    try:
+        status, _ = await refused(bomb, coding="gzip", limit=2**20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert status == 413
+    assert peak < 4 * 2**20
+
+
+async def test_empty_members_without_end_stop_at_the_limit() -> None:
+    """They unpack to nothing, so what comes is counted as well."""
+    receive = Pieces([gzip.compress(b"") * 50] * 100)
+    with pytest.raises(RemoteProtocolError) as caught:
+        await read_body(receive, "gzip", "", LIMIT)
+    assert caught.value.status_hint == 413
+    assert receive.taken <= 11
