@@ -57,6 +57,12 @@ def _enter_unknown_fields(request: Request, ledger: Ledger) -> None:
         extra = getattr(tool, "extra", None)
         if extra is not None:
             ledger.unknown_fields(tool.path, extra)
+    for namespace in request.namespaces:
+        if namespace.description:
+            ledger.dropped(
+                f"{namespace.path}/description", "namespaces, which others have not, are taken apart"
+            )
+        ledger.unknown_fields(namespace.path, namespace.extra)
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra)

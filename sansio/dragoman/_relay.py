@@ -2,10 +2,13 @@
 
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
 upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
-follow. Nothing else is ever added, and nothing is parsed that the tap does not need.
+follow. Nothing else is ever added. Frames are taken apart only when the tap sees in their bytes that they say
+something about usage or the end, which the deltas, nearly all of a stream, never do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ._errors import RemoteProtocolError
 from ._events import Started, Stopped, StopReason, Usage
@@ -13,7 +16,7 @@ from ._fault import Fault, FaultKind
 from ._json import MAX_DOCUMENT_BYTES, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, ProtocolSpec
-from ._sse import Frame, SSEParser
+from ._sse import MAX_EVENT_BYTES, Frame, SSEParser
 from ._translate import Outcome
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
@@ -31,9 +34,17 @@ class Relay:
         protocol: of both sides.
         exchange: as for ResponseTranslator.
         streams: whether the body is a stream of events. A whole body passes as it comes.
+        max_event_bytes: the most that is held of one unfinished event.
     """
 
-    def __init__(self, protocol: ProtocolSpec, exchange: Exchange, *, streams: bool = True) -> None:
+    def __init__(
+        self,
+        protocol: ProtocolSpec,
+        exchange: Exchange,
+        *,
+        streams: bool = True,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
         self.fault: Fault | None = None
@@ -45,8 +56,11 @@ class Relay:
         self._protocol = protocol
         self._exchange = exchange
         self._tap = protocol.tap(exchange)
-        self._sse = SSEParser() if streams else None
+        self._streams = streams
+        self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
+        self._held_bytes = 0
+        self._unread = b""  # the last frames that the tap did not care for
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -55,28 +69,35 @@ class Relay:
     def receive_data(self, data: bytes) -> None:
         if self.outcome is Outcome.FAILED or not data:
             return
-        if self._sse is None:
+        if not self._streams:
             self.committed = True
             self._body_bytes += len(data)
             if self._body_bytes <= MAX_DOCUMENT_BYTES:
                 self._body.append(data)
             self._out.append(data)
             return
-        for frame in self._sse.receive_data(data):
-            self._watch(frame)
-        self._pass_on(data)
-        if self._sse.error is not None and self.outcome is Outcome.OPEN:
-            self.fail(Fault(FaultKind.SERVER, self._sse.error.message))
+        whole = self._whole_frames(data)
+        if whole:
+            self._out.append(whole)
+            if self._tap.heeds(whole):
+                self._unread = b""
+                self._watch(SSEParser().receive_data(whole))
+            else:
+                self._unread = whole
+                self.committed = self.committed or b"data:" in whole
+        if self._held_bytes > self._limit:
+            self.fail(Fault(FaultKind.SERVER, f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
         if self.outcome is Outcome.FAILED:
             return
-        if self._sse is None:
+        if not self._streams:
             self._note_whole()
             self.outcome = Outcome.COMPLETED
             return
-        for frame in self._sse.receive_eof():
-            self._watch(frame)
+        rest = SSEParser()
+        self._watch(rest.receive_data(b"".join(self._held)))
+        self._watch(rest.receive_eof())
         self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
     def fail(self, fault: Fault) -> None:
@@ -96,7 +117,8 @@ class Relay:
         self._held.clear()
         self.outcome = Outcome.FAILED
         self.fault = fault
-        if self._sse is not None:
+        if self._streams:
+            self._watch(SSEParser().receive_data(self._unread))  # the numbering goes on from the last frame
             self._out.append(self._tap.fail(fault))
 
     def data_to_send(self) -> bytes:
@@ -106,7 +128,7 @@ class Relay:
 
     def heartbeat(self) -> bytes:
         """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
-        if self._sse is None or self.outcome is not Outcome.OPEN or self._tap.ended or self._tap.failed:
+        if not self._streams or self.outcome is not Outcome.OPEN or self._tap.ended or self._tap.failed:
             return b""
         return self._protocol.heartbeat
 
@@ -115,26 +137,27 @@ class Relay:
         self._held.clear()
         self.outcome = outcome
 
-    def _watch(self, frame: Frame) -> None:
+    def _watch(self, frames: Iterable[Frame]) -> None:
         tap = self._tap
-        tap.watch(frame)
-        self.committed = True
+        for frame in frames:
+            tap.watch(frame)
+            self.committed = True
         self.usage = tap.usage
 
-    def _pass_on(self, data: bytes) -> None:
-        """Send what ends in a blank line, hold the rest."""
+    def _whole_frames(self, data: bytes) -> bytes:
+        """All up to the last blank line; the rest is held."""
         joined = self._edge + data
         end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
         end -= len(self._edge)
         self._edge = joined[-_EDGE:]
         if end <= 0:
             self._held.append(data)
-            return
-        self._out += self._held
-        self._held.clear()
-        self._out.append(data[:end])
-        if end < len(data):
-            self._held.append(data[end:])
+            self._held_bytes += len(data)
+            return b""
+        whole = b"".join([*self._held, data[:end]]) if self._held else data[:end]
+        self._held = [data[end:]] if end < len(data) else []
+        self._held_bytes = len(data) - end
+        return whole
 
     def _note_whole(self) -> None:
         """Read what a whole answer says. It has passed already: what cannot be read stays unknown."""

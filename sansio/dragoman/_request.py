@@ -230,6 +230,14 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
 Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
+class Namespace(msgspec.Struct, frozen=True, gc=False):
+    """What a namespace of tools says beside its name and its tools, which name it themselves."""
+
+    description: str | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
 class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     """Which tools the model may or must call.
 
@@ -278,6 +286,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
     protocol: the protocol that it came in.
+    namespaces: those that any of the tools are in.
     params: plain settings by neutral name.
     param_paths: where each of them stood in the client's body.
     include_usage: the client wants usage at the end of a stream (always true but in Chat).
@@ -290,6 +299,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     messages: tuple[Message, ...]
     raw: JSONObject
     tools: tuple[Tool, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     stream: bool = False

@@ -118,6 +118,9 @@ class Tap(Protocol):
     ended: bool
     failed: bool
 
+    def heeds(self, data: bytes) -> bool:
+        """Whether frames, as bytes, may say something that watch() wants to know. Cheap; may be wrongly True."""
+
     def watch(self, frame: Frame) -> None:
         """Look at one frame that was passed on. Never raises: a relay does not judge."""
 

@@ -91,10 +91,11 @@ class SSEParser:
         self._held_bytes = 0
         self._hold(pieces.pop())
         limit = self._limit
-        for number, piece in enumerate(pieces):
-            if len(piece) > limit:
-                self._give_up()
-                return pieces[:number]
+        if len(data) > limit:
+            for number, piece in enumerate(pieces):
+                if len(piece) > limit:
+                    self._give_up()
+                    return pieces[:number]
         return pieces
 
     def receive_eof(self) -> list[Frame]:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import anyio
 from starlette.applications import Starlette
@@ -40,9 +41,6 @@ ERRORS = logging.getLogger("dragoman.errors")
 _LAST_WORDS_S = 5.0
 
 _INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
-_NO_WEBSOCKET = Fault(
-    FaultKind.INVALID_REQUEST, "this gateway does not speak WebSocket; use HTTP POST", status=426
-)
 
 
 class Gateway:
@@ -249,8 +247,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
         message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
     elif error.status_code == 405:
         message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-    fault = fault_of(RemoteProtocolError(message, status_hint=error.status_code))
-    return _response(_refusal(request.scope, request.headers, fault), headers)
+    return _response(_refusal(request.scope, request.headers, error.status_code, message), headers)
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
@@ -260,14 +257,16 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     return _response(fault_reply(spec, _INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
 
 
-def _refusal(scope: Scope, headers: Mapping[str, str], fault: Fault) -> Reply:
+def _refusal(scope: Scope, headers: Mapping[str, str], status: int, message: str) -> Reply:
     """An error where no endpoint answers, in the dialect of the path that was asked, and its log line."""
+    fault = fault_of(RemoteProtocolError(message, status_hint=status))
     spec = dialect_of(_path(scope), headers)
     record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
     reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
-    record.status, record.error = reply.status, fault.message
+    record.status, record.error = status, message
     log_request(record)
-    return reply
+    # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
+    return replace(reply, status=status)
 
 
 def _response(reply: Reply, headers: Mapping[str, str]) -> Response:
@@ -291,7 +290,8 @@ def _flat(headers: Headers) -> dict[str, str]:
 async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
     await receive()  # websocket.connect
-    reply = _refusal(scope, Headers(scope=scope), _NO_WEBSOCKET)
+    message = "this gateway does not speak WebSocket; use HTTP POST"
+    reply = _refusal(scope, Headers(scope=scope), 426, message)
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
         return

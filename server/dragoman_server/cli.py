@@ -4,6 +4,7 @@ Exit codes: 0 after a clean stop, 1 when the server cannot start, 2 when the con
 line is wrong.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from . import _show_config
+from ._schema import json_schema
 from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
 from .settings import ENV_PREFIX, SERVER_KEYS, Key, Kind, ServerSettings, Settings
 
@@ -156,3 +158,9 @@ def show(config_file: str | None, origin: bool, **options: str | bool | None) ->
     """Print the resolved settings, secrets masked."""
     for line in _show_config.lines(_load(config_file, options), with_origin=origin):
         click.echo(line)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors."""
+    click.echo(json.dumps(json_schema(), indent=2))

@@ -8,7 +8,7 @@ nothing.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 from ._secret import Secret
@@ -44,7 +44,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting's kind and limits; `low` and `high` are inclusive. `name` is filled in from the field."""
+    """One setting's kind and limits; `low` and `high` are inclusive.
+
+    `name`, `default` (None: no value) and `required` are filled in from the field.
+    """
 
     kind: Kind
     help: str
@@ -52,6 +55,8 @@ class Key:
     high: float = 0
     choices: tuple[str, ...] = ()
     name: str = ""
+    default: object = None
+    required: bool = False
 
 
 def _integer(help_: str, low: int, high: int) -> Key:
@@ -120,7 +125,9 @@ class UpstreamSettings:
     """
 
     name: Annotated[str, Key(Kind.NAME, "the name before the slash in upstream/model")]
-    protocol: Annotated[str, _choice("the preferred protocol", *UPSTREAM_PROTOCOLS)]
+    protocol: Annotated[
+        str, _choice("the preferred protocol; may be left out beside protocols", *UPSTREAM_PROTOCOLS)
+    ]
     base_url: Annotated[
         str, Key(Kind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's")
     ]
@@ -240,7 +247,16 @@ class Settings:
 def keys_of(cls: type[ServerSettings] | type[UpstreamSettings]) -> dict[str, Key]:
     """The table of keys of a settings class, in order."""
     hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
-    return {f.name: replace(hints[f.name].__metadata__[0], name=f.name) for f in fields(cls)}
+    keys = {}
+    for each in fields(cls):
+        made = each.default is MISSING  # by a factory: it is empty
+        keys[each.name] = replace(
+            hints[each.name].__metadata__[0],
+            name=each.name,
+            default=None if made else each.default,
+            required=made and each.default_factory is MISSING,
+        )
+    return keys
 
 
 SERVER_KEYS = keys_of(ServerSettings)

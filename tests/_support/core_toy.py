@@ -255,6 +255,9 @@ class ToyTap:
         self.usage = Usage()
         self.ended = self.failed = False
 
+    def heeds(self, data: bytes) -> bool:
+        return True
+
     def watch(self, frame: Frame) -> None:
         try:
             event = event_of(decode(frame.data))

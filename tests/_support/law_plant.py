@@ -102,7 +102,8 @@ def _other(place: Place, token: str) -> tuple[Json, frozenset[str]]:
         return value + token, frozenset({token})
     if value.startswith("{"):
         return f'{{"planted":"{token}"}}', frozenset({token})
-    return token, frozenset({token})
+    # Plain text may go on as base64.
+    return token, frozenset({token, b64encode(token.encode()).decode()})
 
 
 def covered(path: str, losses: Iterable[str]) -> bool:

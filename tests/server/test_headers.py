@@ -2,8 +2,10 @@
 
 import pytest
 
+from dragoman import Ledger
 from dragoman_server._secret import Secret
 from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
+from dragoman_server.replies import loss_header
 from dragoman_server.settings import UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
@@ -118,7 +120,8 @@ def test_how_the_key_is_sent(protocol: str, auth: str, name: str, value: str) ->
 
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
-    headers = sent(CHAT, CHAT, {"openai-beta": "theirs"}, headers=extra, api_key=Secret("k"))
+    own = upstream(headers=extra, api_key=Secret("k"))
+    headers = dict(for_upstream(own, CHAT, CHAT, {"openai-beta": "theirs"}, stream=True))
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
     assert headers["authorization"] == "Bearer k"
 
@@ -176,3 +179,31 @@ def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
         ("x-request-id", found),
         ("dragoman-request-id", "own"),
     ]
+
+
+def ledger(*paths: str) -> Ledger:
+    losses = Ledger()
+    for path in paths:
+        losses.dropped(path, "why")
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("paths", "value"),
+    [
+        (["/seed"], "1; dropped=/seed"),
+        (["/seed", "/n"], "2; dropped=/seed, dropped=/n"),
+        (["/a\r\nx-forged: 1\u2028é"], r"1; dropped=/a\r\nx-forged: 1\u2028\xe9"),
+        (["/" + "x" * 2000], "1, ..."),
+    ],
+)
+def test_losses_in_a_header(paths: list[str], value: str) -> None:
+    assert loss_header(ledger(*paths)) == [("dragoman-loss", value)]
+
+
+def test_no_loss_has_no_header_and_a_thousand_have_a_short_one() -> None:
+    assert loss_header(ledger()) == []
+    ((_, value),) = loss_header(ledger(*[f"/messages/{number}/name" for number in range(1000)]))
+    assert value.startswith("1000; dropped=/messages/0/name, dropped=/messages/1/name")
+    assert value.endswith(", ...")
+    assert len(value) < 1100

@@ -32,8 +32,8 @@ def _logger() -> Iterator[None]:
     logger.setLevel(level)
 
 
-def record(**more: object) -> RequestRecord:
-    return RequestRecord(id="abc", protocol="openai_chat", path="/v1/chat/completions", **more)  # type: ignore[arg-type]
+def record(path: str = "/v1/chat/completions", **more: object) -> RequestRecord:
+    return RequestRecord(id="abc", protocol="openai_chat", path=path, **more)  # type: ignore[arg-type]
 
 
 def line_of(form: str, written: RequestRecord, level: str = "info") -> str:

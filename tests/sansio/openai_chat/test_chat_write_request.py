@@ -225,7 +225,7 @@ def test_parts_without_a_place_are_losses() -> None:
         Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
     assert out == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}]
-    assert losses == [("dropped", "/t/citations"), ("dropped", "/f"), ("dropped", "/p/phase")]
+    assert losses == [("altered", "/t"), ("dropped", "/f"), ("dropped", "/p/phase")]
 
 
 def test_a_turn_of_which_nothing_is_left_is_left_out() -> None:

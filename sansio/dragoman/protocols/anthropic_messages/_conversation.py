@@ -303,7 +303,7 @@ def text_block(part: Text, own: bool, ledger: Ledger) -> JSONObject:
     if part.cache is not None:
         block["cache_control"] = cache_control(part.cache)
     if part.citations is not None and not own:
-        ledger.dropped(f"{part.path}/citations", "citations of another protocol")
+        ledger.altered(part.path, "sent without its citations, which are those of another protocol")
     if own:
         if part.citations is not None:
             block["citations"] = part.citations

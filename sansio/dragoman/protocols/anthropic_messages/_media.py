@@ -26,7 +26,7 @@ _TEXT_TYPES = frozenset(
 def media_block(part: Media, own: bool, ledger: Ledger) -> JSONObject:
     """The block for an image or a file, without mark and extra fields. Raises RemoteProtocolError (400)."""
     if part.detail not in (None, "auto"):
-        ledger.dropped(f"{part.path}/detail", "Messages has no detail setting for images and files")
+        ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
         raise _refused(part, "the upstream takes no audio; send a transcript as text")
     if part.source == "file_id":

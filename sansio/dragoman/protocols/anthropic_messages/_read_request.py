@@ -49,6 +49,7 @@ from ._wire import (
     KNOWN_SOURCE,
     KNOWN_TEXT,
     KNOWN_THINKING,
+    KNOWN_THOUGHT,
     KNOWN_TOOL,
     KNOWN_TOOL_RESULT,
     KNOWN_TOOL_USE,
@@ -209,8 +210,13 @@ def _thought(block: JSONObject, path: str, sealer: Sealer, text: str, carrier: J
         extra = {"cache_control": block["cache_control"]}
         block = {key: value for key, value in block.items() if key != "cache_control"}
     seal: Seal | None = None
-    if type(carrier) is str and carrier:
-        seal = sealer.unwrap(carrier) if sealer.is_wrapped(carrier) else Seal(NAME, block)
+    if type(carrier) is str and carrier and not sealer.is_wrapped(carrier):
+        seal = Seal(NAME, block)  # it holds the whole block
+    else:
+        seal = sealer.unwrap(carrier) if type(carrier) is str else None
+        left = extra_of(block, KNOWN_THOUGHT)
+        if left:
+            extra = {**(extra or {}), **left}
     return Thought(text, seal, extra=extra, path=path)
 
 
@@ -265,6 +271,8 @@ def _cache(
     known = CACHE_READ.get(_word(ttl))
     if ttl is not None and known is None:
         left["ttl"] = ttl
+    if mark.get("type") not in (None, "ephemeral"):
+        left["type"] = mark["type"]
     if left:
         extra = {**(extra or {}), "cache_control": left}
     return CacheMark(f"{path}/cache_control", known), extra

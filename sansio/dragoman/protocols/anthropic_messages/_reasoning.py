@@ -27,6 +27,8 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
         # With thinking off there is no effort: "thinking cannot be disabled when an effort is set".
         if target.thinking == "adaptive":
             out["thinking"] = {"type": "disabled"}
+        if config.effort not in (None, "none") or config.budget is not None:
+            ledger.altered(path_of(config), "thinking is off: how much of it was wanted was left out")
     elif target.thinking == "adaptive":
         _adaptive(config, out, ledger)
     else:
@@ -55,6 +57,8 @@ def _adaptive(config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> None:
     elif effort is not None and EFFORTS.get(effort) != effort:
         ledger.altered(path_of(config), f"the effort was sent as {EFFORTS.get(effort, 'high')}")
         effort = EFFORTS.get(effort, "high")
+    if config.effort is not None and config.budget is not None:
+        ledger.altered(path_of(config), "sent as an effort: the model takes no budget")
     if effort is not None:
         out["output_config"] = {"effort": effort}
     out["thinking"] = {"type": "adaptive"}

@@ -64,6 +64,15 @@ class ToolResultBlock(TypedDict, total=False):
     cache_control: CacheControl | None
 
 
+class ThinkingBlock(TypedDict, total=False):
+    """Both kinds: a readable one has thinking and signature, a redacted one has data."""
+
+    type: str
+    thinking: str
+    signature: str
+    data: str
+
+
 class MessageParam(TypedDict, total=False):
     role: str
     content: JSON
@@ -163,6 +172,7 @@ KNOWN_IMAGE = frozenset(ImageBlock.__annotations__)
 KNOWN_DOCUMENT = frozenset(DocumentBlock.__annotations__)
 KNOWN_TOOL_USE = frozenset(ToolUseBlock.__annotations__)
 KNOWN_TOOL_RESULT = frozenset(ToolResultBlock.__annotations__)
+KNOWN_THOUGHT = frozenset(ThinkingBlock.__annotations__)
 KNOWN_MESSAGE_PARAM = frozenset(MessageParam.__annotations__)
 KNOWN_TOOL = frozenset(Tool.__annotations__)
 KNOWN_CHOICE = frozenset(Choice.__annotations__)

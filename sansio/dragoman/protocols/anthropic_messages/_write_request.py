@@ -14,7 +14,16 @@ from dragoman._errors import RemoteProtocolError, dotted
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, LossCode
 from dragoman._params import Converter, write_params
-from dragoman._request import FunctionTool, HostedTool, Message, Param, Request, ResponseFormat, Tool
+from dragoman._request import (
+    FunctionTool,
+    HostedTool,
+    Message,
+    Param,
+    Request,
+    ResponseFormat,
+    Tool,
+    ToolChoice,
+)
 from dragoman._spec import Target
 
 from ._conversation import Conversation, cache_control, merge, plain_or_blocks, system_blocks
@@ -165,7 +174,9 @@ def _tools(request: Request, out: JSONObject, ledger: Ledger, own: bool) -> None
     tools = request.tools
     if choice is not None and choice.mode == "allowed":
         # There is no list of allowed tools: the others are not offered at all, which restricts as much.
-        tools = tuple(tool for tool in tools if isinstance(tool, HostedTool) or tool.name in choice.allowed)
+        tools = tuple([tool for tool in tools if _is_allowed(tool, choice, ledger)])
+        if not set(choice.allowed) <= {getattr(tool, "name", None) for tool in tools}:
+            ledger.dropped(choice.path or "/tool_choice", "an allowed tool is not among those declared")
     written = [block for block in (_tool(tool, ledger, own) for tool in tools) if block is not None]
     if not written:
         if choice is not None and choice.mode not in ("auto", "none"):
@@ -189,6 +200,13 @@ def _tools(request: Request, out: JSONObject, ledger: Ledger, own: bool) -> None
         chosen["disable_parallel_tool_use"] = False
     if chosen is not None:
         out["tool_choice"] = chosen
+
+
+def _is_allowed(tool: Tool, choice: ToolChoice, ledger: Ledger) -> bool:
+    if isinstance(tool, HostedTool) or tool.name in choice.allowed:
+        return True
+    ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
+    return False
 
 
 # Mode of a choice -> its type; True and False stand for the two modes of an allowed list.

@@ -6,16 +6,36 @@ from dragoman._errors import RemoteProtocolError, dotted
 from dragoman._json import JSON, JSONObject, kind_of
 from dragoman._request import CacheMark
 
-from ._tables import TTLS
+from . import _wire as wire
+from ._tables import BREAKPOINT_TTL, CACHE_CONTROL_TTL, TTLS
 
 
-def mark_of(value: JSONObject, path: str) -> CacheMark | None:
-    """The cache mark of a part, message or tool, in the official form or in the one for Claude models."""
-    for key in ("prompt_cache_breakpoint", "cache_control"):
+def marked(value: JSONObject, path: str, known: frozenset[str]) -> tuple[CacheMark | None, JSONObject | None]:
+    """The cache mark of a part, message or tool, in the official form or in the one for Claude models, and the
+    members beside the known ones. A mark that says more than its ttl is among those, as it came.
+    """
+    found: CacheMark | None = None
+    extra = wire.unknown(value, known)
+    for key, plain in _PLAIN_MARKS.items():
         mark = value.get(key)
-        if type(mark) is dict:
-            return CacheMark(f"{path}/{key}", TTLS.get(str(mark.get("ttl"))))
-    return None
+        if type(mark) is not dict:
+            continue
+        if found is not None or {**plain, **mark, "ttl": None} != plain or mark.get("ttl") not in _TTLS[key]:
+            extra = {**(extra or {}), key: mark}
+        if found is None:
+            found = CacheMark(f"{path}/{key}", TTLS.get(str(mark.get("ttl"))))
+    return found, extra
+
+
+# What each form of mark says beside its ttl, and the ttls that it has.
+_PLAIN_MARKS: dict[str, JSONObject] = {
+    "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
+    "cache_control": {"type": "ephemeral", "ttl": None},
+}
+_TTLS: dict[str, tuple[str | None, ...]] = {
+    "prompt_cache_breakpoint": (None, *BREAKPOINT_TTL.values()),
+    "cache_control": (None, *CACHE_CONTROL_TTL.values()),
+}
 
 
 def nested(extra: JSONObject | None, member: str, unknown: JSONObject | None) -> JSONObject | None:

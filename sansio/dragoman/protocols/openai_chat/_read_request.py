@@ -32,7 +32,7 @@ from dragoman._request import (
 from dragoman._seal import Sealer
 
 from . import _wire as wire
-from ._checks import mark_of, nested, text_of, wrong
+from ._checks import marked, nested, text_of, wrong
 from ._read_settings import read_reasoning, read_response_format, read_tools
 from ._reasoning import part_text, read_thoughts
 from ._tables import NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS
@@ -52,7 +52,9 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     if type(model) is not str or not model:
         raise wrong("/model", "the name of a model", model)
     extra = wire.unknown(body, _KNOWN_BODY) or {}
-    tools, tool_choice = read_tools(body)
+    if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
+        extra["max_tokens"] = body["max_tokens"]  # the newer name wins
+    tools, tool_choice = read_tools(body, extra)
     parallel = body.get("parallel_tool_calls")
     if body.get("functions") and parallel is None and not body.get("tools"):
         parallel = False  # a legacy answer has place for one call
@@ -74,7 +76,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         include_usage=bool(options and options.get("include_usage")),
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS_OLD if body.get("max_completion_tokens") is None else PARAM_PATHS,
-        reasoning=read_reasoning(body),
+        reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body.get("response_format"), extra),
         extra=extra or None,
     )
@@ -142,7 +144,9 @@ class _Reader:
             name = text_of(legacy.get("name"), f"{at}/name")
             # A legacy call has no id: its place in the conversation makes one that its result can share.
             self._legacy = f"call_{path.rpartition('/')[2]}_{name}"
-            parts.append(ToolCall(self._legacy, name, _arguments(legacy.get("arguments")), path=at))
+            extra = wire.unknown(legacy, wire.KNOWN_FUNCTION)
+            arguments = _arguments(legacy.get("arguments"))
+            parts.append(ToolCall(self._legacy, name, arguments, extra=extra, path=at))
         return _message(item, path, parts, wire.KNOWN_ASSISTANT)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
@@ -161,9 +165,10 @@ class _Reader:
             text = text_of(function.get("input"), f"{at}/input")
         else:
             text = _arguments(function.get("arguments"))
-        extra = nested(wire.unknown(call, wire.KNOWN_CALL), member, wire.unknown(function, known))
+        cache, extra = marked(call, path, wire.KNOWN_CALL)
+        extra = nested(extra, member, wire.unknown(function, known))
         name = text_of(function.get("name"), f"{at}/name")
-        return ToolCall(call_id, name, text, kind, cache=mark_of(call, path), extra=extra, path=path)
+        return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
         call_id = text_of(item.get("tool_call_id"), f"{path}/tool_call_id")
@@ -178,13 +183,21 @@ class _Reader:
 
     @staticmethod
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
-        parts = _parts(item.get("content"), f"{path}/content")
+        content: JSON = item.get("content")
+        parts = _parts(content, f"{path}/content")
+        cache, extra = marked(item, path, wire.KNOWN_TOOL_MESSAGE)
         result = ToolResult(
             call_id,
-            tuple(part for part in parts if isinstance(part, (Text, Media, OpaquePart))),
+            # What the assistant alone may say has no form in a result.
+            tuple(
+                part
+                if isinstance(part, (Text, Media, OpaquePart))
+                else OpaquePart(NAME, str(content[index]["type"]), content[index], part.path, _words(part))
+                for index, part in enumerate(parts)
+            ),
             kind,
-            cache=mark_of(item, path),
-            extra=wire.unknown(item, wire.KNOWN_TOOL_MESSAGE),
+            cache=cache,
+            extra=extra,
             path=path,
         )
         return Message("user", (result,), path, name=item.get("name"))
@@ -207,8 +220,7 @@ _CALL_MEMBERS = {
 
 def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
     """A message of its parts. A cache mark on the message stands for one on its last part."""
-    extra = wire.unknown(item, known)
-    mark = mark_of(item, path)
+    mark, extra = marked(item, path, known)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
@@ -238,7 +250,13 @@ def _parts(content: JSON, path: str) -> list[Part]:
 
 def _text_part(part: JSONObject, path: str) -> Part:
     text = text_of(part.get("text"), f"{path}/text")
-    return Text(text, mark_of(part, path), None, wire.unknown(part, wire.KNOWN_TEXT), path)
+    cache, extra = marked(part, path, wire.KNOWN_TEXT)
+    return Text(text, cache, None, extra, path)
+
+
+def _words(part: Part) -> str | None:
+    """What a thought or refusal says."""
+    return part.text or None if isinstance(part, (Refusal, Thought)) else None
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:
@@ -259,16 +277,15 @@ def _image_part(part: JSONObject, path: str) -> Part:
     elif type(image) is not dict:
         raise wrong(at, "an object with a url", image)
     source, data, media_type = _source(text_of(image.get("url"), f"{at}/url"))
-    extra = nested(
-        wire.unknown(part, wire.KNOWN_IMAGE), "image_url", wire.unknown(image, wire.KNOWN_IMAGE_URL)
-    )
+    cache, extra = marked(part, path, wire.KNOWN_IMAGE)
+    extra = nested(extra, "image_url", wire.unknown(image, wire.KNOWN_IMAGE_URL))
     return Media(
         kind="image",
         source="base64" if source else "url",
         data=data,
         media_type=media_type,
         detail=image.get("detail"),
-        cache=mark_of(part, path),
+        cache=cache,
         extra=extra,
         path=path,
     )
@@ -279,15 +296,14 @@ def _audio_part(part: JSONObject, path: str) -> Part:
     at = f"{path}/input_audio"
     if type(audio) is not dict:
         raise wrong(at, "an object", audio)
-    extra = nested(
-        wire.unknown(part, wire.KNOWN_AUDIO_PART), "input_audio", wire.unknown(audio, wire.KNOWN_AUDIO)
-    )
+    cache, extra = marked(part, path, wire.KNOWN_AUDIO_PART)
+    extra = nested(extra, "input_audio", wire.unknown(audio, wire.KNOWN_AUDIO))
     return Media(
         kind="audio",
         source="base64",
         data=text_of(audio.get("data"), f"{at}/data"),
         media_type=f"audio/{audio['format']}" if audio.get("format") else None,
-        cache=mark_of(part, path),
+        cache=cache,
         extra=extra,
         path=path,
     )
@@ -309,14 +325,15 @@ def _file_part(part: JSONObject, path: str) -> Part:
         media_type = found or media_type
         if data.startswith(("http://", "https://")):
             source = "url"
-    extra = nested(wire.unknown(part, wire.KNOWN_FILE_PART), "file", wire.unknown(file, wire.KNOWN_FILE))
+    cache, extra = marked(part, path, wire.KNOWN_FILE_PART)
+    extra = nested(extra, "file", wire.unknown(file, wire.KNOWN_FILE))
     return Media(
         kind="file",
         source=source,
         data=data,
         media_type=media_type,
         filename=filename,
-        cache=mark_of(part, path),
+        cache=cache,
         extra=extra,
         path=path,
     )

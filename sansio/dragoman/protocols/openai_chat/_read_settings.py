@@ -17,14 +17,15 @@ from dragoman._request import (
 )
 
 from . import _wire as wire
-from ._checks import mark_of, nested, text_of, wrong
+from ._checks import marked, nested, text_of, wrong
 from ._tables import NAME
 
 # Modes of tool_choice, with the words of other protocols that clients use here.
 _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
 
 
-def read_tools(body: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
+def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
+    """The tools and the choice. A choice that says more than its form has room for goes into `extra`, too."""
     tools: list[Tool] = []
     for field, legacy in (("tools", False), ("functions", True)):
         items = body.get(field)
@@ -34,13 +35,18 @@ def read_tools(body: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
             path = f"/{field}/{index}"
             if type(item) is not dict:
                 raise wrong(path, "an object", item)
-            tools.append(_function_tool({"function": item}, path) if legacy else _tool(item, path))
+            tools.append(_legacy_tool(item, path) if legacy else _tool(item, path))
     choice = _tool_choice(body.get("tool_choice"), "/tool_choice")
+    if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
+        extra["tool_choice"] = body["tool_choice"]
     legacy_choice = body.get("function_call")
-    if choice is None and legacy_choice is not None:
+    if legacy_choice is not None:
         if type(legacy_choice) is dict:
-            legacy_choice = {"type": "function", "function": legacy_choice}
-        choice = _tool_choice(legacy_choice, "/function_call")
+            called = {"type": "function", "function": legacy_choice}
+        if choice is not None or (type(legacy_choice) is dict and not _is_plain_choice(called)):
+            extra["function_call"] = legacy_choice  # it says more, or the newer name wins
+        if choice is None:
+            choice = _tool_choice(called if type(legacy_choice) is dict else legacy_choice, "/function_call")
     return tuple(tools), choice
 
 
@@ -53,18 +59,29 @@ def _tool(tool: JSONObject, path: str) -> Tool:
     return HostedTool(NAME, str(kind), tool, path)
 
 
+def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
+    return FunctionTool(
+        text_of(function.get("name"), f"{path}/name"),
+        function.get("description"),
+        function.get("parameters"),
+        function.get("strict"),
+        extra=wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION),
+        path=path,
+    )
+
+
 def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
     function = tool.get("function")
     if type(function) is not dict:
         raise wrong(f"{path}/function", "an object", function)
-    unknown = wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION)
+    cache, extra = marked(tool, path, wire.KNOWN_TOOL)
     return FunctionTool(
         text_of(function.get("name"), f"{path}/function/name"),
         function.get("description"),
         function.get("parameters"),
         function.get("strict"),
-        cache=mark_of(tool, path),
-        extra=nested(wire.unknown(tool, wire.KNOWN_TOOL), "function", unknown),
+        cache=cache,
+        extra=nested(extra, "function", wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION)),
         path=path,
     )
 
@@ -75,8 +92,12 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
         raise wrong(f"{path}/custom", "an object", custom)
     # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
     form = custom.get("format")
-    grammar = form.get("grammar") if type(form) is dict else None
+    grammar = form.get("grammar") if type(form) is dict and form.get("type") == "grammar" else None
     at = f"{path}/custom/format/grammar"
+    cache, extra = marked(tool, path, wire.KNOWN_TOOL)
+    unknown = wire.unknown(custom, wire.KNOWN_CUSTOM_DEFINITION)
+    if form is not None and not _is_plain_format(form):
+        unknown = {**(unknown or {}), "format": form}
     return CustomTool(
         text_of(custom.get("name"), f"{path}/custom/name"),
         custom.get("description"),
@@ -86,12 +107,17 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
         )
         if type(grammar) is dict
         else None,
-        cache=mark_of(tool, path),
-        extra=nested(
-            wire.unknown(tool, wire.KNOWN_TOOL), "custom", wire.unknown(custom, wire.KNOWN_CUSTOM_DEFINITION)
-        ),
+        cache=cache,
+        extra=nested(extra, "custom", unknown),
         path=path,
     )
+
+
+def _is_plain_format(form: JSON) -> bool:
+    """Whether a format says nothing but `text`, or a grammar with its syntax."""
+    if type(form) is dict and type(form.get("grammar")) is dict:
+        return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
+    return bool(form == {"type": "text"})
 
 
 def _tool_choice(choice: JSON, path: str) -> ToolChoice | None:
@@ -103,7 +129,7 @@ def _tool_choice(choice: JSON, path: str) -> ToolChoice | None:
         return ToolChoice(mode, path=path)  # type: ignore[arg-type]  # the values of _CHOICES are modes
     if type(choice) is dict:
         if word == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
-            names = tuple(map(_reference, allowed.get("tools") or ()))
+            names = tuple(filter(None, map(_reference, allowed.get("tools") or ())))
             return ToolChoice("allowed", allowed=names, required=allowed.get("mode") == "required", path=path)
         name = _reference(choice)
         if name:
@@ -123,8 +149,30 @@ def _reference(tool: JSON) -> str:
     return name if type(name) is str else ""
 
 
-def read_reasoning(body: JSONObject) -> ReasoningConfig | None:
-    """`reasoning_effort`, or the objects `reasoning` and `thinking` by which compatible servers say more."""
+def _is_plain_choice(choice: JSONObject) -> bool:
+    """Whether a choice says no more than ToolChoice holds."""
+    if choice.get("type") == "allowed_tools":
+        allowed = choice.get("allowed_tools")
+        return (
+            type(allowed) is dict
+            and len(choice) == 2
+            and allowed.keys() <= {"mode", "tools"}
+            and allowed.get("mode", "auto") in ("auto", "required")
+            and all(map(_is_plain_reference, allowed.get("tools") or ()))
+        )
+    return choice.keys() == {"type"} or _is_plain_reference(choice)
+
+
+def _is_plain_reference(tool: JSON) -> bool:
+    name = _reference(tool)
+    return bool(name) and tool in ({"type": kind, kind: {"name": name}} for kind in ("function", "custom"))
+
+
+def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | None:
+    """`reasoning_effort`, or the objects `reasoning` and `thinking` by which compatible servers say more.
+
+    What they say beyond the configuration goes into `extra`.
+    """
     effort = body.get("reasoning_effort")
     settings = body.get("reasoning")
     thinking = body.get("thinking")
@@ -135,14 +183,32 @@ def read_reasoning(body: JSONObject) -> ReasoningConfig | None:
     path = "/reasoning_effort"
     if type(settings) is dict:
         path = "/reasoning"
-        effort = settings.get("effort") if effort is None else effort
+        left = wire.unknown(settings, wire.KNOWN_REASONING) or {}
+        if effort is None:
+            effort = settings.get("effort")
+        elif settings.get("effort") not in (None, effort):
+            left["effort"] = settings["effort"]
         budget = settings.get("max_tokens")
-        mode = "enabled" if budget is not None else "disabled" if settings.get("enabled") is False else None
+        switch = settings.get("enabled")
+        if switch is False:
+            mode = "disabled"
+        elif budget is not None:
+            mode = "enabled"
+        elif switch is True:
+            mode = "adaptive"
         show = "omitted" if settings.get("exclude") is True else None
+        if left:
+            extra["reasoning"] = left
     if type(thinking) is dict:
         path = "/thinking"
-        mode = _THINKING.get(str(thinking.get("type")), mode)
+        left = wire.unknown(thinking, wire.KNOWN_THINKING) or {}
+        named = _THINKING.get(str(thinking.get("type")))
+        if named is None and thinking.get("type") is not None:
+            left["type"] = thinking["type"]
+        mode = named or mode
         budget = thinking.get("budget_tokens", budget)
+        if left:
+            extra["thinking"] = left
     return ReasoningConfig(mode, effort, budget, show, path=path)  # type: ignore[arg-type]  # see above
 
 
@@ -155,6 +221,9 @@ def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | Non
     if type(value) is not dict:
         raise wrong("/response_format", "an object", value)
     kind = value.get("type")
+    left = wire.unknown(value, wire.KNOWN_RESPONSE_FORMAT)
+    if left:
+        extra["response_format"] = left if kind != "text" else value
     if kind == "json_schema":
         path = "/response_format/json_schema"
         schema = value.get("json_schema")

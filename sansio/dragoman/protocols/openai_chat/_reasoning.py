@@ -18,6 +18,7 @@ from dragoman._request import Thought
 from dragoman._seal import Sealer
 
 from ._tables import NAME, REASONING_FIELDS
+from ._wire import KNOWN_ENTRY, unknown
 
 # The members of an entry that are text and grow piece by piece.
 _TEXT_KEYS = ("text", "summary", "thinking")
@@ -199,7 +200,7 @@ def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Though
     if not any(thought.text for thought in thoughts):
         thoughts[0] = msgspec.structs.replace(thoughts[0], text=reasoning_text(fields))
     elif loose:
-        thoughts.append(Thought("".join(loose), path=f"{path}/reasoning_details"))
+        thoughts.append(Thought("".join(loose), path=f"{path}/{field}"))
     return thoughts
 
 
@@ -215,23 +216,26 @@ def _carried(entry: JSONObject, path: str, before: str, sealer: Sealer) -> Thoug
 
     before: the text of summary entries that came before it; they are a ciphertext's readable side.
     """
+    extra = unknown(entry, KNOWN_ENTRY)
     for key in _CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Sealer.is_wrapped(value):
-            return Thought(before + entry_text(entry), sealer.unwrap(value), path=f"{path}/{key}")
+            text = before + entry_text(entry)
+            return Thought(text, sealer.unwrap(value), extra=extra, path=f"{path}/{key}")
     kind, form = entry.get("type"), entry.get("format")
     text, signature, data = entry_text(entry), entry.get("signature"), entry.get("data")
     if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
         if not signature:
             return None
         block = {"type": "thinking", "thinking": text, "signature": signature}
-        return Thought(before + text, Seal(_MESSAGES, block), path=path)
+        return Thought(before + text, Seal(_MESSAGES, block), extra=extra, path=path)
     if not data:
         return None
     if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
-        return Thought(before, Seal(_MESSAGES, {"type": "redacted_thinking", "data": data}), path=path)
+        block = {"type": "redacted_thinking", "data": data}
+        return Thought(before, Seal(_MESSAGES, block), extra=extra, path=path)
     if kind == "reasoning.encrypted" and form == "openai-responses-v1":
         summary = [{"type": "summary_text", "text": before}] if before else []
         item = {"type": "reasoning", "id": entry.get("id"), "summary": summary, "encrypted_content": data}
-        return Thought(before, Seal(_RESPONSES, item), path=path)
+        return Thought(before, Seal(_RESPONSES, item), extra=extra, path=path)
     return None

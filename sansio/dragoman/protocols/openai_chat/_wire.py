@@ -106,6 +106,20 @@ class AssistantMessage(Message, total=False):
     thinking_blocks: list[JSONObject]
 
 
+class ReasoningEntry(TypedDict, total=False):
+    """An entry of `reasoning_details` or `thinking_blocks`."""
+
+    type: str
+    text: str
+    summary: str
+    thinking: str
+    signature: str
+    data: str
+    format: str
+    id: str
+    index: int
+
+
 class FunctionDefinition(TypedDict, total=False):
     name: str
     description: str
@@ -131,6 +145,27 @@ class JSONSchema(TypedDict, total=False):
     description: str
     schema: JSONObject
     strict: bool | None
+
+
+class ResponseFormat(TypedDict, total=False):
+    type: str
+    json_schema: JSONSchema
+
+
+class Reasoning(TypedDict, total=False):
+    """OpenRouter's `reasoning`."""
+
+    effort: str
+    max_tokens: int
+    enabled: bool
+    exclude: bool
+
+
+class Thinking(TypedDict, total=False):
+    """`thinking` of z.ai and of servers of Claude models."""
+
+    type: str
+    budget_tokens: int
 
 
 class Structure(TypedDict, total=False):
@@ -165,10 +200,14 @@ KNOWN_ASSISTANT = frozenset(AssistantMessage.__annotations__)
 KNOWN_CALL = frozenset(Call.__annotations__)
 KNOWN_FUNCTION = frozenset(Function.__annotations__)
 KNOWN_CUSTOM = frozenset(Custom.__annotations__)
+KNOWN_ENTRY = frozenset(ReasoningEntry.__annotations__)
 KNOWN_TOOL = frozenset(Tool.__annotations__)
 KNOWN_FUNCTION_DEFINITION = frozenset(FunctionDefinition.__annotations__)
 KNOWN_CUSTOM_DEFINITION = frozenset(CustomDefinition.__annotations__)
 KNOWN_JSON_SCHEMA = frozenset(JSONSchema.__annotations__)
+KNOWN_RESPONSE_FORMAT = frozenset(ResponseFormat.__annotations__)
+KNOWN_REASONING = frozenset(Reasoning.__annotations__)
+KNOWN_THINKING = frozenset(Thinking.__annotations__)
 KNOWN_STRUCTURE = frozenset(Structure.__annotations__)
 
 

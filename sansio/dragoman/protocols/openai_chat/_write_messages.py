@@ -123,7 +123,7 @@ class MessageWriter:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
             if part.citations is not None:
-                self._ledger.dropped(f"{part.path}/citations", "text parts have no citations here")
+                self._ledger.altered(part.path, "sent without its citations: text parts have none here")
         elif isinstance(part, Media):
             self._media(part, content)
         elif isinstance(part, OpaquePart):
@@ -189,6 +189,8 @@ class MessageWriter:
 
     def _file(self, part: Media, content: list[JSONObject]) -> None:
         file: JSONObject = {}
+        if part.detail is not None:
+            self._ledger.dropped(f"{part.path}/detail", "files have no detail setting here")
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":

@@ -254,6 +254,8 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Messages' `speed: fast` is a service tier here; any other speed is the ordinary one."""
+    if value not in ("fast", "standard"):
+        ledger.dropped(path, "the target protocol has no such speed")
     return value if value == "fast" else None
 
 

@@ -18,12 +18,25 @@ def text_of(value: JSON) -> str | None:
     return value if type(value) is str and value else None
 
 
+def objects_of(value: JSON) -> list[JSONObject]:
+    """The objects of a list; nothing when it is none."""
+    return [each for each in value if type(each) is dict] if type(value) is list else []
+
+
 def required(item: JSONObject, path: str, name: str) -> str:
     """A text that must be there and not be empty. Raises RemoteProtocolError."""
     value = item.get(name)
     if type(value) is str and value:
         return value
     raise missing(f"{path}/{name}") if not value else wrong_type(f"{path}/{name}", "a string", value)
+
+
+def optional(item: JSONObject, path: str, name: str) -> str | None:
+    """A text that may be absent, null or empty: None then. Raises RemoteProtocolError for other types."""
+    value = item.get(name)
+    if value is None or type(value) is str:
+        return value or None
+    raise wrong_type(f"{path}/{name}", "a string", value)
 
 
 def missing(path: str) -> RemoteProtocolError:

@@ -28,7 +28,7 @@ from ..._events import (
 )
 from ..._json import JSON, JSONObject, is_object_text
 from ..._loss import Ledger
-from ._common import text_of
+from ._common import objects_of, text_of
 from ._wire import ORIGIN
 
 Numbers = Callable[[], int]
@@ -163,14 +163,14 @@ class MessageItem(Item):
             return
         if fresh:
             _give_logprobs(given.block, part.get("logprobs"), out)
-        for annotation in _objects(part.get("annotations"))[self.annotations.get(index, 0) :]:
+        for annotation in objects_of(part.get("annotations"))[self.annotations.get(index, 0) :]:
             self.annotate(index, annotation, out)
         self.parts[index] = None
         out.append(BlockEnded(given.block, complete))
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
-        for index, part in enumerate(_objects(item.get("content"))):
+        for index, part in enumerate(objects_of(item.get("content"))):
             self.part_done(index, part, out, complete)
         self.cut(out, complete)
 
@@ -195,12 +195,8 @@ class MessageItem(Item):
         return given
 
 
-def _objects(value: JSON) -> list[JSONObject]:
-    return [each for each in value if type(each) is dict] if type(value) is list else []
-
-
 def _give_logprobs(block: int, value: JSON, out: list[Event]) -> None:
-    tokens: list[JSON] = [*_objects(value)]
+    tokens: list[JSON] = [*objects_of(value)]
     if tokens:
         out.append(Logprobs(block, tokens))
 
@@ -243,7 +239,7 @@ class ReasoningItem(Item):
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):
-            for index, part in enumerate(_objects(item.get(name))):
+            for index, part in enumerate(objects_of(item.get(name))):
                 self.rest(index, part.get("text"), out, name == "summary")
         block = self._open(out)
         out.append(SealDelta(block, Seal(ORIGIN, item, self.model)))

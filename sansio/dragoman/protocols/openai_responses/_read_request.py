@@ -17,6 +17,7 @@ from ..._request import (
     CacheMark,
     Media,
     Message,
+    Namespace,
     OpaquePart,
     Param,
     Part,
@@ -34,7 +35,7 @@ from ..._request import (
 from ..._seal import Sealer
 from . import _tables as tables
 from . import _wire as wire
-from ._common import extra_of, invalid, missing, required, text_of, wrong_type
+from ._common import extra_of, invalid, missing, objects_of, optional, required, text_of, wrong_type
 from ._read_tools import read_choice, read_tools
 from ._wire import ORIGIN
 
@@ -55,8 +56,9 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     if instructions:
         text = Text(instructions, path="/instructions")
         messages.append(Message("system", (text,), "/instructions"))
-    tools = read_tools(body.get("tools") or [], "/tools")
-    _read_input(body, sealer, messages, tools)
+    namespaces: list[Namespace] = []
+    tools = read_tools(body.get("tools") or [], "/tools", namespaces)
+    _read_input(body, sealer, messages, tools, namespaces)
     extra = extra_of(body, wire.BODY) or {}
     params, format_ = _read_params(body, extra)
     return Request(
@@ -65,6 +67,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         messages=tuple(messages),
         raw=body,
         tools=tuple(tools),
+        namespaces=tuple(namespaces),
         tool_choice=read_choice(body.get("tool_choice"), extra),
         parallel_tool_calls=body.get("parallel_tool_calls"),
         stream=body.get("stream") is True,
@@ -94,16 +97,18 @@ def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON]
     if include:
         if tables.INCLUDE_LOGPROBS in include:
             params["logprobs"] = True
-        rest = [name for name in include if name not in (tables.INCLUDE_REASONING, tables.INCLUDE_LOGPROBS)]
-        if rest:
-            params["include"] = rest
+        if any(name not in (tables.INCLUDE_REASONING, tables.INCLUDE_LOGPROBS) for name in include):
+            params["include"] = include
     text: JSONObject = body.get("text") or {}
     if text.get("verbosity") is not None:
         params["verbosity"] = text["verbosity"]
     unknown = extra_of(text, wire.TEXT_CONFIG)
     if unknown:
         extra["text"] = unknown
-    return params, _read_format(text.get("format"))
+    form = text.get("format")
+    if type(form) is dict and form.get("type") == "text" and len(form) > 1:
+        extra.setdefault("text", {})["format"] = form
+    return params, _read_format(form)
 
 
 def _read_format(value: JSON) -> ResponseFormat | None:
@@ -123,8 +128,8 @@ def _read_format(value: JSON) -> ResponseFormat | None:
         raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
     return ResponseFormat(
         schema=value["schema"],
-        name=value.get("name"),
-        description=value.get("description"),
+        name=optional(value, path, "name"),
+        description=optional(value, path, "description"),
         strict=value.get("strict"),
         extra=extra_of(value, wire.FORMAT),
         path=path,
@@ -135,16 +140,26 @@ def _read_reasoning(value: JSONObject | None) -> ReasoningConfig | None:
     if value is None:
         return None
     # `generate_summary` is the old name of `summary`.
-    shows = value.get("summary") is not None or value.get("generate_summary") is not None
+    summary = value.get("summary")
+    shows = summary is not None or value.get("generate_summary") is not None
+    extra = extra_of(value, wire.REASONING_CONFIG) or {}
+    if summary not in (None, "auto"):
+        extra["summary"] = summary  # how long the summary shall be
     return ReasoningConfig(
-        effort=value.get("effort"),
+        effort=optional(value, "/reasoning", "effort"),
         show="summarized" if shows else None,
-        extra=extra_of(value, wire.REASONING_CONFIG),
+        extra=extra or None,
         path="/reasoning",
     )
 
 
-def _read_input(body: JSONObject, sealer: Sealer, messages: list[Message], tools: list[Tool]) -> None:
+def _read_input(
+    body: JSONObject,
+    sealer: Sealer,
+    messages: list[Message],
+    tools: list[Tool],
+    namespaces: list[Namespace],
+) -> None:
     value = body.get("input")
     if type(value) is str:
         messages.append(Message("user", (Text(value, path="/input"),), "/input"))
@@ -171,14 +186,17 @@ def _read_input(body: JSONObject, sealer: Sealer, messages: list[Message], tools
             continue
         if kind == "additional_tools":
             # "additional_tools" declares tools in mid-conversation; for everybody else they are tools.
-            tools += read_tools(item.get("tools") or [], f"{path}/tools")
+            tools += read_tools(item.get("tools") or [], f"{path}/tools", namespaces)
+            left = extra_of(item, wire.ADDITIONAL_TOOLS)
+            if left:
+                messages.append(Message("user", (), path, extra=left))
         else:
             messages.append(_opaque_item(kind, item, path))
 
 
 def _read_message(item: JSONObject, path: str) -> Message:
     role = item.get("role")
-    if role not in tables.ROLES:
+    if type(role) is not str or role not in tables.ROLES:
         if role is None:
             raise missing(f"{path}/role")
         raise invalid(f"{path}/role", "user, assistant, system or developer")
@@ -198,8 +216,8 @@ def _read_message(item: JSONObject, path: str) -> Message:
         role,
         parts,
         path,
-        phase=item.get("phase"),
-        item_id=item.get("id") or None,
+        phase=optional(item, path, "phase"),
+        item_id=optional(item, path, "id"),
         extra=extra_of(item, wire.MESSAGE),
     )
 
@@ -211,6 +229,8 @@ def _read_parts(content: list[JSON], path: str) -> list[Part]:
         if type(part) is not dict:
             raise wrong_type(where, "an object", part)
         kind = part.get("type")
+        if type(kind) is not str:
+            raise missing(f"{where}/type") if kind is None else wrong_type(f"{where}/type", "a string", kind)
         if kind in _TEXT_PARTS:
             text = part.get("text")
             if type(text) is not str:
@@ -229,34 +249,38 @@ def _read_parts(content: list[JSON], path: str) -> list[Part]:
             parts.append(_read_file(part, where))
         elif kind == "refusal" and type(part.get("refusal")) is str:
             parts.append(Refusal(part["refusal"], extra_of(part, wire.REFUSAL), where))
-        elif type(kind) is str:
-            parts.append(OpaquePart(ORIGIN, kind, part, where))
         else:
-            raise missing(f"{where}/type")
+            parts.append(OpaquePart(ORIGIN, kind, part, where))
     return parts
 
 
 def _read_text(text: str, part: JSONObject, path: str) -> Text:
-    extra = extra_of(part, wire.OUTPUT_TEXT)
+    mark, extra = _read_mark(part, path, wire.OUTPUT_TEXT)
     if extra and not extra.get("logprobs", True):
         extra = {
             name: value for name, value in extra.items() if name != "logprobs"
         } or None  # empty: says nothing
-    return Text(text, _read_mark(part, path), part.get("annotations") or None, extra, path)
+    return Text(text, mark, part.get("annotations") or None, extra, path)
 
 
-def _read_mark(part: JSONObject, path: str) -> CacheMark | None:
+def _read_mark(
+    part: JSONObject, path: str, known: frozenset[str]
+) -> tuple[CacheMark | None, JSONObject | None]:
+    """The cache mark, and the fields beside the known ones. A mark that says more is among those, whole."""
+    extra = extra_of(part, known)
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
-        return None
-    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(text_of(mark.get("ttl")) or ""))
+        return None, extra
+    ttl = text_of(mark.get("ttl")) or ""
+    if mark not in tables.PLAIN_MARKS:
+        extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
+    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(ttl)), extra
 
 
 def _read_image(part: JSONObject, path: str) -> Media:
     url = part.get("image_url")
-    detail = part.get("detail")
-    mark = _read_mark(part, path)
-    extra = extra_of(part, wire.INPUT_IMAGE)
+    detail = optional(part, path, "detail")
+    mark, extra = _read_mark(part, path, wire.INPUT_IMAGE)
     if type(url) is str:
         media_type, data = split_data_uri(url)
         if data is not None:
@@ -273,10 +297,9 @@ def _read_image(part: JSONObject, path: str) -> Media:
 
 
 def _read_file(part: JSONObject, path: str) -> Media:
-    name = part.get("filename")
-    detail = part.get("detail")
-    mark = _read_mark(part, path)
-    extra = extra_of(part, wire.INPUT_FILE)
+    name = optional(part, path, "filename")
+    detail = optional(part, path, "detail")
+    mark, extra = _read_mark(part, path, wire.INPUT_FILE)
     data = part.get("file_data")
     if type(data) is str:
         media_type, encoded = split_data_uri(data)
@@ -325,8 +348,8 @@ def _read_call(item: JSONObject, path: str, sealer: Sealer) -> Message:
         required(item, path, "name"),
         text,
         ToolKind.CUSTOM if custom else ToolKind.FUNCTION,
-        item.get("namespace"),
-        item.get("id") or None,
+        optional(item, path, "namespace"),
+        optional(item, path, "id"),
         None,
         extra_of(item, wire.CUSTOM_CALL if custom else wire.FUNCTION_CALL),
         path,
@@ -351,7 +374,7 @@ def _read_result(item: JSONObject, path: str, sealer: Sealer) -> Message:
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         ToolKind.CUSTOM if item["type"] == "custom_tool_call_output" else ToolKind.FUNCTION,
         None,
-        item.get("id") or None,
+        optional(item, path, "id"),
         None,
         extra_of(item, wire.CALL_OUTPUT),
         path,
@@ -360,17 +383,15 @@ def _read_result(item: JSONObject, path: str, sealer: Sealer) -> Message:
 
 
 def _read_thought(item: JSONObject, path: str, sealer: Sealer) -> Message:
-    parts = item.get("summary") or item.get("content") or []
-    text = "\n\n".join(
-        [part["text"] for part in parts if type(part) is dict and type(part.get("text")) is str]
-    )
+    parts = objects_of(item.get("summary")) or objects_of(item.get("content"))
+    text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
     sealed = item.get("encrypted_content")
     seal: Seal | None
     if type(sealed) is str and sealer.is_wrapped(sealed):
         seal = sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
     else:
         seal = Seal(ORIGIN, item)
-    thought = Thought(text, seal, item.get("id") or None, extra_of(item, wire.REASONING), path)
+    thought = Thought(text, seal, optional(item, path, "id"), extra_of(item, wire.REASONING), path)
     return Message("assistant", (thought,), path)
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from ..._events import ToolKind
 from ..._json import JSON, JSONObject
-from ..._request import CustomTool, FunctionTool, Grammar, HostedTool, Tool, ToolChoice
+from ..._request import CustomTool, FunctionTool, Grammar, HostedTool, Namespace, Tool, ToolChoice
 from . import _wire as wire
-from ._common import extra_of, invalid, missing, required, wrong_type
+from ._common import extra_of, invalid, missing, optional, required, text_of, wrong_type
 from ._wire import ORIGIN
 
-_CALLABLE = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
+_CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 
 
-def read_tools(tools: list[JSON], path: str, namespace: str | None = None) -> list[Tool]:
-    """The tools of a list, those of namespaces in place."""
+def read_tools(
+    tools: list[JSON], path: str, namespaces: list[Namespace], namespace: str | None = None
+) -> list[Tool]:
+    """The tools of a list, those of namespaces in place. What namespaces say is appended to `namespaces`."""
     if type(tools) is not list:
         raise wrong_type(path, "an array", tools)
     found: list[Tool] = []
@@ -31,7 +33,10 @@ def read_tools(tools: list[JSON], path: str, namespace: str | None = None) -> li
         elif kind == "custom":
             found.append(_read_custom(tool, where, namespace))
         elif kind == "namespace" and _holds_only_callables(tool):
-            found += read_tools(tool["tools"], f"{where}/tools", required(tool, where, "name"))
+            name = required(tool, where, "name")
+            description = optional(tool, where, "description")
+            namespaces.append(Namespace(description, extra_of(tool, wire.NAMESPACE), where))
+            found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
             found.append(HostedTool(ORIGIN, kind, tool, where))
     return found
@@ -40,17 +45,17 @@ def read_tools(tools: list[JSON], path: str, namespace: str | None = None) -> li
 def _holds_only_callables(tool: JSONObject) -> bool:
     """An empty namespace, or one that holds what only the provider knows, has no form but its own."""
     inner = tool.get("tools")
-    return (
-        bool(inner)
-        and type(inner) is list
-        and all(type(t) is dict and t.get("type") in _CALLABLE for t in inner)
-    )
+    return bool(inner) and type(inner) is list and all(map(_is_callable, inner))
+
+
+def _is_callable(tool: JSON) -> bool:
+    return type(tool) is dict and text_of(tool.get("type")) in _CALLABLE
 
 
 def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
     return FunctionTool(
         required(tool, path, "name"),
-        tool.get("description"),
+        optional(tool, path, "description"),
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
@@ -65,14 +70,21 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
         grammar = Grammar(required(form, where, "syntax"), required(form, where, "definition"))
+    extra = extra_of(tool, wire.CUSTOM_TOOL)
+    plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
+    if form is not None and not (type(form) is dict and form.keys() == plain and form["type"] in _FORMATS):
+        extra = {**(extra or {}), "format": form}
     return CustomTool(
         required(tool, path, "name"),
-        tool.get("description"),
+        optional(tool, path, "description"),
         grammar,
         namespace,
-        extra=extra_of(tool, wire.CUSTOM_TOOL),
+        extra=extra,
         path=path,
     )
+
+
+_FORMATS = ("text", "grammar")
 
 
 def read_choice(value: JSON, extra: JSONObject) -> ToolChoice | None:
@@ -91,16 +103,21 @@ def read_choice(value: JSON, extra: JSONObject) -> ToolChoice | None:
     kind = required(value, path, "type")
     if kind in _CALLABLE:
         name = required(value, path, "name")
-        return ToolChoice("named", name, _CALLABLE[kind], value.get("namespace"), path=path)
+        if not value.keys() <= _REFERENCE:
+            extra["tool_choice"] = value
+        return ToolChoice("named", name, _CALLABLE[kind], optional(value, path, "namespace"), path=path)
     if kind != "allowed_tools":
         extra["tool_choice"] = value
         return None
     refs = value.get("tools")
     if type(refs) is not list:
         raise missing(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
-    names = [
-        ref["name"] for ref in refs if type(ref) is dict and ref.get("type") in _CALLABLE and ref.get("name")
-    ]
-    if len(names) < len(refs):
+    names = [ref["name"] for ref in refs if _is_callable(ref) and text_of(ref.get("name"))]
+    plain = value.keys() <= {"type", "mode", "tools"} and value.get("mode", "auto") in ("auto", "required")
+    if len(names) < len(refs) or not plain or any(not ref.keys() <= _REFERENCE for ref in refs):
         extra["tool_choice"] = value
     return ToolChoice("allowed", allowed=tuple(names), required=value.get("mode") == "required", path=path)
+
+
+# What a choice of one tool says; an allowed one has no namespace of its own.
+_REFERENCE = frozenset(("type", "name", "namespace"))

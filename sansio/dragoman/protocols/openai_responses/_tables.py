@@ -125,6 +125,11 @@ SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
 CACHE_TTL: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
 CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTL.items()}
+# Marks that say no more than their ttl.
+PLAIN_MARKS: tuple[JSON, ...] = (
+    {"mode": "explicit"},
+    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTL),
+)
 
 # Items that stand for what the client's side did; all others are the assistant's.
 USER_ITEMS = frozenset(

@@ -13,6 +13,7 @@ from ..._fault import Fault
 from ..._json import JSONObject, decode, encode
 from ..._spec import Exchange
 from ..._sse import Frame, frame
+from ._common import text_of
 from ._envelope import Envelope
 from ._errors import error_event, response_error
 from ._read_response import read_usage
@@ -35,12 +36,16 @@ class ResponsesTap:
         self._last = b""
         self._count = 0
 
+    def heeds(self, data: bytes) -> bool:
+        """Only the events at both ends of a stream hold the response."""
+        return b'"response"' in data or b"error" in data
+
     def watch(self, frame: Frame) -> None:
         self._count += 1
         self._last = frame.data
         if frame.event in _WATCHED or not frame.event:  # without an event line, only the data tells
             event = _object(frame.data)
-            kind = event.get("type") or frame.event.decode("ascii")
+            kind = text_of(event.get("type")) or frame.event.decode("ascii")
             response = event.get("response")
             if type(response) is dict:
                 self._response = response

@@ -134,6 +134,24 @@ class ReasoningItem(TypedDict, total=False):
     status: Status | None
 
 
+class AdditionalToolsItem(TypedDict, total=False):
+    """Tools that are declared in mid-conversation."""
+
+    type: Literal["additional_tools"]
+    role: Literal["developer"]
+    tools: list[JSONObject]
+    id: str | None
+
+
+class NamespaceTool(TypedDict, total=False):
+    """Tools under a common name."""
+
+    type: Literal["namespace"]
+    name: str
+    description: str
+    tools: list[JSONObject]
+
+
 class InputText(TypedDict, total=False):
     """`input_text`."""
 
@@ -208,6 +226,8 @@ FUNCTION_CALL = frozenset(FunctionCallItem.__annotations__)
 CUSTOM_CALL = frozenset(CustomCallItem.__annotations__)
 CALL_OUTPUT = frozenset(CallOutputItem.__annotations__)
 REASONING = frozenset(ReasoningItem.__annotations__)
+ADDITIONAL_TOOLS = frozenset(AdditionalToolsItem.__annotations__)
+NAMESPACE = frozenset(NamespaceTool.__annotations__)
 INPUT_TEXT = frozenset(InputText.__annotations__)
 OUTPUT_TEXT = frozenset(OutputText.__annotations__)
 REFUSAL = frozenset(RefusalPart.__annotations__)

@@ -34,7 +34,7 @@ def settings(request: Request, own: bool, out: JSONObject, ledger: Ledger) -> No
     if request.params.get("logprobs"):
         out["include"].append(tables.INCLUDE_LOGPROBS)
     if request.reasoning is not None:
-        reasoning = _write_reasoning(request.reasoning, request.protocol)
+        reasoning = _write_reasoning(request.reasoning, request.protocol, ledger)
         if reasoning:
             out["reasoning"] = reasoning
 
@@ -74,9 +74,13 @@ def _write_format(form: ResponseFormat, own: bool) -> JSONObject:
     return out
 
 
-def _write_reasoning(config: ReasoningConfig, protocol: str) -> JSONObject:
+def _write_reasoning(config: ReasoningConfig, protocol: str, ledger: Ledger) -> JSONObject:
     out: JSONObject = {}
     effort = _effort(config)
+    if config.budget is not None:
+        ledger.altered(config.path or "/reasoning", "the budget in tokens is told as an effort")
+    elif config.effort not in (None, effort):
+        ledger.altered(config.path or "/reasoning", "reasoning is off: its effort was left out")
     if effort is not None:
         out["effort"] = effort
     thinks = config.mode in ("adaptive", "enabled")
