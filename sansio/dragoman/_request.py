@@ -261,6 +261,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     effort: one of none minimal low medium high xhigh max.
     budget: tokens.
     show: "summarized" or "omitted"; None when the client did not say.
+    effort_path: where the effort stood, "" for `path`.
     """
 
     mode: Literal["adaptive", "enabled", "disabled"] | None = None
@@ -269,6 +270,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     show: Literal["summarized", "omitted"] | None = None
     extra: JSONObject | None = None
     path: str = ""
+    effort_path: str = ""
 
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):

@@ -139,15 +139,19 @@ def fold(protocol: str, events: list[Body]) -> Answer:
     return Answer(whole, said, meaning_of_whole(protocol, json.dumps(whole).encode()))
 
 
+# The second one is no official name; servers tell with it which stop sequence was met.
+_ENDING = ("finish_reason", "stop_reason")
+
+
 def _fold_chat(chunks: list[Body]) -> tuple[Body, Any]:
     message: Body = {"role": "assistant", "content": None}
     calls: dict[int, Body] = {}
     whole: Body = {}
-    finish = None
+    ending: Body = {}
     for chunk in chunks:
         whole = {**whole, **{name: value for name, value in chunk.items() if value is not None}}
         for choice in chunk["choices"]:
-            finish = choice.get("finish_reason") or finish
+            ending |= {name: choice[name] for name in _ENDING if choice.get(name) is not None}
             for name, value in choice["delta"].items():
                 if name == "tool_calls":
                     for fragment in value:
@@ -162,7 +166,7 @@ def _fold_chat(chunks: list[Body]) -> tuple[Body, Any]:
             for index in sorted(calls)
         ]
     whole["object"] = "chat.completion"
-    whole["choices"] = [{"index": 0, "message": message, "finish_reason": finish}]
+    whole["choices"] = [{"index": 0, "message": message, **ending}]
     return whole, message
 
 

@@ -21,6 +21,7 @@ from dragoman._fold import Fold
 from dragoman._json import encode
 from dragoman._loss import Ledger
 from dragoman._relay import Relay
+from dragoman._sse import SSEParser
 from dragoman._translate import Outcome
 from hypothesis import given
 

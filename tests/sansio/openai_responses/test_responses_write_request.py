@@ -61,17 +61,16 @@ USER = Message("user", (Text("hi"),), "/messages/9")
 USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 
-def test_a_foreign_client_is_not_stored_and_gets_its_reasoning_back() -> None:
+def test_a_foreign_client_is_not_stored() -> None:
     assert write(USER, stream=True) == (
-        {
-            "model": "m",
-            "input": [USER_ITEM],
-            "stream": True,
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-        },
+        {"model": "m", "input": [USER_ITEM], "stream": True, "store": False},
         [],
     )
+
+
+def test_a_foreign_client_that_asks_for_reasoning_gets_it_back() -> None:
+    body, _ = write(USER, reasoning=ReasoningConfig(effort="high"))
+    assert body["include"] == ["reasoning.encrypted_content"]
 
 
 def text_item(role: str, text: str) -> dict[str, Any]:
@@ -509,7 +508,7 @@ PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
     ({"verbosity": "low"}, {"text": {"verbosity": "low"}}, []),
     (
         {"logprobs": True, "top_logprobs": 3},
-        {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 3},
+        {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
         [],
     ),
     ({"logprobs": False}, {}, []),

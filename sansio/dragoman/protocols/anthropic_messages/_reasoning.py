@@ -55,7 +55,8 @@ def _adaptive(config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> None:
         effort = next((word for limit, word in BUDGET_EFFORTS if config.budget <= limit), "max")
         ledger.altered(path_of(config), "the budget was sent as an effort: the model takes no budget")
     elif effort is not None and EFFORTS.get(effort) != effort:
-        ledger.altered(path_of(config), f"the effort was sent as {EFFORTS.get(effort, 'high')}")
+        path = config.effort_path or path_of(config)
+        ledger.altered(path, f"the effort was sent as {EFFORTS.get(effort, 'high')}")
         effort = EFFORTS.get(effort, "high")
     if config.effort is not None and config.budget is not None:
         ledger.altered(path_of(config), "sent as an effort: the model takes no budget")

@@ -122,6 +122,8 @@ def _format(wanted: ResponseFormat, ledger: Ledger, own: bool) -> JSONObject:
         form: JSONObject = {"type": "json_schema", "schema": schema}
         merge(form, wanted.extra)
         return form
+    if wanted.strict is False:
+        ledger.altered(f"{wanted.path}/strict", "the upstream always keeps to the schema")
     closed = closed_schema(schema)
     if closed != schema:
         ledger.altered(

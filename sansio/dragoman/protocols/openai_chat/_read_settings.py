@@ -115,7 +115,7 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
 
 def _is_plain_format(form: JSON) -> bool:
     """Whether a format says nothing but `text`, or a grammar with its syntax."""
-    if type(form) is dict and type(form.get("grammar")) is dict:
+    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
         return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
     return bool(form == {"type": "text"})
 
@@ -180,12 +180,12 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         return None
     mode: JSON = None
     budget = show = None
-    path = "/reasoning_effort"
+    path = effort_path = "/reasoning_effort"
     if type(settings) is dict:
         path = "/reasoning"
         left = wire.unknown(settings, wire.KNOWN_REASONING) or {}
         if effort is None:
-            effort = settings.get("effort")
+            effort, effort_path = settings.get("effort"), "/reasoning/effort"
         elif settings.get("effort") not in (None, effort):
             left["effort"] = settings["effort"]
         budget = settings.get("max_tokens")
@@ -209,7 +209,7 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         budget = thinking.get("budget_tokens", budget)
         if left:
             extra["thinking"] = left
-    return ReasoningConfig(mode, effort, budget, show, path=path)  # type: ignore[arg-type]  # see above
+    return ReasoningConfig(mode, effort, budget, show, path=path, effort_path=effort_path)  # type: ignore[arg-type]  # see above
 
 
 _THINKING = {"enabled": "enabled", "disabled": "disabled", "adaptive": "adaptive"}

@@ -187,6 +187,9 @@ def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Though
         for index, entry in enumerate(merged.whole()):
             at = f"{path}/{field}/{index}"
             thought = _carried(entry, at, "".join(loose), sealer)
+            if thought is None and any(entry.get(key) for key in _CLOSING_KEYS):
+                # A carrier in no form that we know: only a server of this protocol can make something of it.
+                thought = Thought("".join([*loose, entry_text(entry)]), Seal(NAME, {field: [entry]}), path=at)
             if thought is None:
                 loose.append(entry_text(entry))
             else:

@@ -137,9 +137,9 @@ class MessageWriter:
             return
         if len(content) > start:
             last = content[-1]
-            if self._own and part.extra:
-                content[-1] = last = merge(last, part.extra)
             self._mark(part.cache, message, last)
+            if self._own and part.extra:
+                content[-1] = merge(last, part.extra)
         elif part.cache is not None:
             self._ledger.dropped(part.cache.path, "the part that it stood on was left out")
 
@@ -304,15 +304,13 @@ class MessageWriter:
             # A call without arguments must still hold a JSON object.
             inner = {"name": call.name, "arguments": call.input or "{}"}
         body: JSONObject = {"id": call.call_id, "type": call.kind.value, call.kind.value: inner}
-        if self._own and call.extra:
-            body = merge(body, call.extra)
         mark = call.cache
         if mark is not None:
             if self._own:
                 self._mark(mark, message, body)
             else:
                 self._ledger.dropped(mark.path, "tool calls take no cache marks here")
-        return body
+        return merge(body, call.extra) if self._own and call.extra else body
 
     def _reasoning(self, message: Message, thoughts: list[Thought]) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of a turn: the members of the message, and parts that lead its content."""
@@ -327,7 +325,7 @@ class MessageWriter:
                     if self._target.reasoning_field is None:
                         self._ledger.dropped(thought.path, "the upstream takes no earlier reasoning")
                         continue
-                elif thought.path == f"{message.path}/{next(iter(seal.native), '')}":
+                elif thought.path.split("/")[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED):
                     continue  # it is in the raw fields
                 natives.append(seal.native)
                 continue
@@ -390,7 +388,7 @@ def _plainest(content: list[JSONObject]) -> JSON:
     """A string for no part or one plain text part, else the parts."""
     if not content:
         return ""
-    if len(content) == 1 and content[0].keys() == _PLAIN_TEXT:
+    if len(content) == 1 and content[0].keys() == _PLAIN_TEXT and content[0]["type"] == "text":
         return content[0]["text"]
     return content
 

@@ -139,15 +139,13 @@ def _tool_body(tool: FunctionTool | CustomTool, own: bool, ledger: Ledger) -> JS
         if tool.strict is not None:
             inner["strict"] = tool.strict
     body: JSONObject = {"type": kind, kind: inner}
-    if own and tool.extra:
-        body = merge(body, tool.extra)
     mark = tool.cache
     if mark is not None:
         if own:
             body["cache_control"] = cache_control(mark)
         else:
             ledger.dropped(mark.path, "tools take no cache marks here")
-    return body
+    return merge(body, tool.extra) if own and tool.extra else body
 
 
 def _choice(choice: ToolChoice, tools: Sequence[Tool]) -> JSON:

@@ -30,13 +30,18 @@ def settings(request: Request, own: bool, out: JSONObject, ledger: Ledger) -> No
     write_params(request, tables.FOREIGN_PARAMS, _CONVERTERS, out, ledger)
     # Nothing of a foreign client's conversation is kept at the vendor: the client cannot refer to it.
     out["store"] = False
-    out["include"] = [tables.INCLUDE_REASONING]
-    if request.params.get("logprobs"):
-        out["include"].append(tables.INCLUDE_LOGPROBS)
+    include: list[str] = []
     if request.reasoning is not None:
         reasoning = _write_reasoning(request.reasoning, request.protocol, ledger)
         if reasoning:
             out["reasoning"] = reasoning
+            # Models that do not reason answer it with "Encrypted content is not supported with this model", so
+            # only a client that speaks of reasoning gets it.
+            include.append(tables.INCLUDE_REASONING)
+    if request.params.get("logprobs"):
+        include.append(tables.INCLUDE_LOGPROBS)
+    if include:
+        out["include"] = include
 
 
 def _own_settings(request: Request, out: JSONObject, text: JSONObject, ledger: Ledger) -> None:

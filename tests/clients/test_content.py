@@ -1,0 +1,143 @@
+"""Typed answers, images, refusals and early ends through the official SDKs, over all pairs of protocols."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import openai
+import pytest
+from cl_processes import Pair
+from cl_sdk import Body, Sdk, Way, ask, body_of, each_way, fold
+from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
+from pydantic import BaseModel
+from sim_bodies import IMAGE
+
+from dragoman_server.simulator.scripts import REFUSAL_TEXT
+
+pytestmark = pytest.mark.process
+
+
+class Leg(BaseModel):
+    start: str
+    days: int
+
+
+class Journey(BaseModel):
+    city: str
+    legs: list[Leg]
+
+
+JOURNEY = Journey(city="some city", legs=[Leg(start="some start", days=1)])
+
+# The name under which each SDK's helpers take a type.
+TYPED = {CHAT: "response_format", MESSAGES: "output_format", RESPONSES: "text_format"}
+
+
+def parsed(protocol: str, answer: Any) -> Any:
+    if protocol == CHAT:
+        return answer.choices[0].message.parsed
+    return answer.parsed_output if protocol == MESSAGES else answer.output_parsed
+
+
+@pytest.mark.parametrize("way", [Way.WHOLE, Way.HELPER], ids=["parse", "stream"])
+def test_a_typed_answer(pair: Pair, sdk: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("json"), "Plan it") | {TYPED[pair.client]: Journey}
+    answer = sdk.parse(pair.client, body) if way is Way.WHOLE else sdk.final(pair.client, body)
+    assert parsed(pair.client, answer) == JOURNEY
+
+
+@each_way
+def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("images"), "What is this?", image=True)
+    answer = ask(sdk, pair.client, way, body)
+    digest = hashlib.sha256(IMAGE).hexdigest()[:8]
+    expected = f"1. [image, image/png, {len(IMAGE)} bytes, sha256 {digest}]"
+    assert answer.meaning.said(Kind.TEXT) == expected
+
+
+@pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
+def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
+    """OpenAI's protocols have a place for it; in Messages the stop reason makes a refusal of the text."""
+    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
+    meaning = answer.meaning
+    if MESSAGES in pair:
+        assert meaning.said(Kind.TEXT) == REFUSAL_TEXT
+        assert meaning.stop is Stop.FILTER
+    else:
+        assert meaning.said(Kind.REFUSAL) == REFUSAL_TEXT
+        assert meaning.stop is Stop.END
+
+
+@pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
+@pytest.mark.parametrize(("model", "stop"), [("length", Stop.LENGTH), ("filter", Stop.FILTER)])
+def test_an_answer_that_ends_early(pair: Pair, sdk: Sdk, way: Way, model: str, stop: Stop) -> None:
+    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
+    assert answer.meaning.stop is stop
+    assert answer.meaning.said(Kind.TEXT).startswith("A stood court")
+    assert answer.meaning.usages[0].output == {"length": 50, "filter": 20}[model]
+
+
+HELPERS_ERROR: dict[str, type[Exception]] = {
+    CHAT: openai.LengthFinishReasonError,
+    RESPONSES: RuntimeError,
+}
+
+
+def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
+    """OpenAI's helpers raise errors of their own for it, Anthropic's gives the answer."""
+    body = body_of(pair.client, pair.model("length"), "Tell me all")
+    if pair.client == MESSAGES:
+        assert sdk.final(pair.client, body).stop_reason == "max_tokens"
+        return
+    with pytest.raises(HELPERS_ERROR[pair.client], match="length limit|response.completed"):
+        sdk.final(pair.client, body)
+
+
+def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
+    body = body_of(pair.client, pair.model("count"), "Count to 50", max_tokens=20)
+    answer = ask(sdk, pair.client, Way.WHOLE, body)
+    assert answer.meaning.said(Kind.TEXT) == " ".join(map(str, range(1, 21)))
+    assert answer.meaning.stop is Stop.LENGTH
+
+
+STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences": ["STOP"]}}
+
+
+@pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
+def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
+    if pair.client == RESPONSES:
+        pytest.skip("Responses has no stop sequences")
+    body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
+    answer = ask(sdk, pair.client, way, body)
+    if pair.upstream == RESPONSES:
+        # The upstream cannot take them, and the client is told so.
+        assert answer.meaning.said(Kind.TEXT) == "one two STOP three"
+        assert answer.meaning.stop is Stop.END
+    else:
+        assert answer.meaning.said(Kind.TEXT) == "one two "
+        assert (answer.meaning.stop, answer.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
+
+
+def test_what_a_translation_loses_is_told_in_a_header(gateway: Any, sdk_of: Any) -> None:
+    client = sdk_of("sync", gateway.url).client(CHAT)
+    body = body_of(CHAT, "responses/echo", "one STOP") | STOPS[CHAT]
+    whole = client.chat.completions.with_raw_response.create(**body)
+    assert "/stop" in whole.headers["dragoman-loss"]
+    streamed = client.chat.completions.with_raw_response.create(**body, stream=True)
+    assert "/stop" in streamed.headers["dragoman-loss"]
+    events = [chunk.to_dict() for chunk in streamed.parse()]
+    assert fold(CHAT, events).meaning.said(Kind.TEXT) == "one STOP"
+
+
+def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
+    if pair.client == MESSAGES:
+        pytest.skip("Messages has no JSON mode without a schema")
+    mode: dict[str, Body] = {
+        CHAT: {"response_format": {"type": "json_object"}},
+        RESPONSES: {"text": {"format": {"type": "json_object"}}},
+    }
+    body = body_of(pair.client, pair.model("json"), "Say it in JSON") | mode[pair.client]
+    answer = ask(sdk, pair.client, Way.WHOLE, body)
+    assert json.loads(answer.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}

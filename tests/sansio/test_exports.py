@@ -1,0 +1,179 @@
+"""The public names, what importing them costs, and who may import whom."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import dragoman
+import pytest
+from dragoman.protocols import REGISTRY
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "sansio" / "dragoman"
+
+# What the core may import besides its own modules. Nothing here reads a clock, draws a random number, does
+# I/O, logs or knows an event loop.
+ALLOWED = frozenset(
+    {
+        "__future__",
+        "base64",
+        "binascii",
+        "collections",
+        "enum",
+        "functools",
+        "hashlib",
+        "hmac",
+        "itertools",
+        "json",
+        "math",
+        "msgspec",
+        "re",
+        "typing",
+    }
+)
+
+# Modules that `import dragoman` must not bring along, by whatever way.
+UNWANTED = frozenset({"asyncio", "logging", "multiprocessing", "random", "secrets", "socket", "ssl", "threading"})
+
+
+# Names
+
+
+def test_all_is_what_is_public() -> None:
+    public = {
+        name
+        for name, value in vars(dragoman).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert set(dragoman.__all__) == public
+
+
+def test_all_is_sorted_and_has_no_name_twice() -> None:
+    kinds = [("constant" if name.isupper() else "class" if name[0].isupper() else "function") for name in dragoman.__all__]
+    assert sorted(set(dragoman.__all__)) == sorted(dragoman.__all__)
+    for kind in ("constant", "class", "function"):
+        names = [name for name, each in zip(dragoman.__all__, kinds, strict=True) if each == kind]
+        assert names == sorted(names)
+
+
+@pytest.mark.parametrize("name", dragoman.__all__)
+def test_every_name_is_importable_and_explained(name: str) -> None:
+    value = getattr(importlib.import_module("dragoman"), name)
+    if isinstance(value, type):
+        assert value.__doc__
+
+
+def test_the_registry() -> None:
+    assert {name: spec.name for name, spec in REGISTRY.items()} == {name: name for name in REGISTRY}
+    folders = {path.parent.name for path in (CORE / "protocols").glob("*/__init__.py")}
+    assert set(REGISTRY) == folders
+
+
+# The price of an import
+
+
+def python(code: str, cache: Path) -> str:
+    """The output of a fresh interpreter that keeps its byte code in a place of its own."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COV"))}
+    env["PYTHONPYCACHEPREFIX"] = str(cache)
+    env["PYTHONPATH"] = str(CORE.parent)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_an_import_is_quick(tmp_path: Path) -> None:
+    """msgspec has its own price; ours, on top of it, stays under 50 ms."""
+    code = (
+        "import time, msgspec; start = time.perf_counter(); import dragoman; print(time.perf_counter() - start)"
+    )
+    python(code, tmp_path)  # compiles
+    best = min(float(python(code, tmp_path)) for _ in range(5))
+    assert best < 0.050
+
+
+def test_an_import_brings_nothing_unwanted(tmp_path: Path) -> None:
+    listing = "import sys; print(*sys.modules)"
+    before = set(python(f"import msgspec; {listing}", tmp_path).split())
+    after = set(python(f"import msgspec, dragoman; {listing}", tmp_path).split())
+    brought = {name.partition(".")[0] for name in after - before} - {"dragoman"}
+    assert not brought & UNWANTED
+    assert brought <= sys.stdlib_module_names
+
+
+# Architecture
+
+
+@pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda path: str(path.relative_to(CORE)))
+def test_imports_are_on_the_list(path: Path) -> None:
+    """Own modules by relative imports, everything else from the list; nothing imported by name at run time."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert {alias.name.partition(".")[0] for alias in node.names} <= ALLOWED
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert (node.module or "").partition(".")[0] in ALLOWED
+        elif isinstance(node, ast.ImportFrom):
+            own_folder = node.level == 1 and path.parent.parent == CORE / "protocols"
+            assert node.module is not None or own_folder, "import from a module, not from the package"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"__import__", "open", "print", "input", "eval", "exec", "breakpoint"}
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("lint-imports")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "sansio"), str(root / "server")])}
+    return subprocess.run(
+        [command, "--no-cache", "--config", str(root / "pyproject.toml")],
+        cwd=root,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_contracts_hold() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Module -> a forbidden import, and the words of the contract that must say so.
+FORBIDDEN = {
+    "dragoman/_errors.py": ("import time", "dragoman._errors -> time"),
+    "dragoman/_sse.py": ("def late():\n    from os import path", "dragoman._sse -> os"),
+    "dragoman/_json.py": ("import dragoman_server.cli", "dragoman._json -> dragoman_server.cli"),
+    "dragoman/_events.py": ("from ._translate import Outcome", "dragoman._events -> dragoman._translate"),
+    "dragoman/_relay.py": ("from ._reader import EventReader", "dragoman._relay -> dragoman._reader"),
+    "dragoman/protocols/openai_chat/_tap.py": (
+        "from ..anthropic_messages import SPEC",
+        "dragoman.protocols.openai_chat._tap -> dragoman.protocols.anthropic_messages",
+    ),
+    "dragoman/protocols/openai_responses/_tap.py": (
+        "from ..._grammar import Checker",
+        "dragoman.protocols.openai_responses._tap -> dragoman._grammar",
+    ),
+    "dragoman/_nowhere.py": ("", "_nowhere"),  # a module without a layer
+}
+
+
+def test_the_contracts_catch_what_they_forbid(tmp_path: Path) -> None:
+    for name in ("sansio", "server", "pyproject.toml"):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path / name)
+    for module, (line, _) in FORBIDDEN.items():
+        with (tmp_path / "sansio" / module).open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    for line, words in FORBIDDEN.values():
+        assert words in text, line
+    assert "0 broken" not in text
