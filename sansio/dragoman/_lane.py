@@ -24,8 +24,11 @@ Delta = TextDelta | ReasoningDelta | ArgumentsDelta
 # A stream whose frames never look alike (a server that puts its clock into each) is not worth learning.
 _MAX_MISSES = 16
 
+_ZERO = ord("0")
+
 _decode_text = msgspec.json.Decoder(str).decode
-_STRING = rb'("(?:[^"\\]|\\.)*")'
+# Possessive, so that a string of many megabytes costs no memory.
+_STRING = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
 
 
 class LaneHint(msgspec.Struct, frozen=True):
@@ -56,14 +59,15 @@ def learn(piece: bytes, hint: LaneHint, text: str) -> TextOf | None:
     start, end = found[0].span(1)
     if _text(piece[start:end]) != text:
         return None
-    head, middle, tail = piece[:start], b"", piece[end:]
+    # The quotes belong to what stays: a line end between them and the rest would be another frame.
+    head, middle, tail = piece[: start + 1], b"", piece[end - 1 :]
     counter = None if number is None else number.search(head)
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
     random = None if padding is None else padding.search(tail)
     if random is not None:
         ends = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
-    elif b'"' in tail:
+    elif tail.strip(b'"}] '):
         ends = _fixed_end(tail)
     else:
         ends = _spaced_end(tail.replace(b" ", b""))
@@ -80,10 +84,10 @@ def _fixed_end(tail: bytes) -> _EndOf:
 
 
 def _spaced_end(tail: bytes) -> _EndOf:
-    """A tail without a string in it may be spaced in any way: Anthropic pads its frames with blanks."""
+    """A tail of nothing but brackets may be spaced in any way: Anthropic pads its frames with blanks."""
 
     def end_of(piece: bytes) -> int:
-        end = piece.rfind(b'"') + 1
+        end = piece.rfind(b'"')
         rest = piece[end:]
         return end if rest == tail or rest.replace(b" ", b"") == tail else -1
 
@@ -93,8 +97,9 @@ def _spaced_end(tail: bytes) -> _EndOf:
 def _padded_end(tail: bytes, close: bytes) -> _EndOf:
     def end_of(piece: bytes) -> int:
         end = piece.rfind(tail)
-        padding = piece[end + len(tail) : -len(close)]
-        return end if piece.endswith(close) and (not padding or padding.isalnum()) else -1
+        start, stop = end + len(tail), len(piece) - len(close)
+        fits = start == stop or piece[start:stop].isalnum()
+        return end if fits and piece.endswith(close) else -1
 
     return end_of
 
@@ -103,7 +108,10 @@ def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
     size = len(head)
 
     def read(piece: bytes) -> str | None:
-        return _text(piece[size : end_of(piece)]) if piece.startswith(head) else None
+        if not piece.startswith(head):
+            return None
+        end = end_of(piece)
+        return _text(piece[size - 1 : end + 1]) if end >= size else None
 
     return read
 
@@ -114,9 +122,13 @@ def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
 
     def read(piece: bytes) -> str | None:
         comma = piece.find(b",", size)
-        if piece.startswith(head) and piece.startswith(middle, comma) and piece[size:comma].isdigit():
-            return _text(piece[comma + more : end_of(piece)])
-        return None
+        if not piece.startswith(head) or not piece.startswith(middle, comma):
+            return None
+        count = piece[size:comma]
+        if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
+            return None
+        start, end = comma + more, end_of(piece)
+        return _text(piece[start - 1 : end + 1]) if end >= start else None
 
     return read
 

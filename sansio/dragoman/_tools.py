@@ -25,6 +25,7 @@ from ._request import (
     Message,
     Part,
     Request,
+    Text,
     Tool,
     ToolCall,
     ToolChoice,
@@ -66,6 +67,8 @@ def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
 
 def fit_call_id(call_id: str, rule: ToolRule) -> str:
     """The call id on the wire, by the same rule for a call and for its result."""
+    if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
+        return call_id
     clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
     limit = rule.max_call_id or _LONG_ID
     if clean == call_id and len(call_id) <= limit:
@@ -84,7 +87,14 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
     told = target.custom_tools
     fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), ledger)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
-    messages = tuple([fitter.message(message) for message in request.messages])
+    messages = tuple(
+        [
+            message  # one text, as most are, has nothing that a tool rule is about
+            if len(message.parts) == 1 and type(message.parts[0]) is Text
+            else fitter.message(message)
+            for message in request.messages
+        ]
+    )
     choice = request.tool_choice
     if fitter.origins:
         choice = fitter.choice(choice)

@@ -32,7 +32,7 @@ from ._fault import Fault, FaultKind, kind_of_status
 from ._fold import Fold
 from ._foreign import leave_protocol
 from ._grammar import Checker
-from ._json import MAX_DOCUMENT_BYTES, decode_object, encode
+from ._json import MAX_DOCUMENT_BYTES, decode_object, encode, too_deep
 from ._lane import Lane
 from ._linearize import Linearizer
 from ._loss import Ledger, LossCode, Policy
@@ -124,6 +124,12 @@ class RequestTranslator:
         """
         if self._client.name == self._upstream.name:
             return self._relay(body, model)
+        try:
+            return self._translate(body, model)
+        except RecursionError:
+            raise too_deep() from None
+
+    def _translate(self, body: bytes, model: str | None) -> TranslatedRequest:
         request = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         ledger = Ledger()
         fitted, book = fit_tools(leave_protocol(request, ledger), self._upstream.tools, self._target, ledger)
@@ -210,7 +216,10 @@ class ResponseTranslator:
                 self._body.clear()
                 self._break(RemoteProtocolError(f"it has more than {MAX_DOCUMENT_BYTES} bytes"))
             return
-        self._read(self._sse.receive_pieces(data))
+        try:
+            self._read(self._sse.receive_pieces(data))
+        except RecursionError:
+            self._break(too_deep())
         if self._sse.error is not None:
             self._break(self._sse.error)
 
@@ -218,6 +227,12 @@ class ResponseTranslator:
         """The upstream's body ended cleanly. An answer without its end event becomes an error."""
         if self.outcome is not Outcome.OPEN:
             return
+        try:
+            self._end()
+        except RecursionError:
+            self._break(too_deep())
+
+    def _end(self) -> None:
         if self._sse is None:
             self._read_whole()
             return

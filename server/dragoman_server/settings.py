@@ -75,6 +75,8 @@ LOSS_POLICIES = ("record", "refuse")
 # For `reasoning_field`: earlier reasoning is not sent back at all.
 NO_REASONING_FIELD = "none"
 _DAY = 86_400
+# The core reads no larger document.
+MAX_BODY_BYTES = 64 * 2**20
 
 # From this API version on, temperature, top_p and top_k are unknown fields, which are refused.
 _NO_SAMPLING_SINCE = "2026-10-21"
@@ -97,7 +99,7 @@ class ServerSettings:
     cors_origins: Annotated[tuple[str, ...], Key(Kind.ORIGINS, "origins that browsers may call from")] = (
         "*",
     )
-    max_body_bytes: Annotated[int, _integer("largest request body", 1024, 2**31)] = 64 * 2**20
+    max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"

@@ -7,6 +7,7 @@ together here in the plainest way a program would, and by the SDK's own helper.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from typing import Any, Protocol
 import anthropic
 import openai
 import pytest
-from anyio.from_thread import start_blocking_portal
 from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_whole
 from sim_bodies import ask as request_body
 
@@ -272,12 +272,15 @@ class _Sync:
 
 
 class _Async:
-    """The async clients, in an asyncio loop of their own behind a portal."""
+    """The async clients, in an asyncio loop of their own that runs while a call is made."""
 
     def __init__(
-        self, portal: Any, openai_client: openai.AsyncOpenAI, anthropic_client: anthropic.AsyncAnthropic
+        self,
+        runner: asyncio.Runner,
+        openai_client: openai.AsyncOpenAI,
+        anthropic_client: anthropic.AsyncAnthropic,
     ) -> None:
-        self._call = portal.call
+        self._run = runner.run
         self._clients: dict[str, Any] = {
             CHAT: openai_client,
             MESSAGES: anthropic_client,
@@ -291,13 +294,13 @@ class _Async:
         async def create() -> Any:
             return await _resource(self._clients[protocol], protocol).create(**body, **options)
 
-        return self._call(create)
+        return self._run(create())
 
     def events(self, protocol: str, body: Body, into: list[Any]) -> None:
         async def events() -> None:
             await read_events(self._clients[protocol], protocol, body, into)
 
-        self._call(events)
+        self._run(events())
 
     def final(self, protocol: str, body: Body) -> Any:
         async def final() -> Any:
@@ -305,19 +308,19 @@ class _Async:
             async with manager as stream:
                 return await getattr(stream, _FINAL[protocol])()
 
-        return self._call(final)
+        return self._run(final())
 
     def parse(self, protocol: str, body: Body) -> Any:
         async def parse() -> Any:
             return await _resource(self._clients[protocol], protocol).parse(**body)
 
-        return self._call(parse)
+        return self._run(parse())
 
     def models(self, protocol: str) -> list[str]:
         async def models() -> list[str]:
             return [model.id async for model in self._clients[protocol].models.list()]
 
-        return list(self._call(models))
+        return list(self._run(models()))
 
 
 async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -> None:
@@ -359,8 +362,8 @@ def async_clients(url: str) -> tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropi
 @contextmanager
 def async_sdk(url: str) -> Iterator[Sdk]:
     """Both async clients, on asyncio."""
-    with start_blocking_portal("asyncio") as portal:
-        one, other = portal.call(async_clients, url)
-        yield _Async(portal, one, other)
-        portal.call(one.close)
-        portal.call(other.close)
+    one, other = async_clients(url)
+    with asyncio.Runner() as runner:
+        yield _Async(runner, one, other)
+        runner.run(one.close())
+        runner.run(other.close())

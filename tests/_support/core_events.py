@@ -99,7 +99,9 @@ def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "ot
     sealed: set[int] = set()
     stopped: set[int] = set()
     numbers = iter(draw(st.permutations(range(24))))
-    for move in draw(st.lists(st.sampled_from(["start", "fill", "fill", "seal", "end", "aside"]), max_size=24)):
+    for move in draw(
+        st.lists(st.sampled_from(["start", "fill", "fill", "seal", "end", "aside"]), max_size=24)
+    ):
         if move == "start" and len(opened) < parallel:
             choice = draw(st.integers(0, choices - 1))
             if choice not in stopped:
@@ -144,7 +146,9 @@ _blocks = st.integers(0, 2)
 arbitrary = st.one_of(
     st.just(STARTED),
     st.builds(start_of, st.sampled_from(BlockKind), _blocks, st.integers(0, 1)),
-    st.builds(BlockStarted, _blocks, st.sampled_from(BlockKind), st.integers(0, 1), st.none() | st.just(HEAD)),
+    st.builds(
+        BlockStarted, _blocks, st.sampled_from(BlockKind), st.integers(0, 1), st.none() | st.just(HEAD)
+    ),
     st.builds(TextDelta, _blocks, _texts),
     st.builds(ReasoningDelta, _blocks, _texts),
     st.builds(ArgumentsDelta, _blocks, _texts),

@@ -170,9 +170,7 @@ def read_request(body: dict[str, Any], sealer: Sealer, *, name: str) -> Request:
         )
         extra = {key: each for key, each in value.items() if key not in ("role", "parts")} or None
         messages.append(Message(role=value["role"], parts=parts, path=path, extra=extra))
-    tools = tuple(
-        _object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", []))
-    )
+    tools = tuple(_object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", [])))
     return Request(
         protocol=name,
         model=body["model"],
@@ -225,17 +223,20 @@ class ToyReader:
 
     def __init__(self) -> None:
         self._stopped = self._ended = False
+        self.texts: list[str] = []  # of all deltas
 
     def read(self, frame: Frame) -> Sequence[Event]:
         value = decode(frame.data)
         events = [event_of(each) for each in (value if type(value) is list else [value])]
         for event in events:
+            if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                self.texts.append(event.text)
             self._stopped = self._stopped or isinstance(event, Stopped)
             self._ended = self._ended or isinstance(event, (Ended, Failed))
         return events
 
     def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
-        return None
+        return LaneHint(b"text", self.texts.append, b"n", b"pad")
 
     def eof(self) -> Sequence[Event]:
         if self._ended:
@@ -256,7 +257,7 @@ class ToyTap:
         self.ended = self.failed = False
 
     def heeds(self, data: bytes) -> bool:
-        return True
+        return any(name in data for name in (b'"usage"', b'"end"', b'"fail"'))
 
     def watch(self, frame: Frame) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import openai
 import pytest
-from cl_processes import Pair
+from cl_processes import PAIRS, Pair
 from cl_sdk import Body, Sdk, Way, ask, body_of, each_way, fold
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
@@ -105,10 +105,10 @@ def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
 STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences": ["STOP"]}}
 
 
+# Responses has no stop sequences.
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in STOPS], ids=str)
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
-    if pair.client == RESPONSES:
-        pytest.skip("Responses has no stop sequences")
     body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
     answer = ask(sdk, pair.client, way, body)
     if pair.upstream == RESPONSES:
@@ -131,13 +131,15 @@ def test_what_a_translation_loses_is_told_in_a_header(gateway: Any, sdk_of: Any)
     assert fold(CHAT, events).meaning.said(Kind.TEXT) == "one STOP"
 
 
+# Messages has no JSON mode without a schema.
+JSON_MODE: dict[str, Body] = {
+    CHAT: {"response_format": {"type": "json_object"}},
+    RESPONSES: {"text": {"format": {"type": "json_object"}}},
+}
+
+
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in JSON_MODE], ids=str)
 def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
-    if pair.client == MESSAGES:
-        pytest.skip("Messages has no JSON mode without a schema")
-    mode: dict[str, Body] = {
-        CHAT: {"response_format": {"type": "json_object"}},
-        RESPONSES: {"text": {"format": {"type": "json_object"}}},
-    }
-    body = body_of(pair.client, pair.model("json"), "Say it in JSON") | mode[pair.client]
+    body = body_of(pair.client, pair.model("json"), "Say it in JSON") | JSON_MODE[pair.client]
     answer = ask(sdk, pair.client, Way.WHOLE, body)
     assert json.loads(answer.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}

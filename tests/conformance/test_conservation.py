@@ -158,3 +158,36 @@ def test_recorded_requests_lose_nothing_silently(client: str, upstream: str) -> 
         run = lambda each: translated(client, upstream, each)  # noqa: E731
         lost += lost_in(body, client, MEANINGLESS_IN_REQUESTS, run, tried)
     assert lost == []
+
+
+MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
+}
+
+
+def asked(client: str) -> Exchange:
+    request = Request(protocol=client, model="alias", messages=(), raw={}, params={"stop": ["STOP"]})
+    return Exchange(request=request, id="0123456789abcdef", now=1, model="alias")
+
+
+def answered(upstream: str, client: str, body: Any) -> Outcome:
+    translator = ResponseTranslator(REGISTRY[upstream], REGISTRY[client], asked(client), upstream_streams=False)
+    translator.receive_data(json.dumps(body).encode())
+    translator.receive_eof()
+    if translator.fault is not None:
+        return translator.fault.message, ("/failed",)
+    return translator.data_to_send().decode(), tuple(loss.path for loss in translator.losses)
+
+
+WHOLE = [
+    pytest.param(upstream, client, name, id=f"{name}-{upstream}-to-{client}")
+    for upstream, client in PAIRS
+    for name in ANSWERS[upstream]
+]
+
+
+@pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
+def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) -> None:
+    run = lambda each: answered(upstream, client, each)  # noqa: E731
+    body = ANSWERS[upstream][name]
+    assert "/failed" not in run(body)[1]
+    assert lost_in(body, upstream, MEANINGLESS_IN_ANSWERS, run, set()) == []

@@ -32,7 +32,9 @@ FUNCTIONS = ToolRule(custom=False)
 WRAPPED = ToolBook({"patch": Origin("patch", None, CUSTOM, wrapped=True)})
 
 
-def call(call_id: str, name: str, *pieces: str, block: int = 0, complete: bool = True, **head: object) -> list[Event]:
+def call(
+    call_id: str, name: str, *pieces: str, block: int = 0, complete: bool = True, **head: object
+) -> list[Event]:
     tool = ToolHead(call_id, name, **head)  # type: ignore[arg-type]
     return [
         BlockStarted(block, BlockKind.TOOL_CALL, tool=tool),

@@ -171,6 +171,14 @@ def _unnumbered(answer: Answer) -> list[tuple[object, ...]]:
     return [
         (block,)
         if isinstance(block, Opaque)
-        else (block.number, block.kind, block.text, block.reasoning, block.seal, block.annotations, block.logprobs)
+        else (
+            block.number,
+            block.kind,
+            block.text,
+            block.reasoning,
+            block.seal,
+            block.annotations,
+            block.logprobs,
+        )
         for block in answer.blocks
     ]

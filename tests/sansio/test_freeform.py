@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 # Text as models write it, and any other: lone surrogates included.
 texts = st.text(st.characters(codec=None, categories=None, exclude_categories=()), max_size=12)
 
-SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+SHORT = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "/": "\\/",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
 
 
 def unwrapped(pieces: list[str]) -> tuple[str, bool]:
@@ -28,7 +37,9 @@ def unwrapped(pieces: list[str]) -> tuple[str, bool]:
 
 def test_as_function() -> None:
     mark = CacheMark("/tools/0/cache_control")
-    tool = CustomTool("patch", "Changes files.", Grammar("lark", "start: /x/"), None, mark, {"x": 1}, "/tools/0")
+    tool = CustomTool(
+        "patch", "Changes files.", Grammar("lark", "start: /x/"), None, mark, {"x": 1}, "/tools/0"
+    )
     function = as_function(tool, "patch_1")
     assert function.name == "patch_1"
     assert function.description == (
@@ -81,7 +92,9 @@ def escape(character: str, style: str) -> str:
 def spelled(draw: Any) -> tuple[str, str]:
     """JSON text of {"input": text} in any spelling, and what the standard library reads in it."""
     text = draw(texts)
-    styles = draw(st.lists(st.sampled_from(["short", "raw", "lower", "upper"]), min_size=len(text), max_size=12))
+    styles = draw(
+        st.lists(st.sampled_from(["short", "raw", "lower", "upper"]), min_size=len(text), max_size=12)
+    )
     body = "".join(escape(character, style) for character, style in zip(text, styles, strict=False))
     blank = st.text(" \t\r\n", max_size=2)
     blanks = [draw(blank) for _ in range(6)]
@@ -210,7 +223,9 @@ def test_pieces_never_matter(text: str, begins: bool, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ['{"patch":"', '{"input":"a"', ' {"input":"', '{"input":"\\ud83d'], ids=["other", "tail", "string", "half"]
+    "source",
+    ['{"patch":"', '{"input":"a"', ' {"input":"', '{"input":"\\ud83d'],
+    ids=["other", "tail", "string", "half"],
 )
 @pytest.mark.parametrize("more", ["abcd", "    "], ids=["text", "blanks"])
 def test_long_arguments_in_small_pieces_stay_linear(source: str, more: str) -> None:

@@ -220,7 +220,11 @@ class Model:
         stopped = {each.choice for each in self._of(Stopped)}
         match event:
             case BlockStarted(block=number, choice=choice, kind=kind, tool=tool):
-                return number not in blocks and choice not in stopped and (kind.value == "tool_call") == bool(tool)
+                return (
+                    number not in blocks
+                    and choice not in stopped
+                    and (kind.value == "tool_call") == bool(tool)
+                )
             case BlockEnded(block=number):
                 return number in running
             case Stopped(choice=choice):

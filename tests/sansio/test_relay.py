@@ -60,7 +60,9 @@ def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]
 
 def lines(ending: bytes) -> bytes:
     """The stream with comments, event names and other lines between, in one kind of line ending."""
-    text = b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:]) + b": bye\n\n"
+    text = (
+        b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:]) + b": bye\n\n"
+    )
     return text.replace(b"\n", ending)
 
 
@@ -215,7 +217,6 @@ def test_an_event_that_never_ends() -> None:
     assert machine.data_to_send() == frame_of(STARTED) + frame_of(Failed(machine.fault))
     machine.receive_data(b"\n\n")
     assert machine.data_to_send() == b""
-
 
 
 def test_heartbeats_while_it_streams() -> None:

@@ -45,7 +45,9 @@ def test_peek(body: bytes, model: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("extra", [b"", rb',"x":"\ud83d"'], ids=["usual", "with a lone surrogate"])
 def test_fields_are_exact_bytes(extra: bytes) -> None:
-    body = b'{ "model" : "m" , "n": 1.50e+1 ,"o":{"a" : [1, {"b":","}]}, "e":"\\u00e9", "z":[] ' + extra + b"}"
+    body = (
+        b'{ "model" : "m" , "n": 1.50e+1 ,"o":{"a" : [1, {"b":","}]}, "e":"\\u00e9", "z":[] ' + extra + b"}"
+    )
     fields = {key: bytes(raw).strip() for key, raw in peek(body).fields.items()}
     fields.pop("x", None)
     assert fields == {
@@ -64,7 +66,11 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "an array": (b'["hush"]', "must be a JSON object, not an array", ""),
     "a string": (b'"hush"', "must be a JSON object, not a string", ""),
     "a key that is no UTF-8": (b'{"hush\xff":1}', r"not UTF-8 \(byte 6\)", ""),
-    "a model that is no UTF-8": (b'{"model":"hush\xff"}', "model is not valid JSON: the text is not UTF-8", "/model"),
+    "a model that is no UTF-8": (
+        b'{"model":"hush\xff"}',
+        "model is not valid JSON: the text is not UTF-8",
+        "/model",
+    ),
     "too deep": (b'{"model":' + b"[" * 100_000, "nested more than", ""),
     "an array cut by a lone surrogate": (rb'["\ud83d', "is not valid JSON", ""),
     "a lone surrogate in an array": (rb'["\ud83d"]', "must be a JSON object, not an array", ""),
@@ -98,7 +104,10 @@ CASES: dict[str, tuple[bytes, bytes]] = {
     "alone": (b'{"model":"m"}', b'{"model":"new/model"}'),
     "first": (b'{"model":"m","a":1}', b'{"model":"new/model","a":1}'),
     "last": (b'{"a":1,"model":"m"}', b'{"a":1,"model":"new/model"}'),
-    "odd blanks": (b'\n{ "a"\t:1 ,\r\n "model" :  "m"\t}\n', b'\n{ "a"\t:1 ,\r\n "model" :  "new/model"\t}\n'),
+    "odd blanks": (
+        b'\n{ "a"\t:1 ,\r\n "model" :  "m"\t}\n',
+        b'\n{ "a"\t:1 ,\r\n "model" :  "new/model"\t}\n',
+    ),
     "null": (b'{"model":null,"a":1}', b'{"model":"new/model","a":1}'),
     "absent": (b'{"a":1}', b'{"model":"new/model","a":1}'),
     "absent, blanks": (b' { "a":1}', b' {"model":"new/model", "a":1}'),
@@ -160,8 +169,12 @@ def test_the_caller_may_name_a_model_for_none() -> None:
 
 
 blanks = st.text(" \t\r\n", max_size=2)
-keys = st.sampled_from([r"model", r"mod\u0065l", r"\u006dodel", "stream_", "a", "é", r"\"", "models", r"\ud83d"])
-scalars = st.sampled_from(["null", "true", "1.50", "-0", "1e3", '""', '"model"', r'"\"model\":"', '"😀"', '"}"'])
+keys = st.sampled_from(
+    [r"model", r"mod\u0065l", r"\u006dodel", "stream_", "a", "é", r"\"", "models", r"\ud83d"]
+)
+scalars = st.sampled_from(
+    ["null", "true", "1.50", "-0", "1e3", '""', '"model"', r'"\"model\":"', '"😀"', '"}"']
+)
 
 
 @st.composite
@@ -182,7 +195,9 @@ def objects(draw: Any, depth: int = 2, top: bool = False) -> tuple[str, list[tup
     for _ in range(draw(st.integers(0, 5))):
         key = draw(keys)
         is_model = top and json.loads(f'"{key}"') == "model"
-        value = draw(st.sampled_from(['"m"', '"n"', '"m2"', "null", '""'])) if is_model else draw(values(depth))
+        value = (
+            draw(st.sampled_from(['"m"', '"n"', '"m2"', "null", '""'])) if is_model else draw(values(depth))
+        )
         members.append((key, value))
         texts.append(f'{draw(blanks)}"{key}"{draw(blanks)}:{draw(blanks)}{value}{draw(blanks)}')
     return "{" + (",".join(texts) or draw(blanks)) + "}", members

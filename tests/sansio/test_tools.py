@@ -38,7 +38,9 @@ def request(
     return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
 
 
-def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) -> tuple[Request, ToolBook, Ledger]:
+def fitted(
+    given_request: Request, rule: ToolRule, target: Target = Target()
+) -> tuple[Request, ToolBook, Ledger]:
     ledger = Ledger()
     out, book = fit_tools(given_request, rule, target, ledger)
     return out, book, ledger
@@ -79,7 +81,9 @@ def test_different_names_stay_different() -> None:
 
 
 @PROPERTY
-@given(st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES]))
+@given(
+    st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES])
+)
 def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolRule) -> None:
     wire = fit_name(name, namespace, rule)
     assert re.fullmatch(r"[a-zA-Z0-9_-]*", wire)
@@ -155,7 +159,10 @@ def test_a_renamed_function() -> None:
         choice=ToolChoice("named", name="fs.read"),
     )
     out, book, ledger = fitted(given_request, PLAIN)
-    assert out.tools == (FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"), FunctionTool("look"))
+    assert out.tools == (
+        FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"),
+        FunctionTool("look"),
+    )
     assert out.messages[0].parts == (ToolCall("c1", wire, '{"a":1}'), ToolCall("c2", "look", "{}"))
     assert out.tool_choice == ToolChoice("named", name=wire)
     assert book.origins == {wire: Origin("fs.read", None, FUNCTION, wrapped=False)}

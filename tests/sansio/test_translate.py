@@ -13,6 +13,7 @@ from core_toy import (
     events_of,
     exchange_of,
     frame_of,
+    plain,
     stream_of,
     toy,
 )
@@ -73,7 +74,9 @@ def request_body(**fields: Any) -> bytes:
     return encode({"model": "alias", "messages": [], **fields})
 
 
-def translated(body: bytes, *, upstream: ProtocolSpec = UPSTREAM, **options: Any) -> tuple[dict[str, Any], Any]:
+def translated(
+    body: bytes, *, upstream: ProtocolSpec = UPSTREAM, **options: Any
+) -> tuple[dict[str, Any], Any]:
     out = RequestTranslator(CLIENT, upstream, **options).translate(body, model="wire-model")
     return decode(out.body), out
 
@@ -267,6 +270,22 @@ def test_a_stream() -> None:
         assert (translator.upstream_model, translator.upstream_id) == (STARTED.model, STARTED.id)
         assert translator.committed
         assert len(translator.losses) == 0
+
+
+def test_frames_of_no_events_and_of_several() -> None:
+    several = b"data: [" + b",".join(encode(plain(event)) for event in HELLO[1:4]) + b"]\n\n"
+    data = frame_of(STARTED) + b": ping\n\ndata: []\n\n" + several + b"id: 7\n\n" + stream_of(HELLO[4:])
+    for pieces in ([data], one_by_one(data)):
+        assert events_of(run(machine(), pieces)) == HELLO
+
+
+def test_a_reader_without_a_fast_lane() -> None:
+    class Slow(ToyReader):
+        def lane(self, delta: object) -> None:
+            return None
+
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Slow())
+    assert events_of(run(machine(upstream=upstream), [stream_of(HELLO)])) == HELLO
 
 
 def test_events_go_out_one_by_one() -> None:
@@ -576,7 +595,10 @@ def test_choices_that_the_client_cannot_show() -> None:
     events: list[Event] = [STARTED, mine[0], *other, *mine[1:], STOP, ENDED]
     assert events_of(run(translator, [stream_of(events)])) == [STARTED, *mine, STOP, ENDED]
     assert translator.stop_reason is StopReason.END
-    assert losses_of(translator.losses) == [(LossCode.DROPPED, "/choices/1"), (LossCode.DROPPED, "/choices/2")]
+    assert losses_of(translator.losses) == [
+        (LossCode.DROPPED, "/choices/1"),
+        (LossCode.DROPPED, "/choices/2"),
+    ]
 
 
 def test_choices_that_the_client_can_show() -> None:
@@ -684,3 +706,30 @@ def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
     status, body, fault = translate_fault(502, b"<html>", upstream=CLIENT, client=CLIENT)
     assert (status, fault.kind) == (502, FaultKind.UNREACHABLE)
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
+
+
+class _Bottomless:
+    """A reader that any value is too deep for."""
+
+    def read(self, *args: Any) -> Any:
+        raise RecursionError
+
+    eof = whole = read
+
+
+def test_a_value_that_is_too_deep_for_the_stack_is_an_error() -> None:
+    bottomless = _Bottomless()
+    spec = msgspec.structs.replace(
+        toy(),
+        name="bottomless",
+        read_request=bottomless.read,
+        stream_reader=lambda exchange, ledger: bottomless,
+    )
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        RequestTranslator(spec, toy()).translate(b"{}")
+    for data in (b"data: {}\n\n", b""):
+        machine = ResponseTranslator(spec, toy(), exchange_of(), client_streams=True)
+        machine.receive_data(data)
+        machine.receive_eof()
+        assert machine.fault is not None
+        assert "nested too deep" in machine.fault.message

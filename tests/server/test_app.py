@@ -177,7 +177,7 @@ BAD_BODIES: dict[str, tuple[bytes, str]] = {
     "no model": (b"{}", "model is required"),
     "an empty model": (b'{"model": ""}', "model is required"),
     "a string for stream": (b'{"model": "up/m", "stream": "yes"}', "stream must be a boolean, not a string"),
-    "100k deep": (DEEP, "nested more than 200 levels deep"),
+    "100k deep": (DEEP, "nested too deep"),
 }
 
 

@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._json import MAX_DOCUMENT_BYTES
 from dragoman_server import _show_config
 from dragoman_server._interpolate import MAX_FILE_BYTES
-from dragoman_server._providers import PROVIDERS
+from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server._secret import Secret
 from dragoman_server._suggest import nearest
 from dragoman_server._toml_lines import TomlLines
+from dragoman_server._values import check
 from dragoman_server.config import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.config import ConfigError, Loaded, ServerSettings, UpstreamSettings, load
-from dragoman_server.settings import SERVER_KEYS, UPSTREAM_KEYS
+from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, UPSTREAM_KEYS
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -315,6 +317,24 @@ FAULTS = {
     "a header that frames": (
         LOCAL + '[upstreams.headers]\nHost = "a"\n',
         "dragoman.toml:6: upstreams[0].headers.Host: this header belongs to the connection and cannot be set",
+    ),
+    "a header whose reference fails": (
+        LOCAL + '[upstreams.headers]\nx-a = "${NOPE}"\n',
+        "dragoman.toml:6: upstreams[0].headers.x-a: the environment variable NOPE is not set",
+    ),
+    "a model whose reference fails": (
+        '[models]\nfast = "${NOPE}"\n',
+        "dragoman.toml:2: models.fast: the environment variable NOPE is not set",
+    ),
+    "a header that is a setting": (
+        LOCAL + '[upstreams.headers]\nAnthropic-Version = "2026-10-21"\n',
+        "dragoman.toml:6: upstreams[0].headers.Anthropic-Version: this header has a setting of its own: "
+        "anthropic_version",
+    ),
+    "a value that is not of the three": (
+        LOCAL + 'reasoning_field = "thoughts"\n',
+        'dragoman.toml:5: upstreams[0].reasoning_field: unknown reasoning_field "thoughts"; valid are '
+        '"reasoning_content", "reasoning", "none"',
     ),
     "a header's name": (
         LOCAL + '[upstreams.headers]\n"a b" = "a"\n',
@@ -717,6 +737,81 @@ def test_what_an_openai_key_speaks(
     (upstream,) = load(environ=environ).settings.upstreams
     assert upstream.protocols == protocols
     assert upstream.max_tokens_field == max_tokens_field
+
+
+# What an upstream takes where nobody said it, by its host: how the upstream came to be makes no difference.
+OPENAI_TAKES = {
+    "max_tokens_field": "max_completion_tokens",
+    "reasoning_field": "none",
+    "custom_tools": True,
+    "developer_role": True,
+    "mid_system": True,
+    "cache_marks": True,
+}
+COMPATIBLE_TAKES = {
+    "max_tokens_field": "max_tokens",
+    "reasoning_field": "reasoning_content",
+    "custom_tools": None,
+    "developer_role": False,
+    "mid_system": False,
+    "cache_marks": False,
+}
+TAKES = {
+    "https://api.openai.com/v1": OPENAI_TAKES,
+    "https://eu.api.openai.com/v1": OPENAI_TAKES,
+    "https://api.openai.com.evil.example/v1": COMPATIBLE_TAKES,
+    "https://notapi.openai.com/v1": COMPATIBLE_TAKES,
+    "http://127.0.0.1:9000/v1": COMPATIBLE_TAKES,
+    "http://[::1]:9000/v1": COMPATIBLE_TAKES,
+    "https://api.deepseek.com/v1": COMPATIBLE_TAKES,
+    "https://api.x.ai/v1": COMPATIBLE_TAKES,
+    "https://openrouter.ai/api/v1": COMPATIBLE_TAKES | {"reasoning_field": "reasoning"},
+    "https://api.groq.com/openai/v1": COMPATIBLE_TAKES | {"reasoning_field": "reasoning"},
+    "https://api.mistral.ai/v1": COMPATIBLE_TAKES | {"reasoning_field": "none"},
+}
+
+
+@pytest.mark.parametrize("url", TAKES)
+def test_what_a_host_takes(url: str) -> None:
+    in_file = load_text(LOCAL.replace("http://127.0.0.1:9000/v1", url)).settings.upstreams[0]
+    Path("dragoman.toml").unlink()
+    found = load(environ={"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": url}).settings.upstreams[0]
+    for upstream in (in_file, found):
+        assert {name: getattr(upstream, name) for name in TAKES[url]} == TAKES[url]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+def test_what_a_provider_takes_are_settings_that_a_file_could_have(provider: Provider) -> None:
+    for name, value in provider.takes.items():
+        assert check(UPSTREAM_KEYS[name], value, value) == value
+
+
+def test_what_is_set_wins_over_what_the_host_takes() -> None:
+    own = "custom_tools = false\nmax_tokens_field = 'max_tokens'\nreasoning_field = 'reasoning'\n"
+    (upstream,) = load_text(LOCAL.replace("127.0.0.1:9000", "api.openai.com") + own).settings.upstreams
+    assert (upstream.custom_tools, upstream.developer_role) == (False, True)
+    assert (upstream.max_tokens_field, upstream.reasoning_field) == ("max_tokens", "reasoning")
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("", True),
+        ("anthropic_version = '2023-06-01'", True),
+        ("anthropic_version = '2026-10-21'", False),
+        ("anthropic_version = 'vertex-2023-10-16'", True),
+        ("anthropic_version = '2026-10-21'\nsampling = true", True),
+        ("sampling = false", False),
+    ],
+)
+def test_sampling_goes_with_the_version(text: str, takes: bool) -> None:
+    (upstream,) = load_text(LOCAL + text).settings.upstreams
+    assert upstream.takes_sampling is takes
+
+
+def test_a_body_may_be_as_large_as_the_core_reads() -> None:
+    assert MAX_BODY_BYTES == MAX_DOCUMENT_BYTES
+    assert ServerSettings().max_body_bytes == SERVER_KEYS["max_body_bytes"].high == MAX_BODY_BYTES
 
 
 def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:

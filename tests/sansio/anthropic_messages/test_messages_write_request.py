@@ -318,7 +318,7 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
                     ],
                 }
             ],
-            [("dropped", "/x/citations")],
+            [("altered", "/x")],
             id="marks",
         ),
     ],
@@ -369,7 +369,7 @@ NOTE = b64encode("Grüße".encode()).decode()
         (
             Media("image", "base64", "AAAA", "image/JPG", detail="high", path="/i"),
             {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}},
-            [("dropped", "/i/detail")],
+            [("altered", "/i")],
         ),
         (
             Media("image", "base64", "iVBORw0KGgoAAA", detail="auto"),
@@ -517,7 +517,7 @@ def test_tools(tool: Any, written: Any, losses: Any) -> None:
     assert entered == losses
 
 
-OTHER = FunctionTool("g", parameters={"type": "object"})
+OTHER = FunctionTool("g", parameters={"type": "object"}, path="/g")
 
 
 @pytest.mark.parametrize(
@@ -531,9 +531,21 @@ OTHER = FunctionTool("g", parameters={"type": "object"})
         (ToolChoice("required"), False, {"type": "any", "disable_parallel_tool_use": True}, ["f", "g"], []),
         (ToolChoice("named", "g"), None, {"type": "tool", "name": "g"}, ["f", "g"], []),
         (ToolChoice("named", "h", path="/tc"), None, {"type": "any"}, ["f", "g"], [("altered", "/tc")]),
-        (ToolChoice("allowed", allowed=("g",)), None, {"type": "auto"}, ["g"], []),
-        (ToolChoice("allowed", allowed=("g",), required=True), None, {"type": "any"}, ["g"], []),
-        (ToolChoice("allowed", allowed=("h",)), None, None, None, [("dropped", "/tool_choice")]),
+        (ToolChoice("allowed", allowed=("g",)), None, {"type": "auto"}, ["g"], [("dropped", "/tools/0")]),
+        (
+            ToolChoice("allowed", allowed=("g",), required=True),
+            None,
+            {"type": "any"},
+            ["g"],
+            [("dropped", "/tools/0")],
+        ),
+        (
+            ToolChoice("allowed", allowed=("h",)),
+            None,
+            None,
+            None,
+            [("dropped", "/tools/0"), ("dropped", "/g"), ("dropped", "/tool_choice")],
+        ),
     ],
 )
 def test_tool_choice(
@@ -566,7 +578,23 @@ def effort(word: str, **fields: Any) -> ReasoningConfig:
     [
         (ADAPTIVE, None, None, None, None, []),
         (ADAPTIVE, effort("none"), None, {"type": "disabled"}, None, []),
-        (ADAPTIVE, ReasoningConfig("disabled", "high"), None, {"type": "disabled"}, None, []),
+        (ADAPTIVE, ReasoningConfig("disabled"), None, {"type": "disabled"}, None, []),
+        (
+            ADAPTIVE,
+            ReasoningConfig("disabled", "high", path="/e"),
+            None,
+            {"type": "disabled"},
+            None,
+            [("altered", "/e")],
+        ),
+        (
+            BUDGET,
+            ReasoningConfig("enabled", "low", 9, path="/e"),
+            None,
+            {"type": "enabled", "budget_tokens": 2048},
+            None,
+            [("altered", "/e")],
+        ),
         (ADAPTIVE, effort("minimal"), None, {"type": "adaptive"}, "low", [("altered", "/e")]),
         (ADAPTIVE, effort("low"), None, {"type": "adaptive"}, "low", []),
         (ADAPTIVE, effort("xhigh"), None, {"type": "adaptive"}, "xhigh", []),

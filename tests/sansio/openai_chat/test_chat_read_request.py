@@ -294,7 +294,9 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
         ({"reasoning": {"effort": "low"}}, ReasoningConfig(effort="low", path="/reasoning")),
         (
             {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
-            ReasoningConfig("enabled", "high", 2000, "omitted", path="/reasoning"),
+            ReasoningConfig(
+                "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
+            ),
         ),
         ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
         ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),

@@ -444,7 +444,7 @@ def test_a_list_of_allowed_tools_with_hosted_ones_is_kept_beside_its_names() -> 
 def test_reasoning_settings() -> None:
     assert read(reasoning={"effort": "low"}).reasoning == ReasoningConfig(effort="low", path="/reasoning")
     assert read(reasoning={"summary": "detailed", "mode": "pro"}).reasoning == ReasoningConfig(
-        show="summarized", extra={"mode": "pro"}, path="/reasoning"
+        show="summarized", extra={"mode": "pro", "summary": "detailed"}, path="/reasoning"
     )
     assert read(reasoning={"generate_summary": "auto"}).reasoning == ReasoningConfig(
         show="summarized", extra={"generate_summary": "auto"}, path="/reasoning"
@@ -524,7 +524,7 @@ def test_values_that_ask_for_nothing_are_no_settings() -> None:
         (["message.output_text.logprobs"], {"logprobs": True}),
         (
             ["reasoning.encrypted_content", "file_search_call.results"],
-            {"include": ["file_search_call.results"]},
+            {"include": ["reasoning.encrypted_content", "file_search_call.results"]},
         ),
     ],
 )

@@ -29,10 +29,13 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
             out["thinking"] = {"type": "disabled"}
         if config.effort not in (None, "none") or config.budget is not None:
             ledger.altered(path_of(config), "thinking is off: how much of it was wanted was left out")
-    elif target.thinking == "adaptive":
-        _adaptive(config, out, ledger)
     else:
-        _budget(request, config, out, ledger)
+        if config.effort is not None and config.budget is not None:
+            ledger.altered(path_of(config), "the effort was heeded and not the budget")
+        if target.thinking == "adaptive":
+            _adaptive(config, out, ledger)
+        else:
+            _budget(request, config, out, ledger)
 
 
 def _as_it_came(config: ReasoningConfig, out: JSONObject) -> None:
@@ -58,8 +61,6 @@ def _adaptive(config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> None:
         path = config.effort_path or path_of(config)
         ledger.altered(path, f"the effort was sent as {EFFORTS.get(effort, 'high')}")
         effort = EFFORTS.get(effort, "high")
-    if config.effort is not None and config.budget is not None:
-        ledger.altered(path_of(config), "sent as an effort: the model takes no budget")
     if effort is not None:
         out["output_config"] = {"effort": effort}
     out["thinking"] = {"type": "adaptive"}

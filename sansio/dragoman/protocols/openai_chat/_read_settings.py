@@ -185,7 +185,7 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         path = "/reasoning"
         left = wire.unknown(settings, wire.KNOWN_REASONING) or {}
         if effort is None:
-            effort, effort_path = settings.get("effort"), "/reasoning/effort"
+            effort, effort_path = settings.get("effort"), path
         elif settings.get("effort") not in (None, effort):
             left["effort"] = settings["effort"]
         budget = settings.get("max_tokens")
@@ -199,6 +199,8 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         show = "omitted" if settings.get("exclude") is True else None
         if left:
             extra["reasoning"] = left
+    elif settings is not None:
+        extra["reasoning"] = settings
     if type(thinking) is dict:
         path = "/thinking"
         left = wire.unknown(thinking, wire.KNOWN_THINKING) or {}
@@ -209,6 +211,10 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         budget = thinking.get("budget_tokens", budget)
         if left:
             extra["thinking"] = left
+    elif thinking is not None:
+        extra["thinking"] = thinking
+    if effort is None or effort_path == path:
+        effort_path = ""
     return ReasoningConfig(mode, effort, budget, show, path=path, effort_path=effort_path)  # type: ignore[arg-type]  # see above
 
 

@@ -177,6 +177,7 @@ def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Though
         return []
     thoughts: list[Thought] = []
     loose: list[str] = []  # text of entries without a carrier
+    strange: list[Thought] = []  # carriers that only a server of this protocol can make something of
     for field in ("reasoning_details", "thinking_blocks"):
         entries = fields.get(field)
         if type(entries) is not list:
@@ -187,24 +188,27 @@ def read_thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[Though
         for index, entry in enumerate(merged.whole()):
             at = f"{path}/{field}/{index}"
             thought = _carried(entry, at, "".join(loose), sealer)
-            if thought is None and any(entry.get(key) for key in _CLOSING_KEYS):
-                # A carrier in no form that we know: only a server of this protocol can make something of it.
-                thought = Thought("".join([*loose, entry_text(entry)]), Seal(NAME, {field: [entry]}), path=at)
             if thought is None:
                 loose.append(entry_text(entry))
-            else:
-                thoughts.append(thought)
-                loose.clear()
+                if any(entry.get(key) for key in _CLOSING_KEYS):
+                    strange.append(Thought("", Seal(NAME, {field: [entry]}), path=at))
+                continue
+            said = "".join(loose)
+            if not thought.text.startswith(said):  # a signature covers its own text alone
+                thoughts.append(Thought(said, path=f"{path}/{field}"))
+            thoughts.append(thought)
+            loose.clear()
         if thoughts:
             break  # thinking_blocks say the same again
         loose.clear()
+        strange.clear()
     if not thoughts:
         return [Thought(reasoning_text(fields), Seal(NAME, fields), path=f"{path}/{next(iter(fields))}")]
     if not any(thought.text for thought in thoughts):
         thoughts[0] = msgspec.structs.replace(thoughts[0], text=reasoning_text(fields))
     elif loose:
         thoughts.append(Thought("".join(loose), path=f"{path}/{field}"))
-    return thoughts
+    return [*thoughts, *strange]
 
 
 def is_wrapped_entry(entry: JSON) -> bool:
@@ -231,12 +235,12 @@ def _carried(entry: JSONObject, path: str, before: str, sealer: Sealer) -> Thoug
         if not signature:
             return None
         block = {"type": "thinking", "thinking": text, "signature": signature}
-        return Thought(before + text, Seal(_MESSAGES, block), extra=extra, path=path)
+        return Thought(text, Seal(_MESSAGES, block), extra=extra, path=path)
     if not data:
         return None
     if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
         block = {"type": "redacted_thinking", "data": data}
-        return Thought(before, Seal(_MESSAGES, block), extra=extra, path=path)
+        return Thought("", Seal(_MESSAGES, block), extra=extra, path=path)
     if kind == "reasoning.encrypted" and form == "openai-responses-v1":
         summary = [{"type": "summary_text", "text": before}] if before else []
         item = {"type": "reasoning", "id": entry.get("id"), "summary": summary, "encrypted_content": data}

@@ -1,0 +1,120 @@
+"""Many streams at once, slow and silent ones, the model lists, and the third event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, UPSTREAMS, Gateway, Pair
+from cl_sdk import Sdk, Way, ask, async_clients, body_of, each_way, fold, next_turn, read_events
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Kind, Stop
+from sim_bodies import PATHS
+
+pytestmark = pytest.mark.process
+
+HEARTBEATS = {CHAT: b":", MESSAGES: b"event: ping", RESPONSES: b":"}
+
+
+def read_all(gateway: Gateway, jobs: list[tuple[str, Any]], within_s: float) -> list[Any]:
+    """The answers to all requests, read at the same time. jobs: protocol and body of each."""
+
+    async def main() -> list[list[Any]]:
+        one, other = async_clients(gateway.url)
+        into: list[list[Any]] = [[] for _ in jobs]
+        async with one, other:
+            with anyio.fail_after(within_s):
+                async with anyio.create_task_group() as tasks:
+                    for (protocol, body), events in zip(jobs, into, strict=True):
+                        client = other if protocol == MESSAGES else one
+                        tasks.start_soon(read_events, client, protocol, body, events)
+        return into
+
+    results = zip(jobs, anyio.run(main), strict=True)
+    return [fold(protocol, [event.to_dict() for event in events]) for (protocol, _), events in results]
+
+
+def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
+    """Each has a text of its own, at a pace that keeps all of them open together."""
+    pairs = [PAIRS[number % len(PAIRS)] for number in range(100)]
+    texts = [f"stream {number} " + " ".join(f"w{number}.{i}" for i in range(10)) for number in range(100)]
+    jobs = [
+        (pair.client, body_of(pair.client, pair.model("echo@12"), text))
+        for pair, text in zip(pairs, texts, strict=True)
+    ]
+    answers = read_all(gateway, jobs, within_s=30)
+    assert [answer.meaning.said(Kind.TEXT) for answer in answers] == texts
+    assert {answer.meaning.stop for answer in answers} == {Stop.END}
+
+
+@pytest.mark.parametrize("model", ["slow", "silent@0.7", "pause@0.7"])
+def test_slow_answers_come_whole_through_all_heartbeats(gateway: Gateway, model: str) -> None:
+    jobs = [(pair.client, body_of(pair.client, pair.model(model), "Hello")) for pair in PAIRS]
+    answers = read_all(gateway, jobs, within_s=30)
+    texts = {answer.meaning.said(Kind.TEXT) for answer in answers}
+    assert len(texts) == 1
+    assert len(texts.pop().split()) == 20
+    assert {answer.meaning.stop for answer in answers} == {Stop.END}
+
+
+def test_the_stream_helpers_stand_heartbeats(pair: Pair, gateway: Gateway, sdk_of: Any) -> None:
+    sdk = sdk_of("sync", gateway.url)
+    body = body_of(pair.client, pair.model(f"silent@{KEEPALIVE_S * 2.5}"), "Hello")
+    answer = ask(sdk, pair.client, Way.HELPER, body)
+    assert len(answer.meaning.said(Kind.TEXT).split()) == 20
+
+
+def test_there_are_heartbeats(pair: Pair, gateway: Gateway) -> None:
+    """So the tests before can fail. In a silence of three and a half times the limit there are three."""
+    body = body_of(pair.client, pair.model(f"silent@{KEEPALIVE_S * 3.5}"), "Hello") | {"stream": True}
+    answer = httpx2.post(gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=30)
+    lines = [line for line in answer.content.split(b"\n") if line.startswith(HEARTBEATS[pair.client])]
+    # Some Messages streams have a ping of the upstream's own.
+    assert len(lines) - (pair.upstream == pair.client == MESSAGES) in (2, 3, 4)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_models_are_listed(sdk: Sdk, protocol: str) -> None:
+    assert sdk.models(protocol) == [
+        ALIAS,
+        *(f"{upstream}/{model}" for upstream in UPSTREAMS.values() for model in ("echo", "tools")),
+    ]
+
+
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
+def test_one_model_is_shown(gateway: Gateway, sdk_of: Any, protocol: str) -> None:
+    models = sdk_of("sync", gateway.url).client(protocol).models
+    assert models.retrieve("chat/echo").id == "chat/echo"
+    with pytest.raises(Exception, match="nobody/echo") as raised:
+        models.retrieve("nobody/echo")
+    assert type(raised.value).__name__ == "NotFoundError"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
+    answer = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
+    assert answer.meaning.said(Kind.TEXT) == "Hello there"
+
+
+@pytest.fixture
+def on_uvloop(gateway_on: Callable[[str], Gateway], sdk_of: Any) -> Any:
+    pytest.importorskip("uvloop")
+    return sdk_of("sync", gateway_on("uvloop").url)
+
+
+@each_way
+def test_uvloop_serves_the_same(pair: Pair, on_uvloop: Sdk, way: Way) -> None:
+    body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
+    first = ask(on_uvloop, pair.client, way, body)
+    calls = [(call.name, json.loads(call.text)["days"]) for call in first.meaning.calls]
+    assert calls == [("look", 2), ("see", 2)]
+    second = ask(on_uvloop, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
+    assert second.meaning.said(Kind.TEXT) == "look returned: one\nsee returned: two"
+
+
+def test_uvloop_serves_many_at_once(gateway_on: Callable[[str], Gateway]) -> None:
+    pytest.importorskip("uvloop")
+    test_a_hundred_streams_at_once(gateway_on("uvloop"))
