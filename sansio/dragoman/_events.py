@@ -153,6 +153,18 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     start: int | None = None
     end: int | None = None
 
+    def says_more(self) -> bool:
+        """Whether `native` says anything beside the source and the span."""
+        told = (None, self.url, self.title, self.start, self.end)
+        left = [self.native]
+        while left:
+            value = left.pop()
+            if type(value) is dict:
+                left += [member for key, member in value.items() if key != "type"]
+            elif type(value) is list or value not in told:
+                return True
+        return False
+
 
 class Logprobs(msgspec.Struct, frozen=True, gc=False):
     """Log probabilities of tokens of a TEXT or REFUSAL block.

@@ -19,6 +19,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import Fault, FaultKind, Keepalive, Outcome, Relay, ResponseTranslator, translate_fault
 
+from ._secret import MASK
 from .headers import JSON_HEADERS, SSE_HEADERS, HeaderList, for_client, request_ids
 from .log import RequestRecord
 from .plan import Plan
@@ -227,6 +228,9 @@ class ClientExchange:
         plan = self._plan
         if status < 400:
             status = 502  # a redirect is followed by nobody and is no answer
+        if plan.settings.api_key:
+            # Some servers repeat the key that they refuse. It is the gateway's, not the client's.
+            body = body.replace(plan.settings.api_key.reveal().encode(), MASK.encode())
         status, body, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )

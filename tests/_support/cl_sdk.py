@@ -34,6 +34,7 @@ __all__ = [
     "fold",
     "next_turn",
     "read_events",
+    "resource",
     "sync_sdk",
 ]
 
@@ -227,7 +228,8 @@ _FOLDS: dict[str, Callable[[list[Body]], tuple[Body, Any]]] = {
 # The drivers.
 
 
-def _resource(client: Any, protocol: str) -> Any:
+def resource(client: Any, protocol: str) -> Any:
+    """Where `create`, `stream` and `parse` are."""
     return {
         CHAT: lambda: client.chat.completions,
         MESSAGES: lambda: client.messages,
@@ -251,7 +253,7 @@ class _Sync:
         return self._clients[protocol]
 
     def create(self, protocol: str, body: Body, **options: Any) -> Any:
-        return _resource(self._clients[protocol], protocol).create(**body, **options)
+        return resource(self._clients[protocol], protocol).create(**body, **options)
 
     def events(self, protocol: str, body: Body, into: list[Any]) -> None:
         with self.create(protocol, _streaming(protocol, body), stream=True) as stream:
@@ -261,11 +263,11 @@ class _Sync:
 
     def final(self, protocol: str, body: Body) -> Any:
         body = _streaming(protocol, body)
-        with _resource(self._clients[protocol], protocol).stream(**body) as stream:
+        with resource(self._clients[protocol], protocol).stream(**body) as stream:
             return getattr(stream, _FINAL[protocol])()
 
     def parse(self, protocol: str, body: Body) -> Any:
-        return _resource(self._clients[protocol], protocol).parse(**body)
+        return resource(self._clients[protocol], protocol).parse(**body)
 
     def models(self, protocol: str) -> list[str]:
         return [model.id for model in self._clients[protocol].models.list()]
@@ -292,7 +294,7 @@ class _Async:
 
     def create(self, protocol: str, body: Body, **options: Any) -> Any:
         async def create() -> Any:
-            return await _resource(self._clients[protocol], protocol).create(**body, **options)
+            return await resource(self._clients[protocol], protocol).create(**body, **options)
 
         return self._run(create())
 
@@ -304,7 +306,7 @@ class _Async:
 
     def final(self, protocol: str, body: Body) -> Any:
         async def final() -> Any:
-            manager = _resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
+            manager = resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
             async with manager as stream:
                 return await getattr(stream, _FINAL[protocol])()
 
@@ -312,7 +314,7 @@ class _Async:
 
     def parse(self, protocol: str, body: Body) -> Any:
         async def parse() -> Any:
-            return await _resource(self._clients[protocol], protocol).parse(**body)
+            return await resource(self._clients[protocol], protocol).parse(**body)
 
         return self._run(parse())
 
@@ -325,7 +327,7 @@ class _Async:
 
 async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -> None:
     """A stream's events through an async client, into a list."""
-    created = await _resource(client, protocol).create(**_streaming(protocol, body), stream=True)
+    created = await resource(client, protocol).create(**_streaming(protocol, body), stream=True)
     async with created as stream:
         async for event in stream:
             into.append(event)

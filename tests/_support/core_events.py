@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from hypothesis import strategies as st
+
 from dragoman._events import (
     ENDED,
     Annotation,
@@ -25,7 +27,6 @@ from dragoman._events import (
     Usage,
 )
 from dragoman._fault import Fault, FaultKind
-from hypothesis import strategies as st
 
 STARTED = Started("up-1", "big-model")
 HEAD = ToolHead("call-1", "look")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
     ENDED,

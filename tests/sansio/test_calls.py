@@ -5,6 +5,8 @@ import json
 import pytest
 from core_chop import PROPERTY, all_ways
 from core_events import STARTED, answers, start_of
+from hypothesis import given
+
 from dragoman._calls import CallStage
 from dragoman._events import (
     ENDED,
@@ -24,7 +26,6 @@ from dragoman._loss import Ledger, LossCode
 from dragoman._request import CustomTool, FunctionTool, Message, Request, ToolCall
 from dragoman._spec import Target, ToolRule
 from dragoman._tools import Origin, ToolBook, fit_tools
-from hypothesis import given
 
 CUSTOM = ToolKind.CUSTOM
 EVERYTHING = ToolRule(custom=True, namespaces=True)

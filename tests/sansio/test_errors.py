@@ -1,6 +1,7 @@
 """Who broke the protocol, and how a place in a document is named."""
 
 import pytest
+
 from dragoman._errors import LocalProtocolError, ProtocolError, RemoteProtocolError, dotted
 
 

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 from core_events import SAMPLES
+
 from dragoman._events import Event, Usage
 
 

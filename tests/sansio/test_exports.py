@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import dragoman
 import pytest
+
+import dragoman
 from dragoman.protocols import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,6 +1,7 @@
 """Errors without a protocol: kinds, statuses and the words for a full context."""
 
 import pytest
+
 from dragoman._fault import (
     KIND_BY_STATUS,
     STATUS_BY_KIND,

@@ -4,6 +4,8 @@ import pytest
 from core_chop import PROPERTY
 from core_events import FAULT, SEAL, STARTED, answers, start_of
 from core_toy import events_of_block
+from hypothesis import given
+
 from dragoman._errors import LocalProtocolError
 from dragoman._events import (
     ENDED,
@@ -26,7 +28,6 @@ from dragoman._events import (
     Usage,
 )
 from dragoman._fold import Answer, Block, Fold, ReasoningPart
-from hypothesis import given
 
 STOP = Stopped(StopReason.END, "stop")
 CITE = Annotation(0, "other", {"n": 1})

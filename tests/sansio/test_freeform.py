@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from dragoman._freeform import InputUnwrapper, InputWrapper, as_function, wrap_input
-from dragoman._request import CacheMark, CustomTool, Grammar
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dragoman._freeform import InputUnwrapper, InputWrapper, as_function, wrap_input
+from dragoman._request import CacheMark, CustomTool, Grammar
 
 # Text as models write it, and any other: lone surrogates included.
 texts = st.text(st.characters(codec=None, categories=None, exclude_categories=()), max_size=12)
@@ -59,7 +60,7 @@ def test_as_function_with_nothing_said() -> None:
 @PROPERTY
 @given(texts)
 def test_wrap_input(text: str) -> None:
-    assert json.loads(wrap_input(text)) == {"input": text} or "\ud800" <= max(text)
+    assert json.loads(wrap_input(text)) == {"input": text} or max(text) >= "\ud800"
     assert wrap_input(text).startswith('{"input":"')
 
 

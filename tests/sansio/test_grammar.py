@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from core_chop import PROPERTY
 from core_events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman._errors import LocalProtocolError
 from dragoman._events import (
     ENDED,
@@ -27,8 +30,6 @@ from dragoman._events import (
     Usage,
 )
 from dragoman._grammar import DELTAS, TRANSITIONS, Checker, Phase
-from hypothesis import given
-from hypothesis import strategies as st
 
 STOP = Stopped(StopReason.END)
 FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SealDelta, Annotation, Logprobs})

@@ -6,6 +6,9 @@ import time
 import msgspec
 import pytest
 from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman import _json
 from dragoman._errors import RemoteProtocolError
 from dragoman._json import (
@@ -17,8 +20,6 @@ from dragoman._json import (
     is_object_text,
     kind_of,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 BIG = 10**40
 

@@ -1,6 +1,7 @@
 """Heartbeats on a clock that the test turns."""
 
 import pytest
+
 from dragoman._keepalive import Keepalive
 
 

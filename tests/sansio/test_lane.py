@@ -9,6 +9,9 @@ import pytest
 from core_chop import PROPERTY, cut_at, places
 from core_events import STARTED, start_of
 from core_toy import ToyReader, exchange_of, frame_of, toy
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman._events import (
     ENDED,
     ArgumentsDelta,
@@ -24,8 +27,6 @@ from dragoman._events import (
 from dragoman._lane import Delta, Lane, LaneHint, learn
 from dragoman._spec import ProtocolSpec
 from dragoman._translate import ResponseTranslator
-from hypothesis import given
-from hypothesis import strategies as st
 
 HINT = LaneHint(b"text", number=b"n", padding=b"pad")
 

@@ -3,6 +3,8 @@
 import pytest
 from core_chop import PROPERTY
 from core_events import FAULT, STARTED, answers, start_of
+from hypothesis import given
+
 from dragoman._events import (
     ENDED,
     ArgumentsDelta,
@@ -19,7 +21,6 @@ from dragoman._events import (
 )
 from dragoman._grammar import Checker, Phase
 from dragoman._linearize import Linearizer
-from hypothesis import given
 
 A, B, C = (start_of(BlockKind.TEXT, block) for block in range(3))
 TOOL = start_of(BlockKind.TOOL_CALL, 3)

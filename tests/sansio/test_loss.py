@@ -1,6 +1,7 @@
 """The ledger: what it keeps, how it names places, and what the policies make of it."""
 
 import pytest
+
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import MAX_ENTRIES, Ledger, Loss, LossCode, Policy, child
 

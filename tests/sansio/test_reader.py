@@ -5,12 +5,13 @@ import pytest
 from core_chop import PROPERTY, all_ways, cut_at, places
 from core_events import FAULT, STARTED, answers, start_of
 from core_toy import exchange_of, frame_of, stream_of, toy
+from hypothesis import given
+
 from dragoman import _sse
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import ENDED, BlockEnded, BlockKind, Event, Failed, Stopped, StopReason, TextDelta
 from dragoman._reader import NEED_DATA, EventReader
 from dragoman._spec import ProtocolSpec
-from hypothesis import given
 
 STOP = Stopped(StopReason.END)
 HELLO: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), BlockEnded(0), STOP, ENDED]

@@ -4,6 +4,8 @@ import pytest
 from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
 from core_events import FAULT, STARTED, answers, start_of
 from core_toy import HEARTBEAT, events_of, exchange_of, frame_of, stream_of, toy
+from hypothesis import given
+
 from dragoman import _relay
 from dragoman._events import (
     ENDED,
@@ -23,7 +25,6 @@ from dragoman._loss import Ledger
 from dragoman._relay import Relay
 from dragoman._sse import SSEParser
 from dragoman._translate import Outcome
-from hypothesis import given
 
 STOP = Stopped(StopReason.END)
 USAGE = Usage(input=3, output=4)

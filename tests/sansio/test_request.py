@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+
 from dragoman._request import Message, Param, Part, Request, Text, Tool
 
 

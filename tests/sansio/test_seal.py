@@ -4,11 +4,12 @@ from base64 import urlsafe_b64encode
 
 import pytest
 from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman._events import Seal
 from dragoman._json import encode
 from dragoman._seal import PREFIX, Sealer
-from hypothesis import given
-from hypothesis import strategies as st
 
 SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "é😀", "signature": "abc=="}, "model-1")
 PLAIN, KEYED, OTHER = Sealer(), Sealer(secret=b"hush-hush"), Sealer(secret=b"another")

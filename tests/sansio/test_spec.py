@@ -2,6 +2,7 @@
 
 import pytest
 from core_toy import exchange_of, toy
+
 from dragoman._spec import ProtocolSpec, Target, ToolRule
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman import _splice
 from dragoman._errors import RemoteProtocolError
 from dragoman._json import decode
 from dragoman._splice import peek, splice_model
-from hypothesis import given
-from hypothesis import strategies as st
 
 NEW = "new/model"
 

@@ -2,10 +2,11 @@
 
 import pytest
 from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from dragoman._errors import RemoteProtocolError
-from dragoman._sse import MAX_EVENT_BYTES, Frame, SSEParser, comment, frame
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._sse import MAX_EVENT_BYTES, Frame, SSEParser, comment, frame
 
 BOM = b"\xef\xbb\xbf"
 

@@ -4,6 +4,9 @@ import re
 
 import pytest
 from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman._events import ToolKind
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
@@ -21,8 +24,6 @@ from dragoman._request import (
 )
 from dragoman._spec import Target, ToolRule
 from dragoman._tools import Origin, ToolBook, fit_call_id, fit_name, fit_tools
-from hypothesis import given
-from hypothesis import strategies as st
 
 PLAIN = ToolRule(custom=False)
 STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)

@@ -17,6 +17,9 @@ from core_toy import (
     stream_of,
     toy,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dragoman import _sse, _translate
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
@@ -55,8 +58,6 @@ from dragoman._translate import (
     fault_of,
     translate_fault,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks

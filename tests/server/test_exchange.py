@@ -12,6 +12,7 @@ from gw_fakes import FakeClient, FakeDoor, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
+from dragoman_server._secret import Secret
 from dragoman_server.exchange import ClientExchange
 from dragoman_server.log import RequestRecord
 from dragoman_server.plan import Plan, make_plan
@@ -313,3 +314,22 @@ async def test_losses_are_named_in_a_header() -> None:
     await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=False).run()
     assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
     assert record.losses == ["dropped /seed"]
+
+
+async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
+    key = "sk-canary-0123456789"
+    upstream = UpstreamSettings(
+        name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1", api_key=Secret(key)
+    )
+    body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
+    for client in PROTOCOLS:
+        asked = json.dumps(BODIES[client]).encode()
+        plan = make_plan(Settings(upstreams=(upstream,)), REGISTRY[client], {}, "", asked, id="a", now=0)
+        fake = FakeClient()
+        fake._body = None
+        record = RequestRecord(id="a", protocol=client, path="/")
+        door = FakeDoor(Script([body], status=401))
+        await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=True).run()
+        assert fake.status == 401
+        assert key not in fake.body.decode()
+        assert key not in repr(record)

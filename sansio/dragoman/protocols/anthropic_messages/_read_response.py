@@ -33,11 +33,22 @@ from dragoman._events import (
 from dragoman._json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman._lane import LaneHint
 from dragoman._loss import Ledger, LossCode, child
+from dragoman._shape import note_unread
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
 from ._errors import fault_of
-from ._tables import CUT_SHORT, NAME, STOP_READ, TIER_ANSWER_READ
+from ._tables import (
+    BLOCK_SHAPE,
+    CUT_SHORT,
+    DELTA_FIELDS,
+    EVENT_FIELDS,
+    NAME,
+    STOP_DETAILS_SHAPE,
+    STOP_READ,
+    TIER_ANSWER_READ,
+    USAGE_DETAILS_SHAPE,
+)
 from ._usage import UsageReader
 from ._wire import KNOWN_MESSAGE, KNOWN_TOOL_USE, extra_of
 
@@ -110,6 +121,8 @@ class MessagesReader:
             block = self._blocks.get(index) if type(index) is int else None
             if block is None or type(delta) is not dict:
                 raise _broken("a delta came for a block that is not open")
+            if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
+                self._note_fields(block, value, delta)
             what = delta.get("type")
             if what == "text_delta" and block.kind == "text":
                 text = delta.get("text")
@@ -177,6 +190,8 @@ class MessagesReader:
         model = message.get("model")
         self._model = model if type(model) is str else ""
         tier = usage.get("service_tier")
+        if tier is not None and tier not in TIER_ANSWER_READ:
+            self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
         message_id = message.get("id")
         events: list[Event] = [
             Started(
@@ -186,6 +201,7 @@ class MessagesReader:
             )
         ]
         if usage:
+            self._note_usage(usage)
             events.append(self._usage.read(usage))
         content = message.get("content", [])
         if type(content) is not list:
@@ -217,6 +233,7 @@ class MessagesReader:
         events: list[Event] = []
         usage = value.get("usage")
         if type(usage) is dict:
+            self._note_usage(usage)
             events.append(self._usage.read(usage))
         delta = value.get("delta")
         if type(delta) is dict:
@@ -261,6 +278,7 @@ class MessagesReader:
             self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
             reason = StopReason.END
         details = value.get("stop_details")
+        note_unread(details, STOP_DETAILS_SHAPE, "/stop_details", self._ledger)
         explanation = details.get("explanation") if type(details) is dict else None
         sequence = value.get("stop_sequence")
         self._stop = Stopped(
@@ -282,6 +300,7 @@ class MessagesReader:
         """Open a block, with what it holds already."""
         if type(native) is not dict or type(native.get("type")) is not str:
             raise _broken("a content block has no type")
+        note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
         block = self._blocks[index] = _Block(index, native["type"], native)
         kind = block.kind
         if kind == "text":
@@ -371,6 +390,16 @@ class MessagesReader:
             "a delta of a type that does not belong to the block",
         )
         return ()
+
+    def _note_usage(self, usage: JSONObject) -> None:
+        details = usage.get("output_tokens_details")
+        note_unread(details, USAGE_DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+
+    def _note_fields(self, block: _Block, event: JSONObject, delta: JSONObject) -> None:
+        """Enter what a delta brings beside its text. Opaque blocks keep it."""
+        self._ledger.unknown_fields(f"/content/{block.index}", extra_of(event, EVENT_FIELDS))
+        if block.kind in ("text", "thinking", "tool_use"):
+            self._ledger.unknown_fields(f"/content/{block.index}", extra_of(delta, DELTA_FIELDS))
 
     def _fill(self, block: _Block, what: JSON, delta: JSONObject) -> None:
         """More of an opaque block: its input as JSON text, or texts that grow."""

@@ -12,6 +12,7 @@ from dragoman._fault import FaultKind
 from dragoman._json import JSON
 from dragoman._params import param_paths
 from dragoman._request import Param
+from dragoman._shape import ByType, Shape
 
 NAME = "anthropic_messages"
 
@@ -75,6 +76,20 @@ MAGIC: tuple[tuple[str, str], ...] = (
 
 CACHE_READ: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
 CACHE_WRITE: dict[str, str] = {"short": "5m", "long": "1h"}
+
+# --- what is read of an answer, see `_shape` --------------------------------------------------------------
+
+_NOWHERE = "has no place in other protocols"
+# What is not here of a message or of its usage travels as it is; blocks of other types do, too.
+BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
+STOP_DETAILS_SHAPE: Shape = {"type": None, "explanation": None, "category": _NOWHERE}
+USAGE_DETAILS_SHAPE: Shape = {"thinking_tokens": None}
+
+# Events of the stream, their deltas included. Texts say all that deltas say.
+EVENT_FIELDS = frozenset({"type", "index", "delta"})
+DELTA_FIELDS = frozenset(
+    {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
+)
 
 # --- settings ---------------------------------------------------------------------------------------------
 

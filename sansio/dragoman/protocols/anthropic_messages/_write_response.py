@@ -89,7 +89,9 @@ class MessagesWriter:
 
     def _started(self, event: Started) -> bytes:
         exchange = self._exchange
-        message = _message(exchange, [], start_usage(exchange.prompt_tokens, event.service_tier))
+        message = _message(
+            exchange, [], start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
+        )
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -245,7 +247,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         written = _whole_block(block, len(content), exchange.sealer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier)
+    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
     usage.update(final_usage(answer.usage, exchange.prompt_tokens, ledger))
     message = _message(exchange, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))

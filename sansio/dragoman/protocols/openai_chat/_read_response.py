@@ -34,13 +34,25 @@ from dragoman._fault import Fault
 from dragoman._json import JSON, JSONObject, decode, kind_of
 from dragoman._lane import LaneHint
 from dragoman._loss import Ledger, LossCode, child
+from dragoman._shape import note_unread
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
 from ._errors import fault_of, is_error
 from ._read_calls import Calls, Numbers
 from ._reasoning import Collected, entry_text
-from ._tables import DELTA_FIELDS, NAME, OPAQUE_FIELDS, SERVICE_TIERS, STOP_FAULTS, STOPS
+from ._tables import (
+    ANSWER_SHAPE,
+    CHOICE_SHAPE,
+    DELTA_FIELDS,
+    MESSAGE_SHAPE,
+    NAME,
+    OPAQUE_FIELDS,
+    PLAIN_ENDS,
+    SERVICE_TIERS,
+    STOP_FAULTS,
+    STOPS,
+)
 from ._usage import read_usage
 
 _NOTHING: tuple[Event, ...] = ()
@@ -156,6 +168,8 @@ class ChatReader:
             return None
         if choice.get("finish_reason") or choice.get("logprobs") or "error" in chunk or "usage" in choice:
             return None
+        if not (chunk.keys() <= ANSWER_SHAPE.keys() and choice.keys() <= CHOICE_SHAPE.keys()):
+            return None
         if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
         usage = chunk.get("usage")
@@ -183,6 +197,7 @@ class ChatReader:
         if is_error(chunk) or event == b"error":
             return self._fail(fault_of(chunk, None), chunk)
         choices = chunk.get("choices")
+        note_unread(chunk, ANSWER_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
         if not self._started and (choices or chunk.get("id")):
             self._start(chunk, out)
@@ -200,6 +215,8 @@ class ChatReader:
         self._started = True
         self._model = _string(chunk.get("model")) or self._exchange.request.model
         created, tier = chunk.get("created"), _string(chunk.get("service_tier"))
+        if tier is not None and tier not in SERVICE_TIERS:
+            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
         out.append(
             Started(
                 _string(chunk.get("id")) or f"chatcmpl-{self._exchange.id}",
@@ -234,6 +251,7 @@ class ChatReader:
         if type(index) is not int or index < 0:
             index = position
         state = self._choices.get(index)
+        note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
         delta = choice.get("delta")
         if state is None:
             state = self._choices[index] = _Choice(index, self._numbers)
@@ -255,8 +273,16 @@ class ChatReader:
         stop = choice.get("stop_reason")
         if type(stop) is str and stop in self._stops:
             state.sequence = stop  # vLLM names the sequence that matched
+        elif stop is not None:
+            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
 
     def _delta(self, state: _Choice, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
+        note_unread(
+            {key: delta[key] for key in MESSAGE_SHAPE if key in delta},
+            MESSAGE_SHAPE,
+            f"/choices/{state.index}/message",
+            self._ledger,
+        )
         if not delta.keys() <= _PLAIN_FIELDS:
             self._rare(state, delta, out)
         content = delta.get("content")
@@ -415,9 +441,13 @@ class ChatReader:
             out.append(stopped)
         return [*out, *usage, ENDED]
 
-    @staticmethod
-    def _stopped(state: _Choice) -> Stopped:
-        reason = STOPS.get((state.finish or "stop").lower(), StopReason.END)
+    def _stopped(self, state: _Choice) -> Stopped:
+        word = (state.finish or "stop").lower()
+        reason = STOPS.get(word, StopReason.END)
+        if word not in STOPS and word not in PLAIN_ENDS:
+            self._ledger.altered(
+                f"/choices/{state.index}/finish_reason", "an unknown reason was taken for the end of the turn"
+            )
         if reason in (StopReason.END, StopReason.TOOL_USE):
             # A forced function call ends with "stop", and some servers never say "tool_calls".
             reason = StopReason.TOOL_USE if state.calls.calls else StopReason.END

@@ -8,6 +8,7 @@ from dragoman._events import StopReason
 from dragoman._fault import FaultKind
 from dragoman._params import param_paths
 from dragoman._request import Param
+from dragoman._shape import ByType, Shape
 
 NAME: Final = "openai_chat"
 
@@ -102,6 +103,9 @@ STOPS: dict[str, StopReason] = {
     "sensitive": StopReason.CONTENT_FILTER,
 }
 
+# Other words for a plain end.
+PLAIN_ENDS = frozenset({"eos", "end_turn", "stop_sequence", "complete"})
+
 # finish_reasons that are errors in disguise.
 STOP_FAULTS: dict[str, FaultKind] = {
     "error": FaultKind.SERVER,
@@ -184,3 +188,72 @@ FIXED_CODES = frozenset({FaultKind.CONTEXT_LENGTH, FaultKind.BILLING})
 
 # Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
 STATUSES = {402: 429, 529: 503}
+
+# --- what is read of an answer, see `_shape` ---------------------------------------------------------------
+
+_NOWHERE = "has no place in other protocols"
+_TOKEN: Shape = {"token": None, "bytes": None, "logprob": None, "top_logprobs": None}
+_FUNCTION: Shape = {"name": None, "arguments": None}
+_PART: Shape = {"type": None, "text": None}
+
+# A delta, and the message of a whole answer. Members that are not here are dealt with by the reader.
+MESSAGE_SHAPE: dict[str, Shape] = {
+    "content": [ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})],
+    "tool_calls": [
+        {
+            "index": None,
+            "id": None,
+            "type": None,
+            "function": _FUNCTION,
+            "custom": {"name": None, "input": None},
+        }
+    ],
+    "function_call": _FUNCTION,
+}
+CHOICE_SHAPE: dict[str, Shape] = {
+    "index": None,
+    "delta": None,
+    "message": None,
+    "finish_reason": None,
+    "stop_reason": None,
+    "usage": None,
+    "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
+}
+ANSWER_SHAPE: dict[str, Shape] = {
+    "id": None,
+    "object": None,
+    "created": None,
+    "model": None,
+    "choices": None,
+    "error": None,
+    "moderation": None,
+    "obfuscation": None,  # padding
+    "service_tier": None,
+    "system_fingerprint": _NOWHERE,
+    "metadata": _NOWHERE,
+    "usage": {
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "total_tokens": None,
+        "reasoning_tokens": None,
+        "cached_tokens": None,
+        "prompt_cache_hit_tokens": None,
+        "prompt_cache_miss_tokens": None,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "prompt_tokens_details": {
+            "audio_tokens": None,
+            "cache_write_tokens": None,
+            "cached_tokens": None,
+            "image_tokens": None,
+            "text_tokens": None,
+        },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": None,
+            "audio_tokens": None,
+            "reasoning_tokens": None,
+            "rejected_prediction_tokens": None,
+            "text_tokens": None,
+        },
+    },
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman._events import Usage
 from dragoman._json import JSON, JSONObject
+from dragoman._loss import Ledger, child
 
 # The counters of the two detail objects that have a field of their own in Usage.
 _SHARED = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"})
@@ -47,8 +48,11 @@ def read_usage(value: JSONObject) -> Usage:
     )
 
 
-def write_usage(usage: Usage, estimate: int) -> JSONObject:
+def write_usage(usage: Usage, estimate: int, ledger: Ledger) -> JSONObject:
     """The official object. `estimate` stands for the prompt when its size is unknown: a figure is required."""
+    for name in usage.extra or ():
+        if name not in _DETAILS:
+            ledger.dropped(child("/usage", name), "Chat Completions has no such counter")
     given = estimate if usage.input is None else usage.input
     output = usage.output or 0
     extra = usage.extra or {}

@@ -38,6 +38,9 @@ from ._errors import error_frame
 from ._tables import FINISH_REASONS, NAME, SEAL_FORMAT, SERVICE_TIERS, VAGUE_STOPS
 from ._usage import write_usage
 
+_NO_PHASE = "messages have no phase here"
+_NO_EXPLANATION = "there is text, and no place for an explanation beside it"
+
 # Between paragraphs of reasoning, which here is one string.
 _BREAK = "\n\n"
 
@@ -163,6 +166,8 @@ class ChatWriter:
 
     def _start_block(self, event: BlockStarted) -> bytes:
         index = event.choice
+        if event.phase is not None:
+            self._ledger.dropped(f"/choices/{index}/message/phase", _NO_PHASE)
         out = self._open_choice(index)
         choice = self._choices[index]
         self._choice_of[event.block] = index
@@ -219,12 +224,14 @@ class ChatWriter:
                 continue
             if stopped.explanation is not None and not choice.spoke:
                 out += self._chunk(index, {"refusal": stopped.explanation})
+            elif stopped.explanation is not None:
+                self._ledger.dropped("/stop_details/explanation", _NO_EXPLANATION)
             finish = encode(_finish_reason(stopped, choice.calls, self._legacy, self._ledger))
             if stopped.sequence is not None:
                 finish += b',"stop_reason":' + encode(stopped.sequence)
             out += self._frame(index, b"{}", finish)
         if self._exchange.request.include_usage:
-            usage = encode(write_usage(self._usage, self._exchange.prompt_tokens))
+            usage = encode(write_usage(self._usage, self._exchange.prompt_tokens, self._ledger))
             out += self._head + b'],"usage":' + usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
 
@@ -241,7 +248,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
             _whole_choice(answer, stopped, legacy, exchange, ledger)
             for stopped in sorted(answer.stops, key=lambda stopped: stopped.choice)
         ],
-        "usage": write_usage(answer.usage, exchange.prompt_tokens),
+        "usage": write_usage(answer.usage, exchange.prompt_tokens, ledger),
     }
     for block in answer.blocks:
         if isinstance(block, Opaque) and block.path == f"/{block.kind}":
@@ -267,6 +274,8 @@ def _whole_choice(
             if block.path != f"/{block.kind}":
                 others[block.kind] = _extended(others.get(block.kind), block.native)
             continue
+        if block.phase is not None:
+            ledger.dropped(f"/choices/{block.choice}/message/phase", _NO_PHASE)
         tokens[block.kind] += block.logprobs
         if block.kind is BlockKind.TOOL_CALL:
             calls.append(block)
@@ -278,8 +287,10 @@ def _whole_choice(
             texts[block.kind].append(block.text)
             annotations += [body for each in block.annotations if (body := _annotation(each, ledger))]
     text, refusal = "".join(texts[BlockKind.TEXT]), "".join(texts[BlockKind.REFUSAL])
-    if not text:
-        refusal = refusal or stopped.explanation or ""
+    if not text and not refusal:
+        refusal = stopped.explanation or ""
+    elif stopped.explanation is not None:
+        ledger.dropped("/stop_details/explanation", _NO_EXPLANATION)
     message: JSONObject = {
         "role": "assistant",
         "content": None if not text and (calls or refusal) else text,
@@ -359,6 +370,8 @@ def _annotation(event: Annotation, ledger: Ledger) -> JSONObject | None:
     if event.url is None:
         ledger.dropped("/choices/0/message/annotations", "a citation of something without a URL")
         return None
+    if event.says_more():
+        ledger.altered("/choices/0/message/annotations", "only source and span of the citation were carried")
     citation = {
         "url": event.url,
         "title": event.title or "",

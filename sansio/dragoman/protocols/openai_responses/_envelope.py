@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..._events import Started, Stopped, Usage
 from ..._json import JSON, JSONObject
-from ..._loss import Ledger
+from ..._loss import Ledger, child
 from ..._spec import Exchange
 from . import _tables as tables
 from ._common import text_of
@@ -106,6 +106,8 @@ def write_usage(usage: Usage, exchange: Exchange, ledger: Ledger) -> JSONObject:
     """The figures with their details, all of which are required."""
     if usage.input is None and usage.output is None:
         ledger.altered("/usage", "the upstream gave no figures: the input is an estimate, the rest is 0")
+    for name in usage.extra or ():
+        ledger.dropped(child("/usage", name), "Responses has no such counter")
     before = exchange.prompt_tokens if usage.input is None else usage.input
     after = usage.output or 0
     return {

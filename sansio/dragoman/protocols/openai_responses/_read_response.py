@@ -30,6 +30,7 @@ from ..._fault import Fault, FaultKind
 from ..._json import JSON, JSONObject, decode_object
 from ..._lane import LaneHint
 from ..._loss import Ledger
+from ..._shape import note_unread
 from ..._spec import Exchange
 from ..._sse import Frame
 from . import _tables as tables
@@ -40,8 +41,10 @@ from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
 _SENTINEL = b"[DONE]"
 
 
-class _Delta(msgspec.Struct):
-    """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane."""
+class _Delta(msgspec.Struct, forbid_unknown_fields=True):
+    """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane, and so
+    do members that are not known.
+    """
 
     type: str
     delta: str
@@ -49,6 +52,9 @@ class _Delta(msgspec.Struct):
     content_index: int = 0
     summary_index: int = 0
     logprobs: list[Any] | None = None
+    sequence_number: Any = None
+    item_id: Any = None
+    obfuscation: Any = None
 
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
@@ -111,6 +117,11 @@ class ResponsesReader:
             return (Failed(fault_of(value)),)
         handle = _HANDLERS.get(kind)
         if handle is not None:
+            if not value.keys() <= tables.EVENT_FIELDS:
+                index = value.get("output_index")
+                path = f"/output/{index}" if type(index) is int else ""
+                unknown = {name: value[name] for name in value if name not in tables.EVENT_FIELDS}
+                self._ledger.unknown_fields(path, unknown)
             handle(self, value, out)
         return out
 
@@ -167,6 +178,7 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
+        note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
@@ -189,6 +201,10 @@ class ResponsesReader:
             return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
         details = response.get("incomplete_details")
         reason = text_of(details.get("reason")) if type(details) is dict else None
+        if reason is not None and reason not in tables.INCOMPLETE:
+            self._ledger.altered(
+                "/incomplete_details/reason", "an unknown reason was taken for the output limit"
+            )
         return Stopped(tables.INCOMPLETE.get(reason or "", StopReason.MAX_TOKENS), reason)
 
     # Events that carry an item.
@@ -221,6 +237,7 @@ class ResponsesReader:
 
     def _settle(self, item: JSONObject, index: int, out: list[Event]) -> None:
         """Give what a finished item holds beyond what came before."""
+        note_unread(item, tables.ITEM_SHAPE, f"/output/{index}", self._ledger)
         known = self._known(item, index) or self._add(item, index, out)
         known.done(item, out)
 

@@ -8,6 +8,7 @@ from ..._events import StopReason
 from ..._fault import FaultKind
 from ..._json import JSON
 from ..._request import Param, Role
+from ..._shape import ByType, Shape
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
@@ -235,3 +236,118 @@ RESPONSE_ERROR_ELSE = "server_error"
 
 # Statuses that OpenAI's servers do not use, and what they use instead.
 STATUS_NAMES = {402: 429, 529: 503}
+
+# --- what is read of an answer, see `_shape` ---------------------------------------------------------------
+
+_NOWHERE = "has no place in other protocols"
+_TOKEN: Shape = {"token": None, "bytes": None, "logprob": None, "top_logprobs": None}
+_TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
+_CALL: dict[str, Shape] = {
+    "type": None,
+    "id": None,
+    "call_id": None,
+    "name": None,
+    "namespace": None,
+    "status": None,
+    "caller": None,
+    "async": _NOWHERE,
+}
+# Items of other types travel whole, and so does reasoning, inside of its seal.
+ITEM_SHAPE: Shape = ByType(
+    {
+        "message": {
+            "type": None,
+            "id": None,
+            "role": None,
+            "status": None,
+            "phase": None,
+            "content": [ByType({"output_text": _TEXT, "refusal": {"type": None, "refusal": None}})],
+        },
+        "function_call": {**_CALL, "arguments": None},
+        "custom_tool_call": {**_CALL, "input": None},
+    }
+)
+RESPONSE_SHAPE: dict[str, Shape] = {
+    # What repeats the request.
+    **dict.fromkeys(
+        (
+            "access_programs",
+            "background",
+            "conversation",
+            "image",
+            "instructions",
+            "max_output_tokens",
+            "max_tool_calls",
+            "metadata",
+            "parallel_tool_calls",
+            "previous_response_id",
+            "prompt",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning",
+            "safety_identifier",
+            "store",
+            "temperature",
+            "text",
+            "tool_choice",
+            "tools",
+            "top_logprobs",
+            "top_p",
+            "truncation",
+            "user",
+        )
+    ),
+    "completed_at": None,
+    "created_at": None,
+    "error": None,
+    "id": None,
+    "incomplete_details": {"reason": None},
+    "input_transformations": _NOWHERE,
+    "model": None,
+    "moderation": _NOWHERE,
+    "object": None,
+    "output": None,  # item by item
+    "output_text": None,  # the SDK's own, all texts joined
+    "prompt_cache_diagnostics": _NOWHERE,
+    "service_tier": None,
+    "status": None,
+    "tool_usage": _NOWHERE,
+    "usage": {
+        "input_tokens": None,
+        "input_tokens_details": {
+            "cached_tokens": None,
+            "cache_write_tokens": None,
+            "cache_write_tokens_details": _NOWHERE,
+        },
+        "output_tokens": None,
+        "output_tokens_details": {"reasoning_tokens": None},
+        "total_tokens": None,
+    },
+}
+# The members of the stream's events. What they say of an item or part says the finished one again.
+EVENT_FIELDS = frozenset(
+    (
+        "annotation",
+        "annotation_index",
+        "arguments",
+        "code",
+        "content_index",
+        "delta",
+        "input",
+        "item",
+        "item_id",
+        "logprobs",
+        "name",
+        "obfuscation",
+        "output_index",
+        "part",
+        "refusal",
+        "response",
+        "sequence_number",
+        "status",
+        "summary_index",
+        "text",
+        "type",
+    )
+)

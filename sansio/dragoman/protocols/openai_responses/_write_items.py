@@ -163,6 +163,8 @@ def annotation_of(event: Annotation, length: int, ledger: Ledger) -> JSONObject 
     if event.url is None:
         ledger.dropped(f"/annotations/{event.block}", "only citations of web pages have a counterpart")
         return None
+    if event.says_more():
+        ledger.altered(f"/annotations/{event.block}", "only source and span of the citation were carried")
     return {
         "type": "url_citation",
         "url": event.url,
