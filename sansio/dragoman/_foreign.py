@@ -19,6 +19,10 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
             ledger.unknown_fields(tool.path, tool.extra)
+    for namespace in request.namespaces:
+        if namespace.description:
+            ledger.dropped(f"{namespace.path}/description", "the namespace was taken apart: others have none")
+        ledger.unknown_fields(namespace.path, namespace.extra)
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra)

@@ -2,12 +2,13 @@
 
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
 upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
-follow. Nothing else is ever added. Frames are taken apart only when the tap sees in their bytes that they say
-something about usage or the end, which the deltas, nearly all of a stream, never do.
+follow. Nothing else is ever added. What a tap wants to know (usage, the end, an error) stands in the first and
+the last frames of a stream, so only those are taken apart, and the last ones only when somebody asks.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from ._errors import RemoteProtocolError
@@ -16,13 +17,19 @@ from ._fault import Fault, FaultKind
 from ._json import MAX_DOCUMENT_BYTES, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, ProtocolSpec
-from ._sse import MAX_EVENT_BYTES, Frame, SSEParser
+from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
 from ._translate import Outcome
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
+
+# Usage and model are in the first frame or two; finish, usage and end marker are the last three at most.
+_FIRST_FRAMES = 4
+_LAST_FRAMES = 16
+# The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
+_LAST_BYTES = 16 * 1024
 
 
 class Relay:
@@ -60,7 +67,8 @@ class Relay:
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
         self._held_bytes = 0
-        self._unread = b""  # the last frames that the tap did not care for
+        self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
+        self._recent_bytes = 0
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -79,12 +87,7 @@ class Relay:
         whole = self._whole_frames(data)
         if whole:
             self._out.append(whole)
-            if self._tap.heeds(whole):
-                self._unread = b""
-                self._watch(SSEParser().receive_data(whole))
-            else:
-                self._unread = whole
-                self.committed = self.committed or b"data:" in whole
+            self._remember(whole)
         if self._held_bytes > self._limit:
             self.fail(Fault(FaultKind.SERVER, f"one server-sent event has more than {self._limit} bytes"))
 
@@ -95,6 +98,7 @@ class Relay:
             self._note_whole()
             self.outcome = Outcome.COMPLETED
             return
+        self._look()
         rest = SSEParser()
         self._watch(rest.receive_data(b"".join(self._held)))
         self._watch(rest.receive_eof())
@@ -107,6 +111,7 @@ class Relay:
         """
         if self.outcome is not Outcome.OPEN:
             return
+        self._look()
         if self._tap.failed:
             self._finish(Outcome.FAILED)
             self.fault = Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
@@ -118,7 +123,6 @@ class Relay:
         self.outcome = Outcome.FAILED
         self.fault = fault
         if self._streams:
-            self._watch(SSEParser().receive_data(self._unread))  # the numbering goes on from the last frame
             self._out.append(self._tap.fail(fault))
 
     def data_to_send(self) -> bytes:
@@ -128,7 +132,10 @@ class Relay:
 
     def heartbeat(self) -> bytes:
         """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
-        if not self._streams or self.outcome is not Outcome.OPEN or self._tap.ended or self._tap.failed:
+        if not self._streams or self.outcome is not Outcome.OPEN:
+            return b""
+        self._look()
+        if self._tap.ended or self._tap.failed:
             return b""
         return self._protocol.heartbeat
 
@@ -136,6 +143,26 @@ class Relay:
         self._out += self._held
         self._held.clear()
         self.outcome = outcome
+
+    def _remember(self, whole: bytes) -> None:
+        if not self.committed:
+            pieces = _pieces(whole, _FIRST_FRAMES)
+            self._watch(
+                frame for piece in pieces[:_FIRST_FRAMES] if (frame := parse_piece(piece)) is not None
+            )
+        recent = self._recent
+        recent.append(whole)
+        self._recent_bytes += len(whole)
+        while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
+            self._recent_bytes -= len(recent.popleft())
+
+    def _look(self) -> None:
+        """Show the tap the last frames."""
+        if self._recent:
+            pieces = _pieces(b"".join(self._recent), -_LAST_FRAMES)
+            self._recent.clear()
+            self._recent_bytes = 0
+            self._watch(frame for piece in pieces if (frame := parse_piece(piece)) is not None)
 
     def _watch(self, frames: Iterable[Frame]) -> None:
         tap = self._tap
@@ -147,7 +174,10 @@ class Relay:
     def _whole_frames(self, data: bytes) -> bytes:
         """All up to the last blank line; the rest is held."""
         joined = self._edge + data
-        end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
+        if b"\r" in joined:
+            end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
+        else:
+            end = joined.rfind(b"\n\n") + 2 if b"\n\n" in joined else 0
         end -= len(self._edge)
         self._edge = joined[-_EDGE:]
         if end <= 0:
@@ -175,3 +205,13 @@ class Relay:
                 self.upstream_model, self.upstream_id = event.model, event.id
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
+
+
+def _pieces(frames: bytes, count: int) -> list[bytes]:
+    """The first `count` pieces of whole frames, or the last ones when it is negative. Rarely some more."""
+    if b"\r" in frames:
+        return SSEParser().receive_pieces(frames)
+    if count > 0:
+        return frames.removeprefix(BOM).split(b"\n\n", count)[:count]
+    pieces = frames.rsplit(b"\n\n", -count)
+    return pieces[1:] if len(pieces) > -count else pieces

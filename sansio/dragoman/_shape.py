@@ -8,7 +8,7 @@ goes nowhere; both are entered in the ledger under their own place. So a reader 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,7 +24,7 @@ class ByType(msgspec.Struct, frozen=True):
 
 # None: the reader takes the value, or it says nothing by itself. A string: why it goes nowhere.
 # A mapping: an object with these members. A list of one: an array of such values.
-Shape: TypeAlias = Union[None, str, ByType, Mapping[str, "Shape"], list["Shape"]]
+Shape: TypeAlias = str | ByType | Mapping[str, "Shape"] | list["Shape"] | None
 
 
 def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:

@@ -112,14 +112,14 @@ class StreamWriter(Protocol):
 
 
 class Tap(Protocol):
-    """Watches the frames of a relayed stream. It may not change them."""
+    """Watches a relayed stream. It may not change it.
+
+    It is shown the first frames and the last ones, in their order and maybe twice, not those between.
+    """
 
     usage: Usage
     ended: bool
     failed: bool
-
-    def heeds(self, data: bytes) -> bool:
-        """Whether frames, as bytes, may say something that watch() wants to know. Cheap; may be wrongly True."""
 
     def watch(self, frame: Frame) -> None:
         """Look at one frame that was passed on. Never raises: a relay does not judge."""

@@ -16,7 +16,7 @@ from ._errors import RemoteProtocolError
 # in its last event.
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class Frame(NamedTuple):
@@ -69,11 +69,11 @@ class SSEParser:
             return []
         if self._start is not None:
             data = self._start + data
-            if _BOM.startswith(data) and data != _BOM:
+            if BOM.startswith(data) and data != BOM:
                 self._start = data
                 return []
             self._start = None
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         if self._skip_lf and data:
             self._skip_lf = False
             data = data.removeprefix(b"\n")

@@ -257,9 +257,6 @@ class ToyTap:
         self.usage = Usage()
         self.ended = self.failed = False
 
-    def heeds(self, data: bytes) -> bool:
-        return any(name in data for name in (b'"usage"', b'"end"', b'"fail"'))
-
     def watch(self, frame: Frame) -> None:
         try:
             event = event_of(decode(frame.data))
@@ -342,8 +339,11 @@ def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
     return status, encode({"oops": value})
 
 
+ANY_TOOLS = ToolRule()
+
+
 def toy(
-    name: str = "toy", *, sequential: bool = False, choices: bool = True, tools: ToolRule = ToolRule()
+    name: str = "toy", *, sequential: bool = False, choices: bool = True, tools: ToolRule = ANY_TOOLS
 ) -> ProtocolSpec:
     """A toy protocol of any name and habits: two of different names are translated, two of one are relayed."""
     return ProtocolSpec(

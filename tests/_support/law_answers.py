@@ -58,10 +58,19 @@ CHAT_FULL: Body = {
                         },
                     }
                 ],
-                "audio": {"id": "audio-1", "data": "YQ==", "expires_at": 1_790_000_009, "transcript": "Hello"},
+                "audio": {
+                    "id": "audio-1",
+                    "data": "YQ==",
+                    "expires_at": 1_790_000_009,
+                    "transcript": "Hello",
+                },
                 "images": [{"type": "image_url", "image_url": {"url": "https://example.com/i.png"}}],
                 "tool_calls": [
-                    {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"a":1}'}},
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"a":1}'},
+                    },
                     {"id": "call_2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
                 ],
                 "channel": "final",
@@ -103,14 +112,22 @@ def _chat(message: Body, **choice: Any) -> Body:
         "created": 1_790_000_001,
         "model": "big-model",
         "choices": [
-            {"index": 0, "message": {"role": "assistant", **message}, "logprobs": None, "finish_reason": "stop", **choice}
+            {
+                "index": 0,
+                "message": {"role": "assistant", **message},
+                "logprobs": None,
+                "finish_reason": "stop",
+                **choice,
+            }
         ],
         "usage": {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9},
     }
 
 
 CHAT_SMALL: dict[str, Body] = {
-    "refused": _chat({"content": None, "refusal": "I will not."}, logprobs={"content": None, "refusal": [_TOKEN]}),
+    "refused": _chat(
+        {"content": None, "refusal": "I will not."}, logprobs={"content": None, "refusal": [_TOKEN]}
+    ),
     "details": _chat(
         {
             "content": "Hm.",
@@ -127,7 +144,9 @@ CHAT_SMALL: dict[str, Body] = {
             ],
         }
     ),
-    "blocks": _chat({"content": "Hm.", "thinking_blocks": [{"type": "thinking", "thinking": "So.", "signature": "c2ln"}]}),
+    "blocks": _chat(
+        {"content": "Hm.", "thinking_blocks": [{"type": "thinking", "thinking": "So.", "signature": "c2ln"}]}
+    ),
     "list": _chat(
         {
             "content": [
@@ -143,7 +162,12 @@ CHAT_SMALL: dict[str, Body] = {
     "several": {
         **_chat({"content": "one"}),
         "choices": [
-            {"index": n, "message": {"role": "assistant", "content": text}, "logprobs": None, "finish_reason": "stop"}
+            {
+                "index": n,
+                "message": {"role": "assistant", "content": text},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
             for n, text in enumerate(["one", "two"])
         ],
     },
@@ -199,11 +223,25 @@ MESSAGES_FULL: Body = {
                 },
             ],
         },
-        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "hi"}, "caller": {"type": "direct"}},
+        {
+            "type": "server_tool_use",
+            "id": "srvtoolu_1",
+            "name": "web_search",
+            "input": {"query": "hi"},
+            "caller": {"type": "direct"},
+        },
         {
             "type": "web_search_tool_result",
             "tool_use_id": "srvtoolu_1",
-            "content": [{"type": "web_search_result", "encrypted_content": "ZQ==", "title": "T", "url": "u", "page_age": "1d"}],
+            "content": [
+                {
+                    "type": "web_search_result",
+                    "encrypted_content": "ZQ==",
+                    "title": "T",
+                    "url": "u",
+                    "page_age": "1d",
+                }
+            ],
         },
         {"type": "compaction", "content": "All so far.", "encrypted_content": "ZQ=="},
         {"type": "container_upload", "file_id": "file-2"},
@@ -257,14 +295,21 @@ def _message(*content: Body, **fields: Any) -> Body:
 MESSAGES_SMALL: dict[str, Body] = {
     "refused": _message(
         stop_reason="refusal",
-        stop_details={"type": "refusal", "category": "cyber", "explanation": "Not that.", "recommended_model": "m"},
+        stop_details={
+            "type": "refusal",
+            "category": "cyber",
+            "explanation": "Not that.",
+            "recommended_model": "m",
+        },
     ),
     "refused-with-text": _message(
         {"type": "text", "text": "Well, no."},
         stop_reason="refusal",
         stop_details={"type": "refusal", "category": "cyber", "explanation": "Not that."},
     ),
-    "stopped": _message({"type": "text", "text": "one two"}, stop_reason="stop_sequence", stop_sequence="STOP"),
+    "stopped": _message(
+        {"type": "text", "text": "one two"}, stop_reason="stop_sequence", stop_sequence="STOP"
+    ),
     "paused": _message({"type": "text", "text": "one"}, stop_reason="pause_turn"),
     "window": _message({"type": "text", "text": "one"}, stop_reason="model_context_window_exceeded"),
     "compacted": _message({"type": "text", "text": "one"}, stop_reason="compaction"),
@@ -332,7 +377,12 @@ RESPONSES_FULL: Body = {
                 {"type": "refusal", "refusal": "But no more."},
             ],
         },
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "hi"}},
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "hi"},
+        },
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "Y29tcA=="},
         {
             "type": "function_call",

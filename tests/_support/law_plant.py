@@ -109,5 +109,6 @@ def _other(place: Place, token: str) -> tuple[Json, frozenset[str]]:
 def covered(path: str, losses: Iterable[str]) -> bool:
     """Whether a ledger names the place, something inside it or something around it (but not all of it)."""
     return any(
-        loss and (path == loss or path.startswith(f"{loss}/") or loss.startswith(f"{path}/")) for loss in losses
+        loss and (path == loss or path.startswith(f"{loss}/") or loss.startswith(f"{path}/"))
+        for loss in losses
     )

@@ -24,7 +24,10 @@ _POINT = {"mode": "explicit", "ttl": "30m"}
 
 _CHAT_MESSAGES = [
     {"role": "system", "content": "You are terse.", "name": "rules"},
-    {"role": "developer", "content": [{"type": "text", "text": "Use tools.", "prompt_cache_breakpoint": _POINT}]},
+    {
+        "role": "developer",
+        "content": [{"type": "text", "text": "Use tools.", "prompt_cache_breakpoint": _POINT}],
+    },
     {
         "role": "user",
         "name": "ada",
@@ -41,7 +44,10 @@ _CHAT_MESSAGES = [
                 "file": {"file_data": f"data:application/pdf;base64,{PDF}", "filename": "paper.pdf"},
                 "prompt_cache_breakpoint": _POINT,
             },
-            {"type": "file", "file": {"file_data": f"data:text/plain;base64,{TEXT}", "filename": "words.txt"}},
+            {
+                "type": "file",
+                "file": {"file_data": f"data:text/plain;base64,{TEXT}", "filename": "words.txt"},
+            },
         ],
     },
     {
@@ -143,7 +149,9 @@ def _chat(**fields: Any) -> Body:
 
 
 def _chat_said(message: Body, *rest: Body) -> Body:
-    return _chat(messages=[{"role": "user", "content": "Hi"}, message, *rest, {"role": "user", "content": "Go on"}])
+    return _chat(
+        messages=[{"role": "user", "content": "Hi"}, message, *rest, {"role": "user", "content": "Go on"}]
+    )
 
 
 _FUNCTION = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
@@ -166,7 +174,12 @@ CHAT_SMALL: dict[str, Body] = {
         ]
     ),
     "file-id": _chat(
-        messages=[{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1", "filename": "a.pdf"}}]}]
+        messages=[
+            {
+                "role": "user",
+                "content": [{"type": "file", "file": {"file_id": "file-1", "filename": "a.pdf"}}],
+            }
+        ]
     ),
     "old-sound": _chat_said({"role": "assistant", "audio": {"id": "audio-1"}}),
     "old-limit": _chat(max_tokens=77, prompt_cache_options={"mode": "implicit"}, stop="END", store=False),
@@ -199,11 +212,17 @@ CHAT_SMALL: dict[str, Body] = {
     "thinking-off": _chat(thinking={"type": "disabled"}),
     "reasoning": _chat(reasoning={"effort": "low", "max_tokens": 3000, "exclude": True, "enabled": True}),
     "reasoning-off": _chat(reasoning={"enabled": False}),
-    "reasoning-both": _chat(reasoning_effort="high", reasoning={"effort": "low"}, thinking={"type": "adaptive"}),
+    "reasoning-both": _chat(
+        reasoning_effort="high", reasoning={"effort": "low"}, thinking={"type": "adaptive"}
+    ),
     "no-effort": _chat(reasoning_effort="none"),
-    "odd-part": _chat(messages=[{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "u"}}]}]),
+    "odd-part": _chat(
+        messages=[{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "u"}}]}]
+    ),
     "odd-image": _chat(
-        messages=[{"role": "user", "content": [{"type": "image_url", "image_url": "https://example.com/b.png"}]}]
+        messages=[
+            {"role": "user", "content": [{"type": "image_url", "image_url": "https://example.com/b.png"}]}
+        ]
     ),
     "details": _chat_said(
         {
@@ -218,7 +237,12 @@ CHAT_SMALL: dict[str, Body] = {
                     "format": "anthropic-claude-v1",
                     "index": 0,
                 },
-                {"type": "reasoning.summary", "summary": "In short.", "format": "openai-responses-v1", "index": 1},
+                {
+                    "type": "reasoning.summary",
+                    "summary": "In short.",
+                    "format": "openai-responses-v1",
+                    "index": 1,
+                },
                 {
                     "type": "reasoning.encrypted",
                     "data": "Y2lwaGVy",
@@ -253,7 +277,9 @@ CHAT_SMALL: dict[str, Body] = {
         messages=[
             {
                 "role": "user",
-                "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": "5m"}}],
+                "content": [
+                    {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": "5m"}}
+                ],
             }
         ]
     ),
@@ -262,7 +288,9 @@ CHAT_SMALL: dict[str, Body] = {
             {"role": "user", "content": "Hi"},
             {
                 "role": "assistant",
-                "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "see", "arguments": "{}"}}],
+                "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {"name": "see", "arguments": "{}"}}
+                ],
             },
             {
                 "role": "tool",
@@ -277,12 +305,17 @@ CHAT_SMALL: dict[str, Body] = {
             {"role": "user", "content": "Hi"},
             {
                 "role": "assistant",
-                "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "see", "arguments": "x"}}],
+                "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {"name": "see", "arguments": "x"}}
+                ],
             },
             {
                 "role": "tool",
                 "tool_call_id": "call_1",
-                "content": [{"type": "refusal", "refusal": "Would not."}, {"type": "thinking", "thinking": "Hm."}],
+                "content": [
+                    {"type": "refusal", "refusal": "Would not."},
+                    {"type": "thinking", "thinking": "Hm."},
+                ],
             },
         ]
     ),
@@ -330,7 +363,10 @@ MESSAGES_FULL: Body = {
                     "type": "document",
                     "source": {
                         "type": "content",
-                        "content": [{"type": "text", "text": "A chunk."}, {"type": "image", "source": _IMAGE}],
+                        "content": [
+                            {"type": "text", "text": "A chunk."},
+                            {"type": "image", "source": _IMAGE},
+                        ],
                     },
                     "title": "Chunks",
                 },
@@ -391,7 +427,13 @@ MESSAGES_FULL: Body = {
                         }
                     ],
                 },
-                {"type": "mcp_tool_use", "id": "mcptoolu_1", "input": {"a": 1}, "name": "list", "server_name": "files"},
+                {
+                    "type": "mcp_tool_use",
+                    "id": "mcptoolu_1",
+                    "input": {"a": 1},
+                    "name": "list",
+                    "server_name": "files",
+                },
                 {
                     "type": "mcp_tool_result",
                     "tool_use_id": "mcptoolu_1",
@@ -430,7 +472,10 @@ MESSAGES_FULL: Body = {
                             "content": [{"type": "text", "text": "s"}],
                         },
                         {"type": "tool_reference", "tool_name": "weather"},
-                        {"type": "browser_state", "tabs": [{"tab_id": "t", "title": "T", "url": "u", "active": True}]},
+                        {
+                            "type": "browser_state",
+                            "tabs": [{"tab_id": "t", "title": "T", "url": "u", "active": True}],
+                        },
                     ],
                     "is_error": True,
                     "cache_control": _MARK,
@@ -446,7 +491,10 @@ MESSAGES_FULL: Body = {
             "clear_at": "never",
             "output_config": {"effort": "low"},
         },
-        {"role": "assistant", "content": [{"type": "compaction", "content": "All so far.", "encrypted_content": "ZQ=="}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "compaction", "content": "All so far.", "encrypted_content": "ZQ=="}],
+        },
         {"role": "user", "content": "Go on."},
     ],
     "stream": True,
@@ -456,7 +504,10 @@ MESSAGES_FULL: Body = {
     "stop_sequences": ["END", "STOP"],
     "service_tier": "standard_only",
     "speed": "fast",
-    "container": {"id": "container-1", "skills": [{"skill_id": "pdf", "type": "anthropic", "version": "latest"}]},
+    "container": {
+        "id": "container-1",
+        "skills": [{"skill_id": "pdf", "type": "anthropic", "version": "latest"}],
+    },
     "context_management": {
         "edits": [{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 30000}}]
     },
@@ -478,7 +529,11 @@ MESSAGES_FULL: Body = {
         "format": {"type": "json_schema", "schema": SCHEMA},
         "task_budget": {"type": "tokens", "total": 9000, "remaining": 100},
     },
-    "thinking": {"type": "adaptive", "display": "summarized", "block_binding": {"prefix_mismatch_behavior": "error"}},
+    "thinking": {
+        "type": "adaptive",
+        "display": "summarized",
+        "block_binding": {"prefix_mismatch_behavior": "error"},
+    },
     "tool_choice": {"type": "tool", "name": "weather", "disable_parallel_tool_use": True},
     "tools": [
         {
@@ -516,7 +571,12 @@ MESSAGES_FULL: Body = {
 
 
 def _messages(**fields: Any) -> Body:
-    return {"model": "some-model", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return {
+        "model": "some-model",
+        "max_tokens": 99,
+        "messages": [{"role": "user", "content": "Hi"}],
+        **fields,
+    }
 
 
 def _asked(*content: Body) -> Body:
@@ -536,13 +596,19 @@ MESSAGES_SMALL: dict[str, Body] = {
         tools=[{"name": "see", "input_schema": {"type": "object"}}],
         tool_choice={"type": "any", "disable_parallel_tool_use": False},
     ),
-    "none": _messages(tools=[{"name": "see", "input_schema": {"type": "object"}}], tool_choice={"type": "none"}),
+    "none": _messages(
+        tools=[{"name": "see", "input_schema": {"type": "object"}}], tool_choice={"type": "none"}
+    ),
     "toolless": _messages(tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "old-format": _messages(output_format={"type": "json_schema", "schema": SCHEMA}),
     "image-file": _asked({"type": "image", "source": {"type": "file", "file_id": "file-1"}}),
-    "document-file": _asked({"type": "document", "source": {"type": "file", "file_id": "file-1"}, "title": "T"}),
+    "document-file": _asked(
+        {"type": "document", "source": {"type": "file", "file_id": "file-1"}, "title": "T"}
+    ),
     "slow": _messages(speed="standard", service_tier="auto", container="container-1"),
-    "odd-ttl": _messages(system=[{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "9h"}}]),
+    "odd-ttl": _messages(
+        system=[{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "9h"}}]
+    ),
     "toolset": _messages(
         tools=[{"type": "browser_toolset_20260801", "configs": {"navigate": {"enabled": True}}}],
     ),
@@ -571,13 +637,19 @@ MESSAGES_SMALL: dict[str, Body] = {
     "system-media": _messages(
         messages=[
             {"role": "user", "content": "Hi"},
-            {"role": "system", "content": [{"type": "image", "source": _IMAGE}, {"type": "text", "text": "x"}]},
+            {
+                "role": "system",
+                "content": [{"type": "image", "source": _IMAGE}, {"type": "text", "text": "x"}],
+            },
         ]
     ),
     "late-results": _messages(
         messages=[
             {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "see", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "toolu_1", "name": "see", "input": {}}],
+            },
             {
                 "role": "user",
                 "content": [
@@ -695,7 +767,13 @@ _RESPONSES_ITEMS: list[Body] = [
         ],
     },
     {"type": "custom_tool_call_output", "id": "ctco_1", "call_id": "call_2", "output": "done"},
-    {"type": "file_search_call", "id": "fs_1", "queries": ["cats"], "status": "completed", "results": [{"text": "c"}]},
+    {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "queries": ["cats"],
+        "status": "completed",
+        "results": [{"text": "c"}],
+    },
     {
         "type": "computer_call",
         "id": "cu_1",
@@ -713,10 +791,19 @@ _RESPONSES_ITEMS: list[Body] = [
         "type": "web_search_call",
         "id": "ws_1",
         "status": "completed",
-        "action": {"type": "search", "query": "cats", "sources": [{"type": "url", "url": "https://example.com"}]},
+        "action": {
+            "type": "search",
+            "query": "cats",
+            "sources": [{"type": "url", "url": "https://example.com"}],
+        },
     },
     {"type": "tool_search_call", "arguments": {"query": "w"}, "execution": "client", "call_id": "call_4"},
-    {"type": "tool_search_output", "call_id": "call_4", "tools": [{"type": "apply_patch"}], "execution": "client"},
+    {
+        "type": "tool_search_output",
+        "call_id": "call_4",
+        "tools": [{"type": "apply_patch"}],
+        "execution": "client",
+    },
     {
         "type": "additional_tools",
         "role": "developer",
@@ -725,7 +812,13 @@ _RESPONSES_ITEMS: list[Body] = [
     {"type": "configuration_update", "reasoning": {"effort": "low"}},
     {"type": "compaction", "id": "cmp_1", "encrypted_content": "Y29tcA=="},
     {"type": "image_generation_call", "id": "ig_1", "result": "aW1n", "status": "completed"},
-    {"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "container_id": "cntr_1", "status": "completed"},
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "code": "1+1",
+        "container_id": "cntr_1",
+        "status": "completed",
+    },
     {
         "type": "local_shell_call",
         "id": "lsh_1",
@@ -747,10 +840,22 @@ _RESPONSES_ITEMS: list[Body] = [
         "operation": {"type": "create_file", "diff": "+a", "path": "a.txt"},
     },
     {"type": "apply_patch_call_output", "call_id": "call_7", "status": "completed", "output": "ok"},
-    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "files", "tools": [{"name": "l", "input_schema": {}}]},
+    {
+        "type": "mcp_list_tools",
+        "id": "mcpl_1",
+        "server_label": "files",
+        "tools": [{"name": "l", "input_schema": {}}],
+    },
     {"type": "mcp_approval_request", "id": "mcpr_1", "arguments": "{}", "name": "l", "server_label": "files"},
     {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True, "reason": "fine"},
-    {"type": "mcp_call", "id": "mcp_1", "arguments": "{}", "name": "l", "server_label": "files", "output": "x"},
+    {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "arguments": "{}",
+        "name": "l",
+        "server_label": "files",
+        "output": "x",
+    },
     {"type": "compaction_trigger"},
     {"type": "item_reference", "id": "msg_0"},
     {"type": "program", "id": "prog_1", "call_id": "call_8", "code": "x", "fingerprint": "f"},
@@ -766,14 +871,23 @@ RESPONSES_FULL: Body = {
     "client_metadata": {"session": "s-1"},
     "context_management": [{"type": "compaction", "compact_threshold": 9000}],
     "image": {"context_compression": "disabled"},
-    "include": ["reasoning.encrypted_content", "web_search_call.action.sources", "message.output_text.logprobs"],
+    "include": [
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "message.output_text.logprobs",
+    ],
     "max_output_tokens": 4321,
     "max_tool_calls": 6,
     "metadata": {"team": "blue"},
     "moderation": {"model": "mod-1"},
     "parallel_tool_calls": False,
     "prompt_cache_key": "key-1",
-    "prompt_cache_options": {"mode": "explicit", "ttl": "12h", "prewarm": True, "comparison_response_id": "resp_0"},
+    "prompt_cache_options": {
+        "mode": "explicit",
+        "ttl": "12h",
+        "prewarm": True,
+        "comparison_response_id": "resp_0",
+    },
     "prompt_cache_retention": "24h",
     "reasoning": {"effort": "medium", "summary": "concise", "context": "all_turns", "mode": "pro"},
     "safety_identifier": "user-9",
@@ -818,13 +932,29 @@ RESPONSES_FULL: Body = {
             "name": "outdoors",
             "description": "What is outside.",
             "tools": [
-                {"type": "function", "name": "weather", "description": "Also.", "parameters": SCHEMA, "strict": False},
+                {
+                    "type": "function",
+                    "name": "weather",
+                    "description": "Also.",
+                    "parameters": SCHEMA,
+                    "strict": False,
+                },
                 {"type": "custom", "name": "shout"},
             ],
         },
-        {"type": "namespace", "name": "hosted", "description": "Theirs.", "tools": [{"type": "mcp", "server_label": "x"}]},
+        {
+            "type": "namespace",
+            "name": "hosted",
+            "description": "Theirs.",
+            "tools": [{"type": "mcp", "server_label": "x"}],
+        },
         {"type": "web_search", "search_context_size": "low", "filters": {"allowed_domains": ["example.com"]}},
-        {"type": "mcp", "server_label": "files", "server_url": "https://example.com/mcp", "require_approval": "never"},
+        {
+            "type": "mcp",
+            "server_label": "files",
+            "server_url": "https://example.com/mcp",
+            "require_approval": "never",
+        },
         {"type": "shell", "environment": {"type": "local"}},
         {"type": "tool_search", "description": "Finds.", "parameters": SCHEMA},
     ],
@@ -874,8 +1004,12 @@ RESPONSES_SMALL: dict[str, Body] = {
             "tools": [{"type": "function", "name": "weather"}, {"type": "web_search"}],
         },
     ),
-    "hosted-choice": _responses(tools=[{"type": "mcp", "server_label": "x"}], tool_choice={"type": "mcp", "server_label": "x"}),
-    "custom-choice": _responses(tools=[{"type": "custom", "name": "patch"}], tool_choice={"type": "custom", "name": "patch"}),
+    "hosted-choice": _responses(
+        tools=[{"type": "mcp", "server_label": "x"}], tool_choice={"type": "mcp", "server_label": "x"}
+    ),
+    "custom-choice": _responses(
+        tools=[{"type": "custom", "name": "patch"}], tool_choice={"type": "custom", "name": "patch"}
+    ),
     "namespace-choice": _responses(
         tools=[{"type": "namespace", "name": "outdoors", "description": "d", "tools": [_FLAT]}],
         tool_choice={"type": "function", "name": "weather", "namespace": "outdoors"},
@@ -887,7 +1021,9 @@ RESPONSES_SMALL: dict[str, Body] = {
     "old-summary": _responses(reasoning={"generate_summary": "auto", "effort": "minimal"}),
     "summary-alone": _responses(reasoning={"summary": "detailed"}),
     "no-effort": _responses(reasoning={"effort": "none"}),
-    "strange-tier": _responses(service_tier="ultrafast", prompt_cache_options={"mode": "implicit", "ttl": "30m"}),
+    "strange-tier": _responses(
+        service_tier="ultrafast", prompt_cache_options={"mode": "implicit", "ttl": "30m"}
+    ),
     "bare-reasoning": _responses(
         input=[
             {"role": "user", "content": "Hi"},

@@ -91,7 +91,7 @@ def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
     if pair.client == MESSAGES:
         assert sdk.final(pair.client, body).stop_reason == "max_tokens"
         return
-    with pytest.raises(HELPERS_ERROR[pair.client], match="length limit|response.completed"):
+    with pytest.raises(HELPERS_ERROR[pair.client], match=r"length limit|response\.completed"):
         sdk.final(pair.client, body)
 
 

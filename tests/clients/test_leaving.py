@@ -23,6 +23,19 @@ ABORT_S = 0.25
 PATIENCE_S = 0.2
 
 
+class Watched(list[Any]):
+    """Events of a stream. has_words: the answer has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_words = anyio.Event()
+
+    def append(self, event: Any) -> None:
+        super().append(event)
+        if "stood" in str(event.to_dict()):
+            self.has_words.set()
+
+
 @pytest.fixture
 def sync(gateway: Gateway, sdk_of: Any) -> Any:
     return sdk_of("sync", gateway.url)
@@ -84,13 +97,13 @@ def test_a_cancelled_task(gateway: Gateway, simulator: Simulator, protocol: str)
         one, other = async_clients(gateway.url)
         client = other if protocol == MESSAGES else one
         body = body_of(protocol, "chat/pause@30", "Hello")
-        into: list[list[Any]] = [[] for _ in range(10)]
+        into = [Watched() for _ in range(10)]
         async with one, other, anyio.create_task_group() as tasks:
             for each in into:
                 tasks.start_soon(read_events, client, protocol, body, each)
             with anyio.fail_after(20):
-                while not all("stood" in str(each) for each in into):
-                    await anyio.sleep(0.01)
+                for each in into:
+                    await each.has_words.wait()
             tasks.cancel_scope.cancel()
 
     anyio.run(main)

@@ -60,7 +60,7 @@ def test_as_function_with_nothing_said() -> None:
 @PROPERTY
 @given(texts)
 def test_wrap_input(text: str) -> None:
-    assert json.loads(wrap_input(text)) == {"input": text} or max(text) >= "\ud800"
+    assert json.loads(wrap_input(text)) == json.loads(json.dumps({"input": text}))
     assert wrap_input(text).startswith('{"input":"')
 
 

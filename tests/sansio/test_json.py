@@ -19,6 +19,7 @@ from dragoman._json import (
     encode_text,
     is_object_text,
     kind_of,
+    too_deep,
 )
 
 BIG = 10**40
@@ -96,7 +97,7 @@ def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RemoteProtocolError, match="has 9 bytes; at most 8") as caught:
         decode(b'"1234567"')
     assert caught.value.status_hint == 413
-    with pytest.raises(RemoteProtocolError, match="the body is not valid JSON: .* at most 8") as caught:
+    with pytest.raises(RemoteProtocolError, match=r"the body is not valid JSON: .* at most 8") as caught:
         decode_object(b'{"a":"12"}', "the body")
     assert caught.value.status_hint == 413
 
@@ -109,10 +110,18 @@ def nested(depth: int, open_: bytes = b"[", close: bytes = b"]") -> bytes:
     return open_ * depth + b"1" + close * depth
 
 
-@pytest.mark.parametrize(("open_", "close"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_nesting_that_no_schema_reaches_is_read_and_written(open_: bytes, close: bytes) -> None:
-    text = nested(300, open_, close)
-    assert encode(decode(text)) == text
+@pytest.mark.parametrize("prefix", [b"", rb'"\ud83d",'])
+def test_honest_nesting_is_taken(prefix: bytes) -> None:
+    """The deepest schemas of the field have some thirty levels."""
+    text = b"[" + prefix + nested(120, b'{"a":', b"}") + b"]"
+    assert decode(text) == json.loads(text)
+    assert json.loads(encode(decode(text))) == json.loads(text)
+
+
+def test_brackets_are_no_depth() -> None:
+    flat = [[]] * 5000 + ["[" * 5000]
+    assert decode(encode(flat)) == flat
+    assert decode(encode(flat[-1])) == flat[-1]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +139,18 @@ def test_deep_nesting_is_an_error_at_once(text: bytes) -> None:
     best = 1.0
     for _ in range(5):
         start = time.perf_counter()
-        with pytest.raises(RemoteProtocolError):
+        with pytest.raises(RemoteProtocolError) as caught:
             decode(text)
         best = min(best, time.perf_counter() - start)
     assert best < 0.010
+    # Where a lone surrogate comes first, the decoder has not looked further.
+    assert (
+        "surrogate" if b"ud83d" in text[:20] else "the JSON text is nested too deep"
+    ) in caught.value.message
+
+
+def test_too_deep_is_the_same_error_wherever_it_is_met() -> None:
+    assert (too_deep().message, too_deep().status_hint) == ("the JSON text is nested too deep", 400)
 
 
 def test_object() -> None:

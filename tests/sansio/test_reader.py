@@ -17,7 +17,10 @@ STOP = Stopped(StopReason.END)
 HELLO: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), BlockEnded(0), STOP, ENDED]
 
 
-def reader(spec: ProtocolSpec = toy()) -> EventReader:
+TOY = toy()
+
+
+def reader(spec: ProtocolSpec = TOY) -> EventReader:
     return EventReader(spec, exchange_of())
 
 

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
         "model is not valid JSON: the text is not UTF-8",
         "/model",
     ),
-    "too deep": (b'{"model":' + b"[" * 100_000, "nested more than", ""),
+    "too deep": (b'{"model":' + b"[" * 100_000, "nested too deep", ""),
     "an array cut by a lone surrogate": (rb'["\ud83d', "is not valid JSON", ""),
     "a lone surrogate in an array": (rb'["\ud83d"]', "must be a JSON object, not an array", ""),
     "model is a number": (b'{"model":7}', "model must be a string, not a number", "/model"),

@@ -196,6 +196,19 @@ def test_bad_requests(body: bytes, message: str) -> None:
         RequestTranslator(CLIENT, UPSTREAM).translate(body)
 
 
+def exhausted(*arguments: object) -> Any:
+    """As encoding does with a value that is nested deeper than the stack allows."""
+    raise RecursionError
+
+
+def test_a_request_that_is_nested_too_deep() -> None:
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        translated(request_body(new_field=1)[:-2] + b"[" * 5000)
+    upstream = msgspec.structs.replace(UPSTREAM, write_request=exhausted)
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        translated(request_body(), upstream=upstream)
+
+
 # Requests that are relayed
 
 
@@ -513,6 +526,18 @@ def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
     assert translator.outcome is Outcome.FAILED
     assert translator.fault is not None
     assert translator.fault.kind is FaultKind.TRUNCATED
+
+
+def test_an_answer_that_is_nested_too_deep() -> None:
+    class Deep(ToyReader):
+        def read(self, frame: _sse.Frame) -> Any:
+            return exhausted() if b"deep" in frame.data else super().read(frame)
+
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Deep())
+    for end in (b"", b"\n\n"):
+        translator = machine(upstream=upstream)
+        out = run(translator, [frame_of(STARTED) + b'data: "deep"' + end])
+        assert "nested too deep" in failed(translator, out, STARTED).message
 
 
 # Whole answers of the upstream

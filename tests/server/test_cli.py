@@ -5,12 +5,15 @@ import io
 import json
 import re
 import shlex
+import signal
+import socket
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from cfg_process import Server
+from cl_processes import Simulator
 from click.testing import CliRunner, Result
 
 from dragoman_server._listen import Listening
@@ -266,6 +269,33 @@ def test_serve_with_a_wrong_configuration_exits_with_2() -> None:
     with Server("--port", "70000") as server:
         assert server.wait() == 2
     assert server.output == ["command line: --port: 70000 is out of range: from 0 to 65535"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+def test_simulate_serves_the_simulator(backend: str) -> None:
+    with Simulator("--backend", backend).ready() as server:
+        assert server.backend == backend
+        assert server.stats() == {"opened": 0, "closed": 0, "aborted": 0}
+        assert b'"echo"' in server.get("/v1/models")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert server.output == [f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"]
+
+
+@pytest.mark.process
+def test_simulate_on_a_port_in_use_exits_with_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # The last one of two flags counts.
+        with Simulator("--port", str(port)) as server:
+            assert server.wait() == 1
+    assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+
+
+@pytest.mark.parametrize("arguments", [("--port", "70000"), ("--backend", "tri"), ("--config", "x.toml")])
+def test_simulate_with_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run("simulate", *arguments).exit_code == 2
 
 
 def test_the_module_is_the_same_command() -> None:

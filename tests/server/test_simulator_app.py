@@ -8,6 +8,7 @@ import anyio
 import pytest
 from oracle import check_error, check_models, check_stream, check_whole
 from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOLS, ask, encoded
+from starlette.types import ASGIApp
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import MODELS, app, create_simulator_app
@@ -60,8 +61,8 @@ class Server:
             "server": ("127.0.0.1", 2),
         }
 
-    async def run(self) -> "Server":
-        await create_simulator_app()(self._scope, self._receive, self._send)
+    async def run(self, application: ASGIApp | None = None) -> "Server":
+        await (application or create_simulator_app())(self._scope, self._receive, self._send)
         return self
 
     async def _receive(self) -> Message:
@@ -134,6 +135,35 @@ async def test_a_body_has_a_limit(protocol: str, monkeypatch: pytest.MonkeyPatch
     served = await Server(PATHS[protocol], encoded(ask(protocol, "echo"))).run()
     assert served.status == 413
     assert check_error(protocol, 413, served.body) == []
+
+
+async def test_the_requests_are_counted_by_how_they_went() -> None:
+    application = create_simulator_app()
+
+    async def counts() -> tuple[int, int, int]:
+        served = await Server("/stats", method="GET").run(application)
+        assert served.headers["content-type"] == "application/json"
+        found = json.loads(served.body)
+        return found["opened"], found["closed"], found["aborted"]
+
+    def request(model: str, **options: Any) -> Server:
+        return Server(PATHS[CHAT], encoded(ask(CHAT, model, stream=True)), **options)
+
+    assert await counts() == (0, 0, 0)
+    for model in ("echo", "error-500", "cut", "cut-end"):
+        await request(model).run(application)
+    assert await counts() == (4, 4, 0)
+    await request("silent", leaves_s=1).run(application)
+    assert await counts() == (5, 5, 1)
+    await request("echo", complete=False, leaves_s=1).run(application)
+    assert await counts() == (6, 6, 2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(request("silent").run, application)
+        await anyio.sleep(1)
+        assert await counts() == (7, 6, 2)
+        # The server itself stops.
+        tasks.cancel_scope.cancel()
+    assert await counts() == (7, 7, 3)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -250,19 +250,6 @@ def test_a_relayed_stream_that_never_began() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("data", "heeded"),
-    [
-        (b'data: {"type":"response.completed","response":{}}', True),
-        (b'data: {"type": "response.completed", "response" : {}}', True),
-        (b'event: error\ndata: {"message":"m"}', True),
-        (b'data: {"type":"response.output_text.delta","delta":"a"}', False),
-    ],
-)
-def test_the_tap_heeds_what_may_hold_the_response(data: bytes, heeded: bool) -> None:
-    assert SPEC.tap(EXCHANGE).heeds(data) is heeded
-
-
 @pytest.mark.parametrize("last", [b"{", b"[]", b'{"type":["x"]}', b'{"type":"keepalive"}', b"[DONE]"])
 def test_frames_that_say_nothing_do_not_disturb(last: bytes) -> None:
     tap = SPEC.tap(EXCHANGE)

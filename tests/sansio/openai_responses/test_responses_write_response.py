@@ -395,7 +395,11 @@ def test_reasoning_without_a_seal_is_unfinished() -> None:
 
 def test_a_refusal_is_a_part_of_a_message() -> None:
     payloads = answer(
-        BlockStarted(0, BlockKind.REFUSAL), TextDelta(0, "No."), Logprobs(0, [TOKEN]), BlockEnded(0)
+        BlockStarted(0, BlockKind.REFUSAL),
+        TextDelta(0, "No."),
+        Logprobs(0, [TOKEN]),
+        BlockEnded(0),
+        lost=("/logprobs/0",),
     )
     assert output(payloads)[0]["content"] == [{"type": "refusal", "refusal": "No."}]
     assert kinds(payloads)[4:6] == ["refusal.delta", "refusal.done"]

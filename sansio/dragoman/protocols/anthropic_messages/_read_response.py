@@ -179,6 +179,7 @@ class MessagesReader:
         message = value.get("message")
         if type(message) is not dict:
             raise _broken("message_start has no message")
+        self._ledger.unknown_fields("", extra_of(value, EVENT_FIELDS))
         return self.start(message)
 
     def start(self, message: JSONObject) -> list[Event]:
@@ -218,6 +219,7 @@ class MessagesReader:
         index = value.get("index", 0)
         if type(index) is not int:
             raise _broken("a block has no index")
+        self._ledger.unknown_fields(f"/content/{index}", extra_of(value, EVENT_FIELDS))
         left = self._blocks.pop(index, None)
         if left is not None:
             events += self._close(left)

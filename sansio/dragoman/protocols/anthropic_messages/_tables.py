@@ -86,7 +86,7 @@ STOP_DETAILS_SHAPE: Shape = {"type": None, "explanation": None, "category": _NOW
 USAGE_DETAILS_SHAPE: Shape = {"thinking_tokens": None}
 
 # Events of the stream, their deltas included. Texts say all that deltas say.
-EVENT_FIELDS = frozenset({"type", "index", "delta"})
+EVENT_FIELDS = frozenset({"type", "message", "index", "content_block", "delta"})
 DELTA_FIELDS = frozenset(
     {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
 )

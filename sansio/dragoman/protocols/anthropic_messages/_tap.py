@@ -30,9 +30,6 @@ class MessagesTap:
         self.failed = False
         self._figures = UsageReader()
 
-    def heeds(self, data: bytes) -> bool:
-        return b"message_" in data or b"error" in data
-
     def watch(self, frame: Frame) -> None:
         """Look at one frame. Never raises."""
         # Servers that leave out the event name are told by the first bytes of the data.

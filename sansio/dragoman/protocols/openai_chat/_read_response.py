@@ -43,8 +43,10 @@ from ._read_calls import Calls, Numbers
 from ._reasoning import Collected, entry_text
 from ._tables import (
     ANSWER_SHAPE,
+    CALL_SHAPE,
     CHOICE_SHAPE,
     DELTA_FIELDS,
+    FUNCTION_SHAPE,
     MESSAGE_SHAPE,
     NAME,
     OPAQUE_FIELDS,
@@ -471,6 +473,8 @@ def _short_call(calls: JSON, state: _Choice) -> Sequence[Event] | None:
     call = state.calls.open_at(fragment.get("index"))
     function = fragment.get("function")
     if call is None or type(function) is not dict or function.get("name"):
+        return None
+    if not (fragment.keys() <= CALL_SHAPE.keys() and function.keys() <= FUNCTION_SHAPE.keys()):
         return None
     piece = function.get("arguments")
     if type(piece) is not str:

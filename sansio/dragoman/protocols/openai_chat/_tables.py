@@ -192,23 +192,23 @@ STATUSES = {402: 429, 529: 503}
 # --- what is read of an answer, see `_shape` ---------------------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
-_TOKEN: Shape = {"token": None, "bytes": None, "logprob": None, "top_logprobs": None}
-_FUNCTION: Shape = {"name": None, "arguments": None}
+_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
+FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
+CALL_SHAPE: dict[str, Shape] = {
+    "index": None,
+    "id": None,
+    "type": None,
+    "function": FUNCTION_SHAPE,
+    "custom": {"name": None, "input": None},
+}
 _PART: Shape = {"type": None, "text": None}
 
 # A delta, and the message of a whole answer. Members that are not here are dealt with by the reader.
 MESSAGE_SHAPE: dict[str, Shape] = {
     "content": [ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})],
-    "tool_calls": [
-        {
-            "index": None,
-            "id": None,
-            "type": None,
-            "function": _FUNCTION,
-            "custom": {"name": None, "input": None},
-        }
-    ],
-    "function_call": _FUNCTION,
+    "tool_calls": [CALL_SHAPE],
+    "function_call": FUNCTION_SHAPE,
 }
 CHOICE_SHAPE: dict[str, Shape] = {
     "index": None,

@@ -31,15 +31,6 @@ class ChatTap:
         self.ended = False
         self.failed = False
 
-    def heeds(self, data: bytes) -> bool:
-        """False when every finish reason and usage in them is null, which is how a choice goes on."""
-        return (
-            b"error" in data
-            or b"[DONE]" in data
-            or data.count(b'"finish_reason"') != data.count(_UNFINISHED)
-            or data.count(b'"usage"') != data.count(_NO_USAGE)
-        )
-
     def watch(self, frame: Frame) -> None:
         data = frame.data
         if data == b"[DONE]":

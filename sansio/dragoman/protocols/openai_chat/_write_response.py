@@ -38,6 +38,7 @@ from ._errors import error_frame
 from ._tables import FINISH_REASONS, NAME, SEAL_FORMAT, SERVICE_TIERS, VAGUE_STOPS
 from ._usage import write_usage
 
+_NO_TIER = "Chat Completions has no such service tier"
 _NO_PHASE = "messages have no phase here"
 _NO_EXPLANATION = "there is text, and no place for an explanation beside it"
 
@@ -143,6 +144,8 @@ class ChatWriter:
         }
         if event.service_tier in SERVICE_TIERS:
             head["service_tier"] = event.service_tier
+        elif event.service_tier is not None:
+            self._ledger.dropped("/service_tier", _NO_TIER)
         self._head = b"data: " + encode(head)[:-1] + b',"choices":['
         # "All other chunks will also include a usage field, but with a null value."
         self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
@@ -255,6 +258,8 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
             body[block.kind] = block.native
     if answer.started.service_tier in SERVICE_TIERS:
         body["service_tier"] = answer.started.service_tier
+    elif answer.started.service_tier is not None:
+        ledger.dropped("/service_tier", _NO_TIER)
     return body
 
 

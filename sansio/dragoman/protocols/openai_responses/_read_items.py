@@ -27,7 +27,7 @@ from ..._events import (
     ToolKind,
 )
 from ..._json import JSON, JSONObject, is_object_text
-from ..._loss import Ledger
+from ..._loss import Ledger, LossCode
 from ._common import objects_of, text_of
 from ._wire import ORIGIN
 
@@ -95,6 +95,10 @@ class Item:
         self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
 
 
+# The types of parts that are text. Some servers leave the type out.
+_PARTS = frozenset(("output_text", "refusal", "text", None))
+
+
 class MessageItem(Item):
     """A message: one block for each content part."""
 
@@ -156,6 +160,9 @@ class MessageItem(Item):
     def part_done(self, index: int, part: JSONObject, out: list[Event], complete: bool = True) -> None:
         """A finished part ends its block."""
         refusal = part.get("type") == "refusal"
+        if part.get("type") not in _PARTS:
+            path = f"/output/{self.index}/content/{index}"
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
         fresh = index not in self.parts
         self.rest(index, part.get("refusal" if refusal else "text"), out, refusal)
         given = self.parts.get(index)

@@ -240,7 +240,8 @@ STATUS_NAMES = {402: 429, 529: 503}
 # --- what is read of an answer, see `_shape` ---------------------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
-_TOKEN: Shape = {"token": None, "bytes": None, "logprob": None, "top_logprobs": None}
+_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
 _CALL: dict[str, Shape] = {
     "type": None,

@@ -36,10 +36,6 @@ class ResponsesTap:
         self._last = b""
         self._count = 0
 
-    def heeds(self, data: bytes) -> bool:
-        """Only the events at both ends of a stream hold the response."""
-        return b'"response"' in data or b"error" in data
-
     def watch(self, frame: Frame) -> None:
         self._count += 1
         self._last = frame.data

@@ -145,6 +145,8 @@ def empty_part(kind: BlockKind) -> JSONObject:
 def finished_part(block: Block, ledger: Ledger) -> JSONObject:
     """The content part of a TEXT or REFUSAL block."""
     if block.kind is BlockKind.REFUSAL:
+        if block.logprobs:
+            ledger.dropped(f"/logprobs/{block.number}", "refusals have no log probabilities in Responses")
         return {"type": "refusal", "refusal": block.text}
     annotations = [annotation_of(each, len(block.text), ledger) for each in block.annotations]
     return {

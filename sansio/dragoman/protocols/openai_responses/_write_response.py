@@ -189,7 +189,7 @@ class ResponsesWriter:
                 start,
                 event.complete,
                 annotations=tuple(self._annotations),
-                logprobs=() if start.kind is BlockKind.REFUSAL else tuple(self._logprobs),
+                logprobs=tuple(self._logprobs),
             )
             out = self._text_done(block)
         return out + self._item_done(items.finished_item(block, self._item_id, self._exchange, self._ledger))
