@@ -82,7 +82,7 @@ def measure(owned: dict[Path, Path]) -> int:
     recorder.switch_context(IMPORTS)
     import_everything()
     code = pytest.main(
-        ["-q", "--no-header", "--durations=25", "-p", "no:cacheprovider", *map(str, owners)],
+        ["-q", "--no-header", "-p", "no:cacheprovider", *map(str, owners)],
         plugins=[Contexts(recorder, set(owners))],
     )
     recorder.stop()

@@ -10,7 +10,7 @@ T = TypeVar("T", bytes, str)
 
 # No deadline: these tests also run on busy machines and under coverage. Derandomised, so that the coverage of
 # a module does not depend on luck; the fuzzers are the place for luck.
-PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=80)
 
 
 def one_by_one(data: T) -> list[T]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from dragoman._loss import Ledger, LossCode
 from dragoman._shape import ByType, Shape, note_unread
 
