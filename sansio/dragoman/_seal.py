@@ -9,7 +9,6 @@ follows, so that a client cannot slip blocks of its own making into a conversati
 from __future__ import annotations
 
 import binascii
-import hmac
 from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
@@ -50,10 +49,12 @@ class Sealer(msgspec.Struct, frozen=True):
             return None
         payload, _, mac = text[len(PREFIX) :].partition(".")
         raw = payload.encode("ascii", "replace")
-        if self.secret is not None and not hmac.compare_digest(
-            mac.encode("ascii", "replace"), self._mac(self.secret, raw).encode("ascii")
-        ):
-            return None
+        if self.secret is not None:
+            import hmac  # see _mac
+
+            expected = self._mac(self.secret, raw).encode("ascii")
+            if not hmac.compare_digest(mac.encode("ascii", "replace"), expected):
+                return None
         try:
             value = decode(b64decode(raw + b"=" * (-len(raw) % 4), altchars=b"-_", validate=True))
             return msgspec.convert({"origin": value["o"], "model": value["m"], "native": value["n"]}, Seal)
@@ -67,5 +68,7 @@ class Sealer(msgspec.Struct, frozen=True):
 
     @staticmethod
     def _mac(secret: bytes, payload: bytes) -> str:
+        import hmac  # loads OpenSSL, a sixth of the time of importing dragoman; few have a secret
+
         mac = hmac.digest(secret, payload, "sha256")[:_MAC_BYTES]
         return urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")

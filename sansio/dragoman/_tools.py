@@ -9,7 +9,6 @@ and earlier turns stay valid.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 
@@ -78,6 +77,8 @@ def fit_call_id(call_id: str, rule: ToolRule) -> str:
 
 def _shorten(clean: str, exact: str, limit: int) -> str:
     """At most `limit` characters; the hash of the exact text keeps two texts apart."""
+    import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
+
     digest = hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
     return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
 

@@ -4,15 +4,17 @@ Strategy: four tasks under one cancel scope. The disconnect watcher cancels the 
 from the moment when its request was read; the upstream reader owns the upstream response, so that cancelling
 closes that connection at once; the ticker sends heartbeats into silence; the writer is the only one that calls
 `send`. Reader, ticker and writer meet at a hand-off without a buffer: a client that reads slowly pauses the
-upstream. Expected failures are values (a Reply, or an error in the stream); only bugs leave as exceptions.
+upstream. What is handed over is the word that bytes wait, not the bytes: handing over is a scheduling point, so
+of two tasks the later one may pass the earlier, and their bytes would change places. Expected failures are values (a Reply, or an error in the stream); only bugs leave as exceptions.
 
 Nothing is sent before there is content: until then a failed call can still be a plain HTTP error, which is
 what clients retry on. Silence that calls for a heartbeat comes first, though.
 """
 
+import enum
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
@@ -70,11 +72,14 @@ class Door(Protocol):
     ) -> AbstractAsyncContextManager[ResponseLike]: ...
 
 
-class Chunk(NamedTuple):
-    """Bytes of the client's stream. last: nothing follows."""
+class Waiting(enum.Enum):
+    """Bytes of the client's stream wait to be written."""
 
-    data: bytes
-    last: bool
+    MORE = "more"
+    LAST = "last"  # nothing follows
+
+
+Outbox = ObjectSendStream[Reply | Waiting]
 
 
 class ClientExchange:
@@ -100,6 +105,7 @@ class ClientExchange:
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
         self._answer: ResponseTranslator | Relay | None = None
+        self._waiting: list[bytes] = []  # bytes of the client's stream, in their order
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
@@ -107,7 +113,7 @@ class ClientExchange:
 
     async def run(self) -> None:
         """Answer the client. Returns when it is answered or has left; a cancelled run leaves nothing behind."""
-        outbox, inbox = anyio.create_memory_object_stream[Reply | Chunk](0)
+        outbox, inbox = anyio.create_memory_object_stream[Reply | Waiting](0)
         async with anyio.create_task_group() as tasks, inbox:
             tasks.start_soon(self._watch_disconnect, tasks.cancel_scope)
             if self._plan.streams:
@@ -127,7 +133,7 @@ class ClientExchange:
             self._record.outcome = "client_left"
             whole.cancel()
 
-    async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _tick(self, outbox: Outbox) -> None:
         with self._helpers[1]:
             async with outbox:
                 while (deadline := self._keepalive.next_deadline()) is not None:
@@ -138,7 +144,8 @@ class ClientExchange:
                     if not beat:
                         return
                     self._started = True
-                    await outbox.send(Chunk(beat, last=False))
+                    self._waiting.append(beat)
+                    await outbox.send(Waiting.MORE)
                     self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
@@ -148,7 +155,7 @@ class ClientExchange:
         beat = self._answer.heartbeat()
         return self._answer.data_to_send() + beat if beat else b""
 
-    async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _read_upstream(self, outbox: Outbox) -> None:
         plan = self._plan
         async with outbox:
             try:
@@ -165,13 +172,13 @@ class ClientExchange:
                     self._upstream_headers += request_ids(response.headers, plan.id)
                     if not 200 <= response.status < 300:
                         body = await response.read_all(MAX_ERROR_BYTES)
-                        await outbox.send(self._refusal(response.status, body))
+                        await self._refuse(response.status, body, outbox)
                     else:
                         await self._read_answer(response, outbox)
             except UpstreamError as error:
                 await self._fail(fault_of_upstream(error), outbox)
 
-    async def _read_answer(self, response: ResponseLike, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _read_answer(self, response: ResponseLike, outbox: Outbox) -> None:
         data = await response.receive()
         answer = self._answer = self._plan.answer(upstream_streams=_is_stream(response.headers, data))
         size = 0
@@ -187,7 +194,8 @@ class ClientExchange:
                 ready = answer.data_to_send()
                 if ready:
                     self._started = True
-                    await outbox.send(Chunk(ready, last=False))
+                    self._waiting.append(ready)
+                    await outbox.send(Waiting.MORE)
             data = await response.receive()
         else:
             answer.receive_eof()
@@ -197,20 +205,27 @@ class ClientExchange:
                 data = await response.receive()
 
     async def _finish(
-        self, answer: ResponseTranslator | Relay, outbox: ObjectSendStream[Reply | Chunk]
+        self, answer: ResponseTranslator | Relay, outbox: Outbox
     ) -> None:
         """The answer has ended, well or not. Tell the client in the form that is still open to it."""
         plan = self._plan
         if answer.fault is not None and not self._started and not (plan.streams and answer.committed):
-            await outbox.send(fault_reply(plan.client, answer.fault, plan.id, self._headers()))
+            reply = fault_reply(plan.client, answer.fault, plan.id, self._headers())
+            await self._send_whole(reply, outbox)
         elif plan.streams:
             self._started = True
-            await outbox.send(Chunk(answer.data_to_send(), last=True))
+            self._waiting.append(answer.data_to_send())
+            await outbox.send(Waiting.LAST)
         else:
             headers = [*JSON_HEADERS, *self._headers(), *loss_header(answer.losses)]
-            await outbox.send(Reply(200, headers, answer.data_to_send()))
+            await self._send_whole(Reply(200, headers, answer.data_to_send()), outbox)
 
-    async def _fail(self, fault: Fault, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+    async def _send_whole(self, reply: Reply, outbox: Outbox) -> None:
+        """A response of one piece. From here on no heartbeat may begin another one."""
+        self._helpers[1].cancel()
+        await outbox.send(reply)
+
+    async def _fail(self, fault: Fault, outbox: Outbox) -> None:
         """The upstream cannot be called or cannot go on."""
         self._record.error = fault.message
         answer = self._answer
@@ -218,13 +233,14 @@ class ClientExchange:
             # Only heartbeats went out. The answer that never came ends as one that broke off.
             answer = self._answer = self._plan.answer(upstream_streams=True)
         if answer is None:
-            await outbox.send(fault_reply(self._plan.client, fault, self._plan.id, self._headers()))
+            reply = fault_reply(self._plan.client, fault, self._plan.id, self._headers())
+            await self._send_whole(reply, outbox)
             return
         answer.fail(fault)
         await self._finish(answer, outbox)
 
-    def _refusal(self, status: int, body: bytes) -> Reply | Chunk:
-        """The upstream's error answer, in the client's form."""
+    async def _refuse(self, status: int, body: bytes, outbox: Outbox) -> None:
+        """Tell the client the upstream's error answer, in the form that is still open to it."""
         plan = self._plan
         if status < 400:
             status = 502  # a redirect is followed by nobody and is no answer
@@ -236,26 +252,32 @@ class ClientExchange:
         )
         self._record.error = fault.message
         if not self._started:
-            return Reply(status, [*JSON_HEADERS, *self._headers()], body)
+            await self._send_whole(Reply(status, [*JSON_HEADERS, *self._headers()], body), outbox)
+            return
         answer = self._answer = plan.answer(upstream_streams=True)
         answer.fail(fault)
-        return Chunk(answer.data_to_send(), last=True)
+        await self._finish(answer, outbox)
 
-    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
+    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Waiting]) -> None:
         send, keepalive = self._send, self._keepalive
         opened = False
         async for item in inbox:
             if isinstance(item, Reply):
                 await self._send_reply(item)
                 return
+            if item is Waiting.MORE and not self._waiting:
+                continue  # the other task's word came first, and took these bytes along
             if not opened:
                 opened = True
                 self._record.status = 200
                 self._record.first_byte_s = anyio.current_time() - self._begun
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
-            self._last_words = item.last
-            await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
-            if item.last:
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+            last = item is Waiting.LAST
+            self._last_words = last
+            await send({"type": "http.response.body", "body": data, "more_body": not last})
+            if last:
                 return
             keepalive.sent(anyio.current_time())
 

@@ -19,7 +19,15 @@ class Sleep:
     seconds: float
 
 
-Step = bytes | Sleep | UpstreamError
+@dataclass(frozen=True)
+class Late:
+    """A step of a body: bytes after so many seconds, without a scheduling point in between."""
+
+    seconds: float
+    data: bytes
+
+
+Step = bytes | Sleep | Late | UpstreamError
 
 
 @dataclass
@@ -47,6 +55,8 @@ class FakeResponse:
                 self._door.reads += 1
                 return step
             await play(step)
+            if isinstance(step, Late):
+                return step.data
         self._door.read_to_end = True
         return b""
 
@@ -60,7 +70,7 @@ class FakeResponse:
 async def play(step: Step) -> None:
     if isinstance(step, UpstreamError):
         raise step
-    assert isinstance(step, Sleep)
+    assert isinstance(step, Sleep | Late)
     await anyio.sleep(step.seconds)
 
 

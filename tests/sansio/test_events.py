@@ -5,7 +5,7 @@ import gc
 import pytest
 from core_events import SAMPLES
 
-from dragoman._events import Event, Usage
+from dragoman._events import Annotation, Event, Usage
 
 
 @pytest.mark.parametrize("event", SAMPLES.values(), ids=lambda event: type(event).__name__)
@@ -55,3 +55,20 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
 def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
     assert told.consistent() == shown
     assert shown.consistent() == shown
+
+
+@pytest.mark.parametrize(
+    ("native", "more"),
+    [
+        ({"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 9}, False),
+        ({"type": "url_citation", "url_citation": {"url": "u", "title": None}}, False),
+        ({}, False),
+        ({"url": "u", "cited_text": "words"}, True),
+        ({"url": "another"}, True),
+        ({"url": "u", "nested": {"index": 4}}, True),
+        ({"url": "u", "list": []}, True),
+        ({"url": "u", "flag": False}, True),
+    ],
+)
+def test_whether_an_annotation_says_more(native: dict[str, object], more: bool) -> None:
+    assert Annotation(0, "toy", native, "u", "t", 1, 9).says_more() is more

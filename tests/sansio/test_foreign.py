@@ -8,6 +8,7 @@ from dragoman._request import (
     HostedTool,
     Media,
     Message,
+    Namespace,
     OpaquePart,
     ReasoningConfig,
     Refusal,
@@ -84,6 +85,17 @@ def test_every_unknown_field_is_entered_once() -> None:
         *["/m/0/2/x", "/m/0/2/0/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
     ]
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
+
+
+def test_namespaces_are_taken_apart() -> None:
+    given = request(
+        namespaces=(
+            Namespace("fs", "Files.", extra=X, path="/t/0"),
+            Namespace("db", path="/t/1"),
+        )
+    )
+    _, losses = left(given)
+    assert losses == [(LossCode.DROPPED, "/t/0/description"), (LossCode.UNKNOWN_FIELD, "/t/0/x")]
 
 
 def test_parts_without_a_counterpart_leave_their_words() -> None:

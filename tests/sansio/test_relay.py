@@ -144,6 +144,31 @@ def test_committed_with_the_first_frame() -> None:
     assert machine.committed
 
 
+LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in range(700)], *HELLO[3:]]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
+def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
+    data = stream_of(LONG).replace(b"\n", ending)
+    machine, out = relay(), b""
+    for at in range(0, len(data), size):
+        machine.receive_data(data[at : at + size])
+        out += machine.data_to_send()
+        assert sum(map(len, machine._recent)) < 20_000 + size
+    machine.receive_eof()
+    assert out + machine.data_to_send() == data
+    assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+
+
+@pytest.mark.parametrize("size", [50, 5_000, 10**9])
+def test_a_long_stream_that_fails(size: int) -> None:
+    data = stream_of([*LONG[:-2], Failed(FAULT)])
+    out, machine = relayed([data[at : at + size] for at in range(0, len(data), size)])
+    assert out == data
+    assert machine.outcome is Outcome.FAILED
+
+
 # Cut
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gw_fakes import FakeClient, FakeDoor, Script, Sleep
+from gw_fakes import FakeClient, FakeDoor, Late, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
@@ -149,6 +149,47 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
     assert [when for when in beats if when < 25] == [pytest.approx(10), pytest.approx(20)]
     assert fake.finished
     assert record.outcome == "completed"
+
+
+async def test_a_heartbeat_at_the_moment_of_an_event_does_not_change_the_order() -> None:
+    """Both become due at once; which task comes first is chance on trio, so it is tried often."""
+    for _ in range(50):
+        fake, _, record = await run(Script([START, Late(1, WORD), Late(1, END)]), keepalive_s=1)
+        events = [line for line in fake.body.split(b"\n") if line.startswith(b"event: ")]
+        assert [event for event in events if event != b"event: ping"] == [
+            b"event: message_start",
+            b"event: content_block_start",
+            b"event: content_block_delta",
+            b"event: content_block_stop",
+            b"event: message_delta",
+            b"event: message_stop",
+        ]
+        assert fake.finished
+        assert record.outcome == "completed"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script([b"{}"], status=500, connect=[Sleep(1)]),
+        Script(connect=[Sleep(1), UpstreamUnreachable("gone")]),
+        Script([START, Sleep(1), UpstreamBroken("gone")]),
+    ],
+    ids=["status", "no connection", "no content"],
+)
+async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script: Script) -> None:
+    statuses = set()
+    for _ in range(50):
+        fake, _, record = await run(Script(**vars(script)), keepalive_s=1)
+        starts = [m for _, m in fake.messages if m["type"] == "http.response.start"]
+        assert len(starts) == 1
+        assert fake.finished
+        # Either the failure was first, or the heartbeat and the failure is told in the stream.
+        assert (fake.status == 200) == (b"event: ping" in fake.body)
+        assert b'"type":"error"' in fake.body
+        assert record.outcome == "failed"
+        statuses.add(fake.status)
+    assert statuses <= {200, 500, 502}
 
 
 async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:

@@ -6,8 +6,7 @@ protocol, entered in the ledger for another one. Fields of widespread compatible
 cache marks) are listed beside the official ones because they are translated.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: TypedDict compiles each string annotation, 10 ms in all at import.
 from typing import TypedDict
 
 from dragoman._json import JSON, JSONObject

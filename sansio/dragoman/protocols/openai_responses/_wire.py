@@ -5,8 +5,7 @@ decide what is `extra`: a field that is not named here travels in `extra`, is pr
 Responses server, and is named in the ledger towards everybody else.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: TypedDict compiles each string annotation, 10 ms in all at import.
 from typing import Literal, TypedDict
 
 from ..._json import JSON, JSONObject
@@ -16,54 +15,11 @@ ORIGIN = "openai_responses"
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class Body(TypedDict, total=False):
-    """The request."""
-
-    model: str
-    input: str | list[JSONObject]
-    instructions: str | None
-    background: bool | None
-    client_metadata: JSONObject | None
-    context_management: list[JSONObject] | None
-    conversation: str | JSONObject | None
-    include: list[str] | None
-    max_output_tokens: int | None
-    max_tool_calls: int | None
-    metadata: dict[str, str] | None
-    moderation: JSONObject | None
-    parallel_tool_calls: bool | None
-    previous_response_id: str | None
-    prompt: JSONObject | None
-    prompt_cache_key: str | None
-    prompt_cache_options: JSONObject | None
-    prompt_cache_retention: str | None
-    reasoning: Reasoning | None
-    safety_identifier: str | None
-    service_tier: str | None
-    store: bool | None
-    stream: bool | None
-    temperature: float | None
-    text: TextConfig | None
-    tool_choice: str | JSONObject | None
-    tools: list[JSONObject] | None
-    top_logprobs: int | None
-    top_p: float | None
-    truncation: str | None
-    user: str | None
-
-
 class Reasoning(TypedDict, total=False):
     """`reasoning` of a request."""
 
     effort: str | None
     summary: str | None
-
-
-class TextConfig(TypedDict, total=False):
-    """`text` of a request."""
-
-    format: Format | None
-    verbosity: str | None
 
 
 class Format(TypedDict, total=False):
@@ -74,6 +30,13 @@ class Format(TypedDict, total=False):
     schema: JSONObject
     description: str | None
     strict: bool | None
+
+
+class TextConfig(TypedDict, total=False):
+    """`text` of a request."""
+
+    format: Format | None
+    verbosity: str | None
 
 
 class MessageItem(TypedDict, total=False):
@@ -215,6 +178,42 @@ class CustomToolParam(TypedDict, total=False):
     name: str
     description: str | None
     format: JSONObject | None
+
+
+class Body(TypedDict, total=False):
+    """The request."""
+
+    model: str
+    input: str | list[JSONObject]
+    instructions: str | None
+    background: bool | None
+    client_metadata: JSONObject | None
+    context_management: list[JSONObject] | None
+    conversation: str | JSONObject | None
+    include: list[str] | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: dict[str, str] | None
+    moderation: JSONObject | None
+    parallel_tool_calls: bool | None
+    previous_response_id: str | None
+    prompt: JSONObject | None
+    prompt_cache_key: str | None
+    prompt_cache_options: JSONObject | None
+    prompt_cache_retention: str | None
+    reasoning: Reasoning | None
+    safety_identifier: str | None
+    service_tier: str | None
+    store: bool | None
+    stream: bool | None
+    temperature: float | None
+    text: TextConfig | None
+    tool_choice: str | JSONObject | None
+    tools: list[JSONObject] | None
+    top_logprobs: int | None
+    top_p: float | None
+    truncation: str | None
+    user: str | None
 
 
 BODY = frozenset(Body.__annotations__)

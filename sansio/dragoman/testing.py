@@ -1,0 +1,133 @@
+"""Helpers for the tests of those who embed the core.
+
+Strategy: everything here is made of the public names, so it shows how they fit together, too. chop() gives the
+ways in which a network may cut bytes; events_of() says what a stream means; Pair joins a client and an
+upstream in memory, with the relay where both speak one protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ._events import Event
+from ._fault import Fault
+from ._json import JSONObject, encode
+from ._loss import Ledger, Policy
+from ._reader import NEED_DATA, EventReader
+from ._relay import Relay
+from ._request import Request
+from ._seal import Sealer
+from ._spec import Exchange, ProtocolSpec, Target
+from ._translate import Outcome, RequestTranslator, ResponseTranslator, TranslatedRequest
+
+# The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
+_SIZES = (1, 2, 3, 7, 61, 1021)
+
+# The number of places at which chop() cuts a text in two. Fewer than a long stream has, for each costs a run.
+PLACES = 64
+
+
+def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
+    """Ways to cut `data`, as a network might: whole, byte by byte, in pieces of some sizes, and in two.
+
+    The pieces of each way, joined, are `data`. In two it is cut at every place, the ends included, when there
+    are at most `places` of them, else at so many places, evenly spread. The same data gives the same ways.
+    """
+    yield [data]
+    for size in _SIZES:
+        yield [data[at : at + size] for at in range(0, len(data), size)]
+    step = max(len(data) // max(places, 1), 1)
+    for at in range(0, len(data) + 1, step):
+        yield [data[:at], data[at:]]
+
+
+def events_of(protocol: ProtocolSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
+    """The events that a whole stream stands for, from Started to Ended or Failed.
+
+    Raises RemoteProtocolError when the stream breaks its protocol or ends too early.
+    """
+    request = Request(protocol=protocol.name, model="model", messages=(), raw={})
+    reader = EventReader(protocol, Exchange(request=request, id="test", now=0, model="model"))
+    found: list[Event] = []
+    for piece in [stream] if isinstance(stream, bytes) else stream:
+        reader.receive_data(piece)
+        found += _ready(reader)
+    reader.receive_eof()
+    return [*found, *_ready(reader)]
+
+
+def _ready(reader: EventReader) -> Iterator[Event]:
+    while (event := reader.next_event()) is not NEED_DATA:
+        yield event
+
+
+class Pair:
+    """A client and an upstream, joined in memory. One request at a time: ask(), then answer().
+
+    Args:
+        client, upstream: the protocols, from REGISTRY.
+        target, policy, sealer: as for RequestTranslator.
+        model: the upstream's name for the model, by default the client's.
+
+    After answer(): outcome, fault and losses are those of the answer; asked.losses are those of the request.
+    """
+
+    def __init__(
+        self,
+        client: ProtocolSpec,
+        upstream: ProtocolSpec,
+        *,
+        target: Target = Target(),
+        policy: Policy = Policy.RECORD,
+        sealer: Sealer = Sealer(),
+        model: str | None = None,
+    ) -> None:
+        self.asked: TranslatedRequest | None = None
+        self.outcome = Outcome.OPEN
+        self.fault: Fault | None = None
+        self.losses = Ledger()
+        self._client = client
+        self._upstream = upstream
+        self._sealer = sealer
+        self._model = model
+        self._requests = RequestTranslator(client, upstream, target=target, policy=policy, sealer=sealer)
+
+    def ask(self, body: bytes | JSONObject) -> bytes:
+        """The body that the upstream is sent for the client's. Raises RemoteProtocolError as translate() does."""
+        self.asked = self._requests.translate(
+            body if isinstance(body, bytes) else encode(body), model=self._model
+        )
+        return self.asked.body
+
+    def answer(
+        self, body: bytes | Iterable[bytes], *, streams: bool | None = None, fault: Fault | None = None
+    ) -> bytes:
+        """The body that the client gets for the upstream's, which comes at once or in pieces.
+
+        streams: whether the upstream's is a stream of events, by default as the client asked.
+        fault: why the connection broke off after that; None when it ended cleanly.
+
+        Raises ValueError when nothing was asked. A failed whole answer is b"": see `fault`.
+        """
+        if self.asked is None:
+            raise ValueError("call ask() first: an answer depends on its request")
+        streams = self.asked.request.stream if streams is None else streams
+        exchange = self.asked.exchange(id="test", now=0, sealer=self._sealer)
+        machine: Relay | ResponseTranslator
+        if self.asked.relayed and streams == self.asked.request.stream:
+            machine = Relay(self._client, exchange, streams=streams)
+        else:
+            machine = ResponseTranslator(
+                self._upstream, self._client, exchange, tools=self.asked.tools, upstream_streams=streams
+            )
+        sent: list[bytes] = []
+        for piece in [body] if isinstance(body, bytes) else body:
+            machine.receive_data(piece)
+            sent.append(machine.data_to_send())
+        if fault is None:
+            machine.receive_eof()
+        else:
+            machine.fail(fault)
+        sent.append(machine.data_to_send())
+        self.outcome, self.fault, self.losses = machine.outcome, machine.fault, machine.losses
+        return b"".join(sent)

@@ -1,0 +1,426 @@
+"""Answers as events: a fixed set that has everything, and Hypothesis strategies that walk the grammar's table.
+
+`scripted` makes an upstream of any list of events, so that events go through all of ResponseTranslator: its
+frames are numbers, and each stands for the events of that number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from dragoman import REGISTRY, Exchange, Frame, Ledger, ProtocolSpec
+from dragoman._events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+from dragoman._fault import Fault, FaultKind
+from dragoman._grammar import DELTAS, TRANSITIONS, Phase
+from hypothesis import strategies as st
+from oracle import Block, Kind, Meaning, Stop
+from oracle.meaning import Failure
+from oracle.meaning import Usage as Cost
+
+# The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
+SCRIPTED = "scripted"
+
+
+class _Script:
+    """A stream reader whose frames are the numbers of steps."""
+
+    def __init__(self, steps: Sequence[Sequence[Event]]) -> None:
+        self._steps = steps
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        return self._steps[int(frame.data)]
+
+    def eof(self) -> Sequence[Event]:
+        return ()
+
+    def lane(self, delta: Any) -> None:
+        return None
+
+
+def scripted(events: Sequence[Event]) -> tuple[ProtocolSpec, bytes]:
+    """A protocol in which these events are said, one a frame, and the stream that says them."""
+
+    def reader(exchange: Exchange, ledger: Ledger) -> _Script:
+        return _Script([[event] for event in events])
+
+    spec = msgspec.structs.replace(REGISTRY["openai_chat"], name=SCRIPTED, stream_reader=reader)
+    return spec, b"".join(b"data: %d\n\n" % number for number in range(len(events)))
+
+
+# --- a fixed set --------------------------------------------------------------------------------------------
+
+_SEAL = Seal(SCRIPTED, {"sealed": "c2VjcmV0"}, "big")
+_START = Started("up-1", "big", 5, "priority")
+_TOKENS = [{"token": "He", "logprob": -0.5, "bytes": [72, 101], "top_logprobs": []}]
+_END = [Usage(100, 50, 20, 10, 30), ENDED]
+
+
+def _said(*blocks: list[Event], stop: Stopped) -> list[Event]:
+    return [_START, *[event for block in blocks for event in block], stop, *_END]
+
+
+def _text(block: int, *texts: str, **fields: Any) -> list[Event]:
+    deltas = [TextDelta(block, text) for text in texts]
+    return [BlockStarted(block, BlockKind.TEXT, **fields), *deltas, BlockEnded(block)]
+
+
+def _thought(block: int, *parts: tuple[int, str], seal: bool = True) -> list[Event]:
+    deltas: list[Event] = [ReasoningDelta(block, text, part, ReasoningForm.SUMMARY) for part, text in parts]
+    sealed: list[Event] = [SealDelta(block, _SEAL)] if seal else []
+    return [BlockStarted(block, BlockKind.REASONING), *deltas, *sealed, BlockEnded(block)]
+
+
+def _call(block: int, name: str, *texts: str, whole: bool = True) -> list[Event]:
+    deltas = [ArgumentsDelta(block, text) for text in texts]
+    head = ToolHead(f"call_{block}", name)
+    return [BlockStarted(block, BlockKind.TOOL_CALL, tool=head), *deltas, BlockEnded(block, whole)]
+
+
+EVENTS: dict[str, list[Event]] = {
+    "empty": _said(stop=Stopped(StopReason.END)),
+    "text": _said(_text(0, "Hel", "lo \U0001f600", "\u2028\n\n"), stop=Stopped(StopReason.END)),
+    "texts": _said(_text(0, "One."), _text(1, " Two."), stop=Stopped(StopReason.END)),
+    "thought": _said(
+        _thought(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
+    ),
+    "silent-thought": _said(_thought(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "unsealed": _said(_thought(0, (0, "So"), seal=False), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "interleaved": _said(
+        _thought(0, (0, "a")),
+        _call(1, "f", '{"a":', " 1}"),
+        _thought(2, (0, "b")),
+        _call(3, "g"),
+        _text(4, "c"),
+        stop=Stopped(StopReason.TOOL_USE),
+    ),
+    "parallel": [
+        _START,
+        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("call_0", "f")),
+        BlockStarted(1, BlockKind.TOOL_CALL, tool=ToolHead("call_1", "g")),
+        ArgumentsDelta(1, '{"b":'),
+        ArgumentsDelta(0, '{"a":'),
+        ArgumentsDelta(1, "2}"),
+        ArgumentsDelta(0, "1}"),
+        BlockEnded(1),
+        BlockEnded(0),
+        Stopped(StopReason.TOOL_USE),
+        *_END,
+    ],
+    "cut-call": _said(
+        _text(0, "a"), _call(1, "f", '{"a":', whole=False), stop=Stopped(StopReason.MAX_TOKENS)
+    ),
+    "cut-text": _said(_text(0, "a"), stop=Stopped(StopReason.MAX_TOKENS)),
+    "custom": [
+        _START,
+        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("call_0", "patch", ToolKind.CUSTOM)),
+        ArgumentsDelta(0, '*** "Begin"\n'),
+        BlockEnded(0),
+        Stopped(StopReason.TOOL_USE),
+        *_END,
+    ],
+    "refusal": [
+        _START,
+        BlockStarted(0, BlockKind.REFUSAL),
+        TextDelta(0, "I will "),
+        TextDelta(0, "not."),
+        BlockEnded(0),
+        Stopped(StopReason.END),
+        *_END,
+    ],
+    "filtered": _said(stop=Stopped(StopReason.CONTENT_FILTER, explanation="Not that.")),
+    "sequence": _said(_text(0, "one "), stop=Stopped(StopReason.STOP_SEQUENCE, sequence="STOP")),
+    "cited": [
+        _START,
+        BlockStarted(0, BlockKind.TEXT),
+        Logprobs(0, _TOKENS),
+        TextDelta(0, "He"),
+        Annotation(0, SCRIPTED, {"url": "https://example.com"}, "https://example.com", "E", 0, 2),
+        BlockEnded(0),
+        Stopped(StopReason.END),
+        *_END,
+    ],
+}
+
+
+# --- random answers ------------------------------------------------------------------------------------------
+
+_texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | _texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
+    max_leaves=4,
+)
+_objects = st.dictionaries(_texts, _values, max_size=3).map(
+    lambda value: json.dumps(value, ensure_ascii=False)
+)
+_counts = st.integers(0, 99)
+_usages = st.builds(
+    lambda fresh, cached, written, output, thought: Usage(
+        fresh + cached + written, output + thought, cached, written, thought
+    ),
+    _counts,
+    _counts,
+    _counts,
+    _counts,
+    _counts,
+)
+_tokens = st.lists(
+    st.fixed_dictionaries(
+        {"token": _texts, "logprob": st.floats(-9, 0), "bytes": st.just([1]), "top_logprobs": st.just([])}
+    ),
+    min_size=1,
+    max_size=2,
+)
+_faults = st.builds(Fault, st.sampled_from(FaultKind), _texts.map(lambda text: f"broke: {text.strip()}"))
+_NAMES = ("f", "look_up", "A-9")
+
+
+class _Walk:
+    """A state of the grammar, and what may come next in it, looked up in the tables."""
+
+    def __init__(self, draw: Any, choices: int) -> None:
+        self.draw = draw
+        self.events: list[Event] = []
+        self.phase = Phase.IDLE
+        self.open: dict[int, BlockStarted] = {}
+        self.rest: dict[int, list[Event]] = {}  # block -> deltas that are still to come
+        self.stopped: set[int] = set()
+        self.choices = choices
+        self.calls = 0
+        self.blocks = 0
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+        self.phase = TRANSITIONS[self.phase][type(event)]
+
+    def kinds(self) -> list[type[Event]]:
+        """The types of events that may come next: the table's row, and what the open blocks allow."""
+        allowed = TRANSITIONS[self.phase]
+        room = [choice for choice in range(self.choices) if choice not in self.stopped]
+        open_deltas = {type(self.rest[block][0]) for block in self.open if self.rest[block]}
+        for block in self.open:
+            assert all(type(event) in DELTAS[self.open[block].kind] for event in self.rest[block])
+        quiet = [choice for choice in room if all(start.choice != choice for start in self.open.values())]
+        can = {
+            Started: self.phase is Phase.IDLE,
+            BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6,
+            BlockEnded: any(not self.rest[block] for block in self.open),
+            Stopped: bool(quiet),
+            Ended: 0 in self.stopped and not self.open,
+            Usage: True,
+            Opaque: True,
+            Failed: False,
+        }
+        return [kind for kind in allowed if can.get(kind, kind in open_deltas)]
+
+    def start_block(self) -> None:
+        draw = self.draw
+        room = [choice for choice in range(self.choices) if choice not in self.stopped]
+        block = self.blocks * 7 % 11  # numbers say nothing about order
+        self.blocks += 1
+        kind = draw(st.sampled_from(BlockKind))
+        tool = None
+        if kind is BlockKind.TOOL_CALL:
+            self.calls += 1
+            tool = ToolHead(
+                f"call_{self.calls}", draw(st.sampled_from(_NAMES)), draw(st.sampled_from(ToolKind))
+            )
+        start = BlockStarted(block, kind, draw(st.sampled_from(room)), tool)
+        self.open[block] = start
+        self.rest[block] = draw(_fillings(start))
+        self.put(start)
+
+    def step(self, kind: type[Event]) -> None:
+        draw = self.draw
+        if kind is Started:
+            self.put(Started("up-1", "big", 5))
+        elif kind is BlockStarted:
+            self.start_block()
+        elif kind is BlockEnded:
+            block = draw(st.sampled_from([block for block in self.open if not self.rest[block]]))
+            del self.open[block]
+            self.put(BlockEnded(block))
+        elif kind is Stopped:
+            busy = {start.choice for start in self.open.values()}
+            quiet = [n for n in range(self.choices) if n not in self.stopped and n not in busy]
+            choice = draw(st.sampled_from(quiet))
+            self.stopped.add(choice)
+            self.put(Stopped(self.reason(choice), choice=choice))
+        elif kind is Usage:
+            self.put(draw(_usages))
+        elif kind is Opaque:
+            self.put(Opaque(SCRIPTED, "thing", {"n": len(self.events)}, f"/blocks/{len(self.events)}"))
+        elif kind is Ended:
+            self.put(ENDED)
+        else:
+            block = draw(
+                st.sampled_from([b for b in self.open if self.rest[b] and type(self.rest[b][0]) is kind])
+            )
+            self.put(self.rest[block].pop(0))
+
+    def reason(self, choice: int) -> StopReason:
+        called = any(
+            isinstance(event, BlockStarted) and event.tool is not None and event.choice == choice
+            for event in self.events
+        )
+        plain = StopReason.TOOL_USE if called else StopReason.END
+        return self.draw(st.sampled_from([plain, plain, StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER]))
+
+
+@st.composite
+def _fillings(draw: Any, start: BlockStarted) -> list[Event]:
+    """What comes inside of one block, in order."""
+    block = start.block
+    if start.tool is not None:
+        whole = draw(_objects if start.tool.kind is ToolKind.FUNCTION else _texts)
+        cut = draw(st.integers(0, len(whole)))
+        return [ArgumentsDelta(block, text) for text in (whole[:cut], whole[cut:]) if text]
+    if start.kind is BlockKind.REASONING:
+        parts = sorted(draw(st.lists(st.integers(0, 2), max_size=4)))
+        form = draw(st.sampled_from(ReasoningForm))
+        texts: list[Event] = [ReasoningDelta(block, draw(_texts), part, form) for part in parts]
+        seal: list[Event] = [SealDelta(block, _SEAL)] if draw(st.booleans()) or not texts else []
+        return [*texts, *seal]
+    first: list[Event] = [TextDelta(block, draw(_texts))]
+    more = [st.builds(TextDelta, st.just(block), _texts), st.builds(Logprobs, st.just(block), _tokens)]
+    if start.kind is BlockKind.TEXT:
+        more.append(st.just(Annotation(block, SCRIPTED, {"url": "u"}, "https://example.com", "E")))
+    return first + draw(st.lists(st.one_of(more), max_size=4))
+
+
+@st.composite
+def legal(draw: Any, *, choices: int = 1, fails: bool = False) -> list[Event]:
+    """A legal answer: Started to Ended, or, with `fails`, to a Failed at any point."""
+    walk = _Walk(draw, choices)
+    length = draw(st.integers(0, 40)) if fails else None
+    while walk.phase in (Phase.IDLE, Phase.ACTIVE):
+        if length is not None and len(walk.events) >= length:
+            walk.put(Failed(draw(_faults)))
+            break
+        kinds = walk.kinds()
+        if Ended in kinds and (len(walk.events) > 30 or len(walk.stopped) == choices):
+            walk.step(Ended)
+            break
+        walk.step(draw(st.sampled_from(kinds)))
+    return walk.events
+
+
+@st.composite
+def illegal(draw: Any) -> list[Event]:
+    """A legal answer up to some point, and then an event that the tables do not allow there."""
+    events = draw(legal(choices=2, fails=draw(st.booleans())))
+    at = draw(st.integers(0, len(events)))
+    before = events[:at]
+    started = {event.block: event for event in before if isinstance(event, BlockStarted)}
+    ended = {event.block for event in before if isinstance(event, BlockEnded)}
+    stopped = {event.choice for event in before if isinstance(event, Stopped)}
+    phase = Phase.IDLE
+    for event in before:
+        phase = TRANSITIONS[phase][type(event)]
+    opened = [block for block in started if block not in ended]
+    anything: list[Event] = [
+        Started("again", "m"),
+        BlockStarted(99, BlockKind.TEXT),
+        TextDelta(99, "x"),
+        BlockEnded(99),
+        Usage(),
+        Opaque(SCRIPTED, "thing", {}),
+        Stopped(StopReason.END, choice=9),
+        ENDED,
+        Failed(Fault(FaultKind.SERVER, "x")),
+    ]
+    bad: list[Event] = [event for event in anything if type(event) not in TRANSITIONS[phase]]
+    if phase is Phase.ACTIVE:
+        bad += [TextDelta(99, "x"), BlockEnded(99), SealDelta(99, _SEAL)]
+        bad += [BlockStarted(block, BlockKind.TEXT) for block in started]
+        bad += [
+            BlockStarted(98, BlockKind.TOOL_CALL),
+            BlockStarted(98, BlockKind.TEXT, tool=ToolHead("c", "f")),
+        ]
+        bad += [TextDelta(block, "x") for block in ended]
+        bad += [BlockStarted(98, BlockKind.TEXT, choice) for choice in stopped]
+        bad += [Stopped(StopReason.END, choice=choice) for choice in stopped]
+        bad += [Stopped(StopReason.END, choice=started[block].choice) for block in opened]
+        fills = (TextDelta(0, "x"), ArgumentsDelta(0, "x"), ReasoningDelta(0, "x"), Logprobs(0, []))
+        for block in opened:
+            foreign = [fill for fill in fills if type(fill) not in DELTAS[started[block].kind]]
+            bad += [msgspec.structs.replace(fill, block=block) for fill in foreign]
+        if opened or 0 not in stopped:
+            bad.append(ENDED)
+    return [*before, draw(st.sampled_from(bad))]
+
+
+# --- what events say, in the oracle's words ---------------------------------------------------------------------
+
+_KINDS = {
+    BlockKind.TEXT: Kind.TEXT,
+    BlockKind.REFUSAL: Kind.REFUSAL,
+    BlockKind.REASONING: Kind.REASONING,
+    BlockKind.TOOL_CALL: Kind.CALL,
+}
+_STOPS = {
+    StopReason.END: Stop.END,
+    StopReason.TOOL_USE: Stop.TOOL,
+    StopReason.MAX_TOKENS: Stop.LENGTH,
+    StopReason.CONTEXT_WINDOW: Stop.LENGTH,
+    StopReason.STOP_SEQUENCE: Stop.SEQUENCE,
+    StopReason.CONTENT_FILTER: Stop.FILTER,
+    StopReason.PAUSE: Stop.PAUSE,
+    StopReason.COMPACTION: Stop.COMPACTION,
+}
+
+
+def meaning_of_events(events: Sequence[Event]) -> Meaning:
+    """What the events say, as the oracle's readers would put it."""
+    meaning = Meaning()
+    blocks: dict[int, Block] = {}
+    cost = Usage()
+    for event in events:
+        if isinstance(event, BlockStarted):
+            head = event.tool
+            block = Block(_KINDS[event.kind])
+            if head is not None:
+                block.name, block.id, block.custom = head.name, head.call_id, head.kind is ToolKind.CUSTOM
+            blocks[event.block] = block
+            meaning.choices.setdefault(event.choice, []).append(block)
+        elif isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+            blocks[event.block].text += event.text
+        elif isinstance(event, Usage):
+            cost = cost.updated(event)
+        elif isinstance(event, Stopped) and event.choice == 0:
+            meaning.stop = _STOPS[event.reason]
+            meaning.stop_sequence = event.sequence
+            meaning.explanation = event.explanation or ""
+        elif isinstance(event, Failed):
+            meaning.stop = Stop.ERROR
+            meaning.failure = Failure("", event.fault.message)
+    meaning.choices[0] = [block for block in meaning.blocks if block.text or block.kind is Kind.CALL]
+    if cost.input is not None:
+        meaning.usages = [Cost(cost.input, cost.cached, cost.cache_write, cost.output, cost.reasoning)]
+    return meaning.settle()

@@ -1,0 +1,110 @@
+"""Random answers, drawn from the grammar's own tables, through the whole of a translation.
+
+Whatever legal events an upstream's reader may give, each client must get a stream that its vendor could have
+sent and that says the same; what is not legal never passes the checker.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_events import EVENTS, illegal, legal, meaning_of_events, scripted
+from oracle import (
+    CHAT,
+    PROTOCOLS,
+    check_stream,
+    check_whole,
+    compare,
+    meaning_of_client_stream,
+    meaning_of_whole,
+)
+
+from dragoman import REGISTRY, Checker, Event, Exchange, LocalProtocolError, Request, ResponseTranslator
+from dragoman.testing import events_of
+
+# Derandomised, so that a run says the same each time; fuzzers are the place for luck.
+PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+
+
+def asked(client: str) -> Exchange:
+    request = Request(protocol=client, model="alias", messages=(), raw={}, params={"stop": ["STOP"]})
+    return Exchange(request=request, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
+
+
+def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
+    """What a client gets for these events."""
+    upstream, stream = scripted(events)
+    translator = ResponseTranslator(upstream, REGISTRY[client], asked(client), client_streams=streams)
+    translator.receive_data(stream)
+    translator.receive_eof()
+    return translator.data_to_send()
+
+
+def judge(events: list[Event], client: str) -> None:
+    sent = told(events, client)
+    assert check_stream(client, sent, include_usage=True) == []
+    assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("name", EVENTS)
+def test_fixed_answers(name: str, client: str) -> None:
+    judge(EVENTS[name], client)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@PROPERTY
+@given(events=legal())
+def test_legal_answers(client: str, events: list[Event]) -> None:
+    judge(events, client)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@PROPERTY
+@given(events=legal(choices=2))
+def test_legal_answers_of_several_choices(client: str, events: list[Event]) -> None:
+    judge(events, client)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@PROPERTY
+@given(events=legal(fails=True))
+def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> None:
+    judge(events, client)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@PROPERTY
+@given(events=legal(choices=1))
+def test_legal_answers_whole(client: str, events: list[Event]) -> None:
+    sent = told(events, client, streams=False)
+    assert check_whole(client, sent) == []
+    assert compare(meaning_of_events(events), meaning_of_whole(client, sent), client) == []
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+@PROPERTY
+@given(events=legal())
+def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) -> None:
+    read = events_of(REGISTRY[client], told(events, client))
+    assert type(read[-1]).__name__ == "Ended"
+
+
+@PROPERTY
+@given(events=legal(choices=2, fails=False) | legal(choices=2, fails=True))
+def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
+    checker = Checker()
+    for event in events:
+        checker.check(event)
+
+
+@settings(PROPERTY, max_examples=500)
+@given(events=illegal())
+def test_the_checker_refuses_what_they_do_not(events: list[Event]) -> None:
+    checker = Checker()
+    *before, last = events
+    for event in before:
+        checker.check(event)
+    with pytest.raises(LocalProtocolError):
+        checker.check(last)

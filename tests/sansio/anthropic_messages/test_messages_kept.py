@@ -1,0 +1,115 @@
+"""What a body says beyond what the document and the events hold is kept beside them, or entered as a loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._events import Started
+from dragoman._json import encode
+from dragoman._loss import Ledger
+from dragoman._request import FunctionTool, Message, Request, ResponseFormat, Text, Thought, ToolChoice
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange, Target
+from dragoman._sse import Frame
+from dragoman.protocols.anthropic_messages import SPEC
+
+EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")
+
+
+def parts_of(*blocks: Any) -> tuple[Any, ...]:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": list(blocks)}]}
+    return SPEC.read_request(body, Sealer()).messages[0].parts
+
+
+def test_an_unsigned_thought_keeps_its_other_fields() -> None:
+    mark = {"type": "ephemeral"}
+    [found] = parts_of({"type": "thinking", "thinking": "a", "x": 1, "cache_control": mark})
+    assert found == Thought("a", None, extra={"cache_control": mark, "x": 1}, path="/messages/0/content/0")
+
+
+def test_a_cache_mark_of_another_type_is_kept() -> None:
+    [found] = parts_of({"type": "text", "text": "a", "cache_control": {"type": "odd"}})
+    assert found.extra == {"cache_control": {"type": "odd"}}
+
+
+def losses_of(**fields: Any) -> list[tuple[str, str]]:
+    ledger = Ledger()
+    said = (Message("user", (Text("hi"),), "/m"),)
+    SPEC.write_request(Request("other", "m", said, {}, **fields), Target(), ledger)
+    return [(loss.code.value, loss.path) for loss in ledger]
+
+
+def test_a_schema_is_always_strict() -> None:
+    schema = {"type": "object", "additionalProperties": False}
+    form = ResponseFormat(schema, strict=False, path="/form")
+    assert losses_of(response_format=form) == [("altered", "/form/strict")]
+
+
+def test_tools_that_are_not_allowed_are_not_offered() -> None:
+    tools = tuple(FunctionTool(name, parameters={"type": "object"}, path=f"/{name}") for name in "fg")
+    choice = ToolChoice("allowed", allowed=("g", "h"), path="/choice")
+    assert losses_of(tools=tools, tool_choice=choice) == [("dropped", "/f"), ("dropped", "/choice")]
+
+
+MESSAGE = {"id": "i", "type": "message", "role": "assistant", "model": "m", "content": []}
+START = {"type": "message_start", "message": MESSAGE}
+
+
+def opened(block: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": 0, "content_block": block, **fields}
+
+
+def delta(fields: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": fields, **more}
+
+
+def stop(**fields: Any) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": "end_turn", **fields}}
+
+
+TEXT = {"type": "text", "text": ""}
+A = {"type": "text_delta", "text": "a"}
+
+
+@pytest.mark.parametrize(
+    ("events", "losses"),
+    [
+        ([{**START, "x": 1}], [("unknown_field", "/x")]),
+        (
+            [{**START, "message": {**MESSAGE, "usage": {"service_tier": "odd"}}}],
+            [("dropped", "/usage/service_tier")],
+        ),
+        (
+            [START, opened({**TEXT, "x": 1}, y=1)],
+            [("unknown_field", "/content/0/y"), ("unknown_field", "/content/0/x")],
+        ),
+        (
+            [START, opened(TEXT), delta(A), delta({**A, "x": 1}, y=1)],
+            [("unknown_field", "/content/0/y"), ("unknown_field", "/content/0/x")],
+        ),
+        # A block that travels whole keeps what its deltas bring.
+        ([START, opened({"type": "odd"}), delta({"type": "odd_delta", "x": 1})], []),
+        (
+            [START, stop(stop_details={"type": "refusal", "category": "bio"})],
+            [("dropped", "/stop_details/category")],
+        ),
+        (
+            [START, {**stop(), "usage": {"output_tokens_details": {"thinking_tokens": 1, "x": 1}}}],
+            [("unknown_field", "/usage/output_tokens_details/x")],
+        ),
+    ],
+)
+def test_events_that_say_more(events: Any, losses: Any) -> None:
+    ledger = Ledger()
+    reader = SPEC.stream_reader(EXCHANGE, ledger)
+    for event in events:
+        reader.read(Frame(b"", encode(event)))
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+def test_a_service_tier_without_a_word_for_it() -> None:
+    ledger = Ledger()
+    SPEC.stream_writer(EXCHANGE, ledger).send(Started("i", "m", service_tier="scale"))
+    assert [loss.path for loss in ledger] == ["/service_tier"]
