@@ -146,8 +146,8 @@ def bench_streams(rounds: int) -> list[dict[str, object]]:
     return rows
 
 
-def conversation(protocol: str, messages: int) -> bytes:
-    """An agent's request: a system prompt, tools, and turns of text, calls and results."""
+def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
+    """A client's request: turns of text, or an agent's with tools, calls and results (a quarter of it each)."""
     schema = {
         "type": "object",
         "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
@@ -155,31 +155,19 @@ def conversation(protocol: str, messages: int) -> bytes:
     }
     chat: list[dict[str, object]] = []
     for n in range(messages):
-        match n % 4:
-            case 0:
-                chat.append({"role": "user", "content": f"Look at file {n} and tell me what it does. " * 4})
-            case 1:
-                call = {
-                    "id": f"call_{n}",
-                    "type": "function",
-                    "function": {"name": "read", "arguments": f'{{"path":"src/{n}.py"}}'},
-                }
-                chat.append({"role": "assistant", "content": "Let me look.", "tool_calls": [call]})
-            case 2:
-                chat.append(
-                    {
-                        "role": "tool",
-                        "tool_call_id": f"call_{n - 1}",
-                        "content": "def f(x):\n    return x\n" * 20,
-                    }
-                )
-            case _:
-                chat.append(
-                    {
-                        "role": "assistant",
-                        "content": "It defines a function that gives its argument back. " * 3,
-                    }
-                )
+        kind = n % 4 if tools else 3 * (n % 2)
+        if kind == 0:
+            chat.append({"role": "user", "content": f"Look at file {n} and tell me what it does. " * 4})
+        elif kind == 1:
+            function = {"name": "read", "arguments": f'{{"path":"src/{n}.py"}}'}
+            call = {"id": f"call_{n}", "type": "function", "function": function}
+            chat.append({"role": "assistant", "content": "Let me look.", "tool_calls": [call]})
+        elif kind == 2:
+            result = "def f(x):\n    return x\n" * 20
+            chat.append({"role": "tool", "tool_call_id": f"call_{n - 1}", "content": result})
+        else:
+            said = "It defines a function that gives its argument back. " * 3
+            chat.append({"role": "assistant", "content": said})
     body: dict[str, object] = {
         "model": "m",
         "stream": True,
@@ -201,9 +189,9 @@ def conversation(protocol: str, messages: int) -> bytes:
 
 def bench_requests(rounds: int) -> list[dict[str, object]]:
     rows = []
-    for messages in (64, 400):
+    for messages, tools in ((64, False), (64, True), (400, True)):
         for client in REGISTRY:
-            body = conversation(client, messages)
+            body = conversation(client, messages, tools=tools)
 
             def bare(body: bytes = body) -> None:
                 _encode(_decode(body))
@@ -217,7 +205,7 @@ def bench_requests(rounds: int) -> list[dict[str, object]]:
                 ours, other = best(translate, rounds * 20), best(bare, rounds * 20)
                 rows.append(
                     {
-                        "what": f"request, {messages} messages, {len(body) // 1024} KiB",
+                        "what": f"{messages} messages, {'tools' if tools else 'text'}, {len(body) // 1024} KiB",
                         "pair": f"{client} > {upstream}",
                         "us": round(ours * 1e6, 1),
                         "bare_us": round(other * 1e6, 1),

@@ -90,8 +90,8 @@ def test_every_unknown_field_is_entered_once() -> None:
 def test_namespaces_are_taken_apart() -> None:
     given = request(
         namespaces=(
-            Namespace("fs", "Files.", extra=X, path="/t/0"),
-            Namespace("db", path="/t/1"),
+            Namespace("Files.", extra=X, path="/t/0"),
+            Namespace(path="/t/1"),
         )
     )
     _, losses = left(given)
