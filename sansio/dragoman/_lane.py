@@ -108,10 +108,8 @@ def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
     size = len(head)
 
     def read(piece: bytes) -> str | None:
-        if not piece.startswith(head):
-            return None
-        end = end_of(piece)
-        return _text(piece[size - 1 : end + 1]) if end >= size else None
+        # Without an end, at -1, nothing is left, which is no JSON string either.
+        return _text(piece[size - 1 : end_of(piece) + 1]) if piece.startswith(head) else None
 
     return read
 
@@ -127,8 +125,7 @@ def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
         count = piece[size:comma]
         if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
             return None
-        start, end = comma + more, end_of(piece)
-        return _text(piece[start - 1 : end + 1]) if end >= start else None
+        return _text(piece[comma + more - 1 : end_of(piece) + 1])
 
     return read
 

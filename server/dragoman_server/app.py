@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import REGISTRY, Fault, FaultKind, ProtocolSpec, RemoteProtocolError, fault_of
 
+from . import __version__
 from .catalog import model_list, one_model
 from .exchange import ClientExchange, Door, encode_headers, send_reply
 from .headers import request_ids
@@ -217,6 +218,11 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
             raise HTTPException(404, f"the model {name[:100]!a} is not listed here")
         return JSONResponse(found)
 
+    async def root(request: Request) -> Response:
+        # Claude Code asks for this before its first request, to see whether somebody is there.
+        endpoints = [f"POST {spec.client_path}" for spec in REGISTRY.values()]
+        return JSONResponse({"name": "dragoman", "version": __version__, "endpoints": endpoints})
+
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -234,6 +240,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         Route("/v1/models/{model:path}", model),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
+        Route("/", root),
     ]
 
 

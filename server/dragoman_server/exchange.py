@@ -4,17 +4,17 @@ Strategy: four tasks under one cancel scope. The disconnect watcher cancels the 
 from the moment when its request was read; the upstream reader owns the upstream response, so that cancelling
 closes that connection at once; the ticker sends heartbeats into silence; the writer is the only one that calls
 `send`. Reader, ticker and writer meet at a hand-off without a buffer: a client that reads slowly pauses the
-upstream. What is handed over is the word that bytes wait, not the bytes: handing over is a scheduling point, so
-of two tasks the later one may pass the earlier, and their bytes would change places. Expected failures are values (a Reply, or an error in the stream); only bugs leave as exceptions.
+upstream. Reader and ticker take turns: whoever has taken bytes for the client hands them over before the other
+takes any, or they would change places. Expected failures are values (a Reply, or an error in the stream); only
+bugs leave as exceptions.
 
 Nothing is sent before there is content: until then a failed call can still be a plain HTTP error, which is
 what clients retry on. Silence that calls for a heartbeat comes first, though.
 """
 
-import enum
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
@@ -72,14 +72,11 @@ class Door(Protocol):
     ) -> AbstractAsyncContextManager[ResponseLike]: ...
 
 
-class Waiting(enum.Enum):
-    """Bytes of the client's stream wait to be written."""
+class Chunk(NamedTuple):
+    """Bytes of the client's stream. last: nothing follows."""
 
-    MORE = "more"
-    LAST = "last"  # nothing follows
-
-
-Outbox = ObjectSendStream[Reply | Waiting]
+    data: bytes
+    last: bool
 
 
 class ClientExchange:
@@ -105,15 +102,16 @@ class ClientExchange:
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
         self._answer: ResponseTranslator | Relay | None = None
-        self._waiting: list[bytes] = []  # bytes of the client's stream, in their order
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
+        # Held from taking bytes (or from the decision for a plain error) to the end of the hand-off.
+        self._turn = anyio.Lock(fast_acquire=True)
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
         """Answer the client. Returns when it is answered or has left; a cancelled run leaves nothing behind."""
-        outbox, inbox = anyio.create_memory_object_stream[Reply | Waiting](0)
+        outbox, inbox = anyio.create_memory_object_stream[Reply | Chunk](0)
         async with anyio.create_task_group() as tasks, inbox:
             tasks.start_soon(self._watch_disconnect, tasks.cancel_scope)
             if self._plan.streams:
@@ -133,20 +131,20 @@ class ClientExchange:
             self._record.outcome = "client_left"
             whole.cancel()
 
-    async def _tick(self, outbox: Outbox) -> None:
+    async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         with self._helpers[1]:
             async with outbox:
                 while (deadline := self._keepalive.next_deadline()) is not None:
                     await anyio.sleep_until(deadline)
-                    if not self._keepalive.due(anyio.current_time()):
-                        continue
-                    beat = self._heartbeat()
-                    if not beat:
-                        return
-                    self._started = True
-                    self._waiting.append(beat)
-                    await outbox.send(Waiting.MORE)
-                    self._keepalive.sent(anyio.current_time())
+                    async with self._turn:
+                        if not self._keepalive.due(anyio.current_time()):
+                            continue
+                        beat = self._heartbeat()
+                        if not beat:
+                            return
+                        self._started = True
+                        await outbox.send(Chunk(beat, last=False))
+                        self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
         """A heartbeat behind whatever was held back for the first content."""
@@ -155,7 +153,7 @@ class ClientExchange:
         beat = self._answer.heartbeat()
         return self._answer.data_to_send() + beat if beat else b""
 
-    async def _read_upstream(self, outbox: Outbox) -> None:
+    async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         plan = self._plan
         async with outbox:
             try:
@@ -172,13 +170,14 @@ class ClientExchange:
                     self._upstream_headers += request_ids(response.headers, plan.id)
                     if not 200 <= response.status < 300:
                         body = await response.read_all(MAX_ERROR_BYTES)
-                        await self._refuse(response.status, body, outbox)
+                        async with self._turn:
+                            await outbox.send(self._refusal(response.status, body))
                     else:
                         await self._read_answer(response, outbox)
             except UpstreamError as error:
                 await self._fail(fault_of_upstream(error), outbox)
 
-    async def _read_answer(self, response: ResponseLike, outbox: Outbox) -> None:
+    async def _read_answer(self, response: ResponseLike, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         data = await response.receive()
         answer = self._answer = self._plan.answer(upstream_streams=_is_stream(response.headers, data))
         size = 0
@@ -191,56 +190,45 @@ class ClientExchange:
             if answer.outcome is not Outcome.OPEN:
                 break
             if self._plan.streams and (answer.committed or self._started):
-                ready = answer.data_to_send()
-                if ready:
-                    self._started = True
-                    self._waiting.append(ready)
-                    await outbox.send(Waiting.MORE)
+                async with self._turn:
+                    ready = answer.data_to_send()
+                    if ready:
+                        self._started = True
+                        await outbox.send(Chunk(ready, last=False))
             data = await response.receive()
         else:
             answer.receive_eof()
-        await self._finish(answer, outbox)
+        async with self._turn:
+            await outbox.send(self._ending(answer))
         with anyio.move_on_after(DRAIN_S):
             while data:
                 data = await response.receive()
 
-    async def _finish(
-        self, answer: ResponseTranslator | Relay, outbox: Outbox
-    ) -> None:
-        """The answer has ended, well or not. Tell the client in the form that is still open to it."""
+    def _ending(self, answer: ResponseTranslator | Relay) -> Reply | Chunk:
+        """What tells the client that the answer has ended, well or not, in the form that is still open to it."""
         plan = self._plan
         if answer.fault is not None and not self._started and not (plan.streams and answer.committed):
-            reply = fault_reply(plan.client, answer.fault, plan.id, self._headers())
-            await self._send_whole(reply, outbox)
-        elif plan.streams:
+            return fault_reply(plan.client, answer.fault, plan.id, self._headers())
+        if plan.streams:
             self._started = True
-            self._waiting.append(answer.data_to_send())
-            await outbox.send(Waiting.LAST)
-        else:
-            headers = [*JSON_HEADERS, *self._headers(), *loss_header(answer.losses)]
-            await self._send_whole(Reply(200, headers, answer.data_to_send()), outbox)
+            return Chunk(answer.data_to_send(), last=True)
+        headers = [*JSON_HEADERS, *self._headers(), *loss_header(answer.losses)]
+        return Reply(200, headers, answer.data_to_send())
 
-    async def _send_whole(self, reply: Reply, outbox: Outbox) -> None:
-        """A response of one piece. From here on no heartbeat may begin another one."""
-        self._helpers[1].cancel()
-        await outbox.send(reply)
-
-    async def _fail(self, fault: Fault, outbox: Outbox) -> None:
+    async def _fail(self, fault: Fault, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         """The upstream cannot be called or cannot go on."""
         self._record.error = fault.message
-        answer = self._answer
-        if answer is None and self._started:
-            # Only heartbeats went out. The answer that never came ends as one that broke off.
-            answer = self._answer = self._plan.answer(upstream_streams=True)
-        if answer is None:
-            reply = fault_reply(self._plan.client, fault, self._plan.id, self._headers())
-            await self._send_whole(reply, outbox)
-            return
-        answer.fail(fault)
-        await self._finish(answer, outbox)
+        async with self._turn:
+            if self._answer is None and not self._started:
+                await outbox.send(fault_reply(self._plan.client, fault, self._plan.id, self._headers()))
+                return
+            # Where only heartbeats went out, the answer that never came ends as one that broke off.
+            answer = self._answer = self._answer or self._plan.answer(upstream_streams=True)
+            answer.fail(fault)
+            await outbox.send(self._ending(answer))
 
-    async def _refuse(self, status: int, body: bytes, outbox: Outbox) -> None:
-        """Tell the client the upstream's error answer, in the form that is still open to it."""
+    def _refusal(self, status: int, body: bytes) -> Reply | Chunk:
+        """The upstream's error answer, in the client's form."""
         plan = self._plan
         if status < 400:
             status = 502  # a redirect is followed by nobody and is no answer
@@ -252,32 +240,26 @@ class ClientExchange:
         )
         self._record.error = fault.message
         if not self._started:
-            await self._send_whole(Reply(status, [*JSON_HEADERS, *self._headers()], body), outbox)
-            return
+            return Reply(status, [*JSON_HEADERS, *self._headers()], body)
         answer = self._answer = plan.answer(upstream_streams=True)
         answer.fail(fault)
-        await self._finish(answer, outbox)
+        return Chunk(answer.data_to_send(), last=True)
 
-    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Waiting]) -> None:
+    async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
         send, keepalive = self._send, self._keepalive
         opened = False
         async for item in inbox:
             if isinstance(item, Reply):
                 await self._send_reply(item)
                 return
-            if item is Waiting.MORE and not self._waiting:
-                continue  # the other task's word came first, and took these bytes along
             if not opened:
                 opened = True
                 self._record.status = 200
                 self._record.first_byte_s = anyio.current_time() - self._begun
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
-            data = b"".join(self._waiting)
-            self._waiting.clear()
-            last = item is Waiting.LAST
-            self._last_words = last
-            await send({"type": "http.response.body", "body": data, "more_body": not last})
-            if last:
+            self._last_words = item.last
+            await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
+            if item.last:
                 return
             keepalive.sent(anyio.current_time())
 

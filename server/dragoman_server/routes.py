@@ -143,7 +143,7 @@ def _unknown(settings: Settings, model: str) -> UnknownModel:
         suggestion = f"{name}/{rest}"
     hint = f'did you mean "{_short(suggestion)}"? ' if suggestion is not None else ""
     message = (
-        f'the model "{_short(model)}" is not known here; {hint}Write "upstream/model" with one of '
+        f'the model "{_short(model)}" is not known here; {hint}write "upstream/model" with one of '
         f"the upstreams {', '.join(upstreams) or SIMULATOR}, or give the name a line in [models] of the configuration."
     )
     return UnknownModel(model, message, suggestion)

@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from hypothesis import strategies as st
+from oracle import Block, Kind, Meaning, Stop
+from oracle.meaning import Failure
+from oracle.meaning import Usage as Cost
+
 from dragoman import REGISTRY, Exchange, Frame, Ledger, ProtocolSpec
 from dragoman._events import (
     ENDED,
@@ -38,10 +43,6 @@ from dragoman._events import (
 )
 from dragoman._fault import Fault, FaultKind
 from dragoman._grammar import DELTAS, TRANSITIONS, Phase
-from hypothesis import strategies as st
-from oracle import Block, Kind, Meaning, Stop
-from oracle.meaning import Failure
-from oracle.meaning import Usage as Cost
 
 # The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
 SCRIPTED = "scripted"
@@ -204,8 +205,9 @@ _NAMES = ("f", "look_up", "A-9")
 class _Walk:
     """A state of the grammar, and what may come next in it, looked up in the tables."""
 
-    def __init__(self, draw: Any, choices: int) -> None:
+    def __init__(self, draw: Any, choices: int, together: frozenset[BlockKind]) -> None:
         self.draw = draw
+        self.together = together
         self.events: list[Event] = []
         self.phase = Phase.IDLE
         self.open: dict[int, BlockStarted] = {}
@@ -229,7 +231,7 @@ class _Walk:
         quiet = [choice for choice in room if all(start.choice != choice for start in self.open.values())]
         can = {
             Started: self.phase is Phase.IDLE,
-            BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6,
+            BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6 and bool(self.startable()),
             BlockEnded: any(not self.rest[block] for block in self.open),
             Stopped: bool(quiet),
             Ended: 0 in self.stopped and not self.open,
@@ -239,19 +241,27 @@ class _Walk:
         }
         return [kind for kind in allowed if can.get(kind, kind in open_deltas)]
 
+    def startable(self) -> list[tuple[int, BlockKind]]:
+        """Which kinds of block may start in which choice: those outside of `together` alone in theirs."""
+        free = []
+        for choice in range(self.choices):
+            kinds = {start.kind for start in self.open.values() if start.choice == choice}
+            if choice not in self.stopped and kinds <= self.together:
+                free += [(choice, kind) for kind in BlockKind if not kinds or kind in self.together]
+        return free
+
     def start_block(self) -> None:
         draw = self.draw
-        room = [choice for choice in range(self.choices) if choice not in self.stopped]
+        choice, kind = draw(st.sampled_from(self.startable()))
         block = self.blocks * 7 % 11  # numbers say nothing about order
         self.blocks += 1
-        kind = draw(st.sampled_from(BlockKind))
         tool = None
         if kind is BlockKind.TOOL_CALL:
             self.calls += 1
             tool = ToolHead(
                 f"call_{self.calls}", draw(st.sampled_from(_NAMES)), draw(st.sampled_from(ToolKind))
             )
-        start = BlockStarted(block, kind, draw(st.sampled_from(room)), tool)
+        start = BlockStarted(block, kind, choice, tool)
         self.open[block] = start
         self.rest[block] = draw(_fillings(start))
         self.put(start)
@@ -314,27 +324,54 @@ def _fillings(draw: Any, start: BlockStarted) -> list[Event]:
     return first + draw(st.lists(st.one_of(more), max_size=4))
 
 
+# Chat has one text a choice, so blocks of text cannot be open together there; calls can everywhere.
+CALLS = frozenset({BlockKind.TOOL_CALL})
+ANY = frozenset(BlockKind)
+
+
 @st.composite
-def legal(draw: Any, *, choices: int = 1, fails: bool = False) -> list[Event]:
-    """A legal answer: Started to Ended, or, with `fails`, to a Failed at any point."""
-    walk = _Walk(draw, choices)
-    length = draw(st.integers(0, 40)) if fails else None
-    while walk.phase in (Phase.IDLE, Phase.ACTIVE):
-        if length is not None and len(walk.events) >= length:
-            walk.put(Failed(draw(_faults)))
-            break
+def legal(
+    draw: Any, *, choices: int = 1, fails: bool = False, together: frozenset[BlockKind] = CALLS
+) -> list[Event]:
+    """A legal answer: Started to Ended, or, with `fails`, to a Failed at any point.
+
+    together: the kinds of which several blocks may be open in one choice.
+    """
+    walk = _Walk(draw, choices, together)
+    for _ in range(draw(st.integers(0, 16))):
         kinds = walk.kinds()
-        if Ended in kinds and (len(walk.events) > 30 or len(walk.stopped) == choices):
-            walk.step(Ended)
+        if Ended in kinds:
             break
         walk.step(draw(st.sampled_from(kinds)))
+    if fails:
+        walk.put(Failed(draw(_faults)))
+        return walk.events
+    while walk.phase is not Phase.ENDED:  # the shortest way to the end
+        kinds = walk.kinds()
+        wanted = (
+            Started,
+            TextDelta,
+            ReasoningDelta,
+            ArgumentsDelta,
+            SealDelta,
+            Annotation,
+            Logprobs,
+            BlockEnded,
+        )
+        walk.step(
+            next(kind for kind in (*wanted, Ended, Stopped) if kind in kinds and not _early(walk, kind))
+        )
     return walk.events
+
+
+def _early(walk: _Walk, kind: type[Event]) -> bool:
+    return kind is Ended and len(walk.stopped) < walk.choices
 
 
 @st.composite
 def illegal(draw: Any) -> list[Event]:
     """A legal answer up to some point, and then an event that the tables do not allow there."""
-    events = draw(legal(choices=2, fails=draw(st.booleans())))
+    events = draw(legal(choices=2, together=ANY) | legal(choices=2, fails=True))
     at = draw(st.integers(0, len(events)))
     before = events[:at]
     started = {event.block: event for event in before if isinstance(event, BlockStarted)}

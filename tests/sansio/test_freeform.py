@@ -228,24 +228,23 @@ def test_pieces_never_matter(text: str, begins: bool, cuts: list[int]) -> None:
     ['{"patch":"', '{"input":"a"', ' {"input":"', '{"input":"\\ud83d'],
     ids=["other", "tail", "string", "half"],
 )
-@pytest.mark.parametrize("more", ["abcd", "    "], ids=["text", "blanks"])
-def test_long_arguments_in_small_pieces_stay_linear(source: str, more: str) -> None:
-    """Quadratic work would take a minute here."""
+def test_long_arguments_in_small_pieces_stay_linear(source: str) -> None:
+    """Quadratic work would take many seconds here."""
     unwrapper = InputUnwrapper()
-    start = time.perf_counter()
+    start = time.process_time()
     unwrapper.feed(source)
-    for _ in range(100_000):
-        unwrapper.feed(more)
+    for _ in range(200_000):
+        unwrapper.feed("abcd")
     unwrapper.finish()
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 2
 
 
 def test_endless_blanks_before_the_string_stay_linear() -> None:
     unwrapper = InputUnwrapper()
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100_000):
         unwrapper.feed("    ")
     for piece in one_by_one('{"input":"a"}'):
         unwrapper.feed(piece)
     assert (unwrapper.finish(), unwrapper.exact) == ("", True)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -87,6 +87,7 @@ def test_every_changed_character_is_seen() -> None:
         packed({"o": 1, "m": "b", "n": {}}),
         packed({"o": "a", "m": None, "n": {}}),
         PLAIN.wrap(SEAL) + "\n",
+        PLAIN.wrap(SEAL) + "!!!!",
         PLAIN.wrap(SEAL).replace("drg1.", "drg1. "),
         PLAIN.wrap(SEAL)[:-5],
     ],

@@ -269,7 +269,7 @@ async def test_a_header_that_is_repeated_counts_whole() -> None:
 
 
 ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
-    ("GET", "/", {}, CHAT),
+    ("GET", "/nowhere", {}, CHAT),
     ("POST", "/v1", {}, CHAT),
     ("POST", "/chat/completions", {}, CHAT),
     ("POST", "/v1/v1/messages", {}, CHAT),
@@ -710,6 +710,16 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     assert upstreams.entered == 0
     assert (await call(app, "/readyz", method="GET")).status == 503
     assert (await call(app, "/healthz", method="GET")).status == 200
+
+
+async def test_the_root_says_who_is_there() -> None:
+    app, _ = app_of()
+    client = await call(app, "/", method="GET")
+    assert client.status == 200
+    body = json.loads(client.body)
+    assert body["name"] == "dragoman"
+    assert [line.split()[1] for line in body["endpoints"]] == [PATHS[name] for name in PATHS]
+    assert (await call(app, "/", method="HEAD")).status == 200
 
 
 async def test_not_ready_without_anything_to_ask() -> None:

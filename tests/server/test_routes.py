@@ -88,7 +88,7 @@ def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, 
 
 
 ADVICE = (
-    'Write "upstream/model" with one of the upstreams {}, '
+    'write "upstream/model" with one of the upstreams {}, '
     "or give the name a line in [models] of the configuration."
 )
 

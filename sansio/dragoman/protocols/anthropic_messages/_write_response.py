@@ -46,6 +46,10 @@ from ._usage import final_usage, start_usage
 
 _TAIL = b"}}\n\n"
 
+# Reasoning that was cut off has no seal, and "a thinking block must have a signature": an empty one would look
+# broken to clients and be refused by the vendor. This one says that there is nothing to give back to anybody.
+NO_SEAL = Seal("", None)
+
 # Fields of the whole message that message_delta has a place for, and where: in its delta or beside it.
 _LATE_FIELDS = {"container": True, "context_management": False}
 
@@ -64,6 +68,7 @@ class MessagesWriter:
         "_part",
         "_refused",
         "_stop",
+        "_unsigned",
         "_usage",
     )
 
@@ -73,6 +78,7 @@ class MessagesWriter:
         self._index = -1  # of the open block, or of the last one
         self._head = b""  # the bytes before the text of a delta of the open block; b"" while it is not shown
         self._part = 0  # the part of the open reasoning block
+        self._unsigned = False  # the open block is reasoning without its signature
         self._calls = False
         self._refused = False
         self._stop: Stopped | None = None
@@ -128,6 +134,7 @@ class MessagesWriter:
         """Show the reasoning block, if it is not shown yet."""
         if self._head:
             return b""
+        self._unsigned = True
         return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
@@ -145,8 +152,12 @@ class MessagesWriter:
         redacted = redacted_block(event.seal)
         if redacted is not None and not self._head:
             return self._open(BlockKind.REASONING, redacted)
-        signature = signature_of(event.seal, self._exchange.sealer)
-        return self._think() + self._delta_frame({"type": "signature_delta", "signature": signature})
+        return self._think() + self._sign(event.seal)
+
+    def _sign(self, seal: Seal) -> bytes:
+        self._unsigned = False
+        signature = signature_of(seal, self._exchange.sealer)
+        return self._delta_frame({"type": "signature_delta", "signature": signature})
 
     def _annotation(self, event: Annotation) -> bytes:
         citation = citation_of(event, self._index, self._ledger)
@@ -165,7 +176,8 @@ class MessagesWriter:
         if not self._head:  # reasoning without any content
             return b""
         self._head = b""
-        return _frame("content_block_stop", index=self._index)
+        signed = self._sign(NO_SEAL) if self._unsigned else b""
+        return signed + _frame("content_block_stop", index=self._index)
 
     def _opaque(self, event: Opaque) -> bytes:
         """A block of an upstream of this protocol, or a field of its message."""
@@ -293,7 +305,8 @@ def _whole_input(text: str, index: int, ledger: Ledger) -> JSON:
 def _whole_reasoning(block: Block, sealer: Sealer) -> JSONObject | None:
     text = "\n\n".join(part.text for part in block.reasoning)
     if block.seal is None:
-        return {"type": "thinking", "thinking": text, "signature": ""} if text else None
+        signature = signature_of(NO_SEAL, sealer)
+        return {"type": "thinking", "thinking": text, "signature": signature} if text else None
     redacted = redacted_block(block.seal)
     if redacted is not None and not text:
         return redacted

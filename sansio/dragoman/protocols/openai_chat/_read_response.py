@@ -327,8 +327,9 @@ class ChatReader:
             state.cites += [cite for cite in annotations if type(cite) is dict]
             if state.kind is BlockKind.TEXT:
                 self._cite(state, out)
-        for key in delta.keys() - DELTA_FIELDS:
-            value = delta[key]
+        for key, value in delta.items():
+            if key in DELTA_FIELDS:
+                continue
             path = f"/choices/{state.index}/message/{key}"
             if key in OPAQUE_FIELDS:
                 if value:
