@@ -95,8 +95,8 @@ class Relay:
         if self.outcome is Outcome.FAILED:
             return
         if not self._streams:
-            self._note_whole()
             self.outcome = Outcome.COMPLETED
+            self._note_whole()
             return
         self._look()
         rest = SSEParser()
@@ -190,13 +190,20 @@ class Relay:
         return whole
 
     def _note_whole(self) -> None:
-        """Read what a whole answer says. It has passed already: what cannot be read stays unknown."""
+        """Read what a whole answer says. What is no JSON object was cut, or is no answer: the caller who held the
+        bytes back can still tell so. What cannot be read otherwise is the client's to judge.
+        """
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
         try:
-            value = decode_object(b"".join(self._body), "the answer")
+            value = decode_object(b"".join(self._body), "the upstream's answer")
+        except RemoteProtocolError as error:
+            self.outcome = Outcome.FAILED
+            self.fault = Fault(FaultKind.TRUNCATED, error.message)
+            return
+        try:
             events = self._protocol.read_whole(value, self._exchange, Ledger())
-        except RemoteProtocolError:
+        except (RemoteProtocolError, RecursionError):
             return
         for event in events:
             if isinstance(event, Usage):

@@ -326,7 +326,8 @@ class ResponseTranslator:
             self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete"))
 
     def _break(self, error: ProtocolError) -> None:
-        self.fail(Fault(FaultKind.SERVER, f"the upstream's answer cannot be read: {error}"))
+        message = f"the upstream's answer cannot be read: {error}"
+        self.fail(Fault(FaultKind.SERVER, message, status=502))
 
     def _take(self, events: Sequence[Event]) -> None:
         """Check events and pass them on, until the answer ends."""

@@ -301,10 +301,18 @@ def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
     assert (machine.stop_reason, machine.upstream_id) == (None, "i")
 
 
-@pytest.mark.parametrize("data", [b"<html>", b"{}", b"[]", b""])
-def test_a_whole_answer_that_cannot_be_read_passes_too(data: bytes) -> None:
+def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
+    out, machine = relayed([b"{}"], streams=False)
+    assert (out, machine.outcome, machine.usage) == (b"{}", Outcome.COMPLETED, Usage())
+
+
+@pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
+def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> None:
+    """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
     out, machine = relayed([data], streams=False)
-    assert (out, machine.outcome, machine.usage) == (data, Outcome.COMPLETED, Usage())
+    assert (out, machine.outcome) == (data, Outcome.FAILED)
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.TRUNCATED
 
 
 def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

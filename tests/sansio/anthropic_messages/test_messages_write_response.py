@@ -221,8 +221,13 @@ def test_the_frame_of_a_stream() -> None:
         ),
         pytest.param(
             thought(0, None, "a"),
-            [THINKING_BLOCK, {"type": "thinking_delta", "thinking": "a"}, "stop"],
-            {"type": "thinking", "thinking": "a", "signature": ""},
+            [
+                THINKING_BLOCK,
+                {"type": "thinking_delta", "thinking": "a"},
+                {"type": "signature_delta", "signature": SEALER.wrap(Seal("", None))},
+                "stop",
+            ],
+            {"type": "thinking", "thinking": "a", "signature": SEALER.wrap(Seal("", None))},
             id="reasoning that was cut off",
         ),
         pytest.param(
