@@ -167,7 +167,7 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Logprobs(msgspec.Struct, frozen=True, gc=False):
-    """Log probabilities of tokens of a TEXT or REFUSAL block.
+    """Log probabilities of tokens of a TEXT or REFUSAL block, before the text that they are about.
 
     tokens: objects with token, logprob, bytes and top_logprobs: Chat and Responses share the shape.
     """

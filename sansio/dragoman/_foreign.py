@@ -32,8 +32,13 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
             ledger.unknown_fields(message.path, message.extra)
         changed: list[Part] | None = None
         for index, part in enumerate(message.parts):
-            if type(part) is Text and part.extra is None:
-                continue  # nearly all of them
+            if type(part) is ToolResult:
+                if part.extra is None and len(part.parts) == 1:
+                    only = part.parts[0]
+                    if type(only) is Text and only.extra is None:
+                        continue  # as nearly all results are
+            elif type(part) is not OpaquePart and part.extra is None:
+                continue  # nearly all others
             plain = _plain(part, ledger)
             if plain is not part:
                 changed = changed or list(message.parts)

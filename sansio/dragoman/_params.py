@@ -21,7 +21,7 @@ def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSO
 
     Where two wire names mean the same, the one that stands later in `names` wins.
     """
-    return {param: body[name] for name, param in names.items() if body.get(name) is not None}
+    return {param: body[name] for name, param in names.items() if name in body and body[name] is not None}
 
 
 def param_paths(names: Mapping[str, Param]) -> dict[Param, str]:

@@ -25,9 +25,9 @@ from ._translate import Outcome
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 
-# Usage and model are in the first frame or two; finish, usage and end marker are the last three at most.
+# Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
 _FIRST_FRAMES = 4
-_LAST_FRAMES = 16
+_LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
 _LAST_BYTES = 16 * 1024
 

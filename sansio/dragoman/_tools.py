@@ -35,6 +35,7 @@ from ._spec import Target, ToolRule
 # "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_CHARS = 8
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 # The limit for call ids where a vendor documents none.
 _LONG_ID = 256
 
@@ -68,10 +69,10 @@ def fit_call_id(call_id: str, rule: ToolRule) -> str:
     """The call id on the wire, by the same rule for a call and for its result."""
     if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
         return call_id
-    clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
     limit = rule.max_call_id or _LONG_ID
-    if clean == call_id and len(call_id) <= limit:
+    if len(call_id) <= limit and _FORBIDDEN.search(call_id) is None:
         return call_id
+    clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
     return _shorten(clean, call_id, limit)
 
 
@@ -88,14 +89,17 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
     told = target.custom_tools
     fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), ledger)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
-    messages = tuple(
-        [
-            message  # one text, as most are, has nothing that a tool rule is about
-            if len(message.parts) == 1 and type(message.parts[0]) is Text
-            else fitter.message(message)
-            for message in request.messages
-        ]
-    )
+    changed: list[Message] | None = None
+    messages = request.messages
+    for number, message in enumerate(messages):
+        if len(message.parts) == 1 and type(message.parts[0]) is Text:
+            continue  # as most are: nothing that a tool rule is about
+        new = fitter.message(message)
+        if new is not message:
+            changed = changed or list(messages)
+            changed[number] = new
+    if changed is not None:
+        messages = tuple(changed)
     choice = request.tool_choice
     if fitter.origins:
         choice = fitter.choice(choice)
@@ -106,7 +110,7 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
 class _Fitter:
     """The pass over one request."""
 
-    __slots__ = ("_custom", "_ledger", "_rule", "_taken", "_wire", "origins", "used_ids")
+    __slots__ = ("_custom", "_ids", "_ledger", "_rule", "_same", "_taken", "_wire", "origins", "used_ids")
 
     def __init__(self, rule: ToolRule, custom: bool, ledger: Ledger) -> None:
         self._rule = rule
@@ -114,6 +118,9 @@ class _Fitter:
         self._ledger = ledger
         self._wire: dict[tuple[str | None, str], str] = {}
         self._taken: set[tuple[str | None, str]] = set()
+        # What is known to stay as it is: names outside of namespaces, and call ids. Both come again and again.
+        self._same: set[str] = set()
+        self._ids: set[str] = set()
         self.origins: dict[str, Origin] = {}
         self.used_ids: set[str] = set()
 
@@ -140,12 +147,16 @@ class _Fitter:
         """The message itself unless one of its parts must change: most never do."""
         changed: list[Part] | None = None
         for index, part in enumerate(message.parts):
-            kind = type(part)
-            if kind is ToolCall or kind is ToolResult:
-                fitted = self._call(part) if isinstance(part, ToolCall) else self._result(part)  # type: ignore[arg-type]
-                if fitted is not part:
-                    changed = changed or list(message.parts)
-                    changed[index] = fitted
+            fitted: Part
+            if type(part) is ToolCall:
+                fitted = self._call(part)
+            elif type(part) is ToolResult:
+                fitted = self._result(part)
+            else:
+                continue
+            if fitted is not part:
+                changed = changed or list(message.parts)
+                changed[index] = fitted
         if changed is None:
             return message
         return msgspec.structs.replace(message, parts=tuple(changed))
@@ -163,9 +174,11 @@ class _Fitter:
 
     def _call(self, call: ToolCall) -> ToolCall:
         self.used_ids.add(call.call_id)
-        call_id = fit_call_id(call.call_id, self._rule)
+        wrap = call.kind is _CUSTOM and not self._custom
+        call_id = self._id(call.call_id)
+        if not wrap and call_id is call.call_id and call.namespace is None and call.name in self._same:
+            return call
         name, namespace = self._name(call.name, call.namespace)
-        wrap = call.kind is ToolKind.CUSTOM and not self._custom
         if not wrap and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         return msgspec.structs.replace(
@@ -178,12 +191,20 @@ class _Fitter:
         )
 
     def _result(self, result: ToolResult) -> ToolResult:
-        call_id = fit_call_id(result.call_id, self._rule)
-        unwrap = result.kind is ToolKind.CUSTOM and not self._custom
+        call_id = self._id(result.call_id)
+        unwrap = result.kind is _CUSTOM and not self._custom
         if not unwrap and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if unwrap else result.kind
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
+
+    def _id(self, call_id: str) -> str:
+        if call_id in self._ids:
+            return call_id
+        fitted = fit_call_id(call_id, self._rule)
+        if fitted == call_id:
+            self._ids.add(call_id)
+        return fitted
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
         key = (namespace, name)
@@ -196,4 +217,6 @@ class _Fitter:
                 wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
             self._taken.add((space, wire))
             self._wire[key] = wire
+            if namespace is None and wire == name:
+                self._same.add(name)
         return wire, space

@@ -28,19 +28,24 @@ from oracle import (
     RESPONSES,
     Stop,
     as_object,
+    check_stream,
     compare,
     corpus,
     meaning_of_client_stream,
     meaning_of_upstream,
+    meaning_of_whole,
 )
 from oracle import samples as s
 from oracle.meaning import Kind
 
 from dragoman import (
+    NEED_DATA,
     REGISTRY,
     Answer,
     Block,
     Ended,
+    Event,
+    EventReader,
     Exchange,
     Failed,
     Fold,
@@ -53,7 +58,7 @@ from dragoman import (
     ResponseTranslator,
     Sealer,
 )
-from dragoman.testing import chop, events_of
+from dragoman.testing import chop
 
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 OPEN = Sealer()
@@ -92,12 +97,12 @@ def sources() -> list[Source]:
     return found
 
 
-def asked(client: str, *, streams: bool = True, sealer: Sealer = OPEN, model: str = "alias") -> Exchange:
+def asked(client: str, *, streams: bool = True, sealer: Sealer = OPEN) -> Exchange:
     request = Request(
         protocol=client, model="alias", messages=(), raw={}, stream=streams, params={"stop": ["STOP"]}
     )
     return Exchange(
-        request=request, id="0123456789abcdef", now=1, model=model, sealer=sealer, prompt_tokens=7
+        request=request, id="0123456789abcdef", now=1, model="alias", sealer=sealer, prompt_tokens=7
     )
 
 
@@ -109,10 +114,9 @@ def answered(
     streams: bool = True,
     relay: bool = False,
     sealer: Sealer = OPEN,
-    model: str = "alias",
 ) -> bytes:
     """What a client gets for a source, in pieces or at once. Not relayed unless asked."""
-    exchange = asked(client, streams=streams, sealer=sealer, model=model)
+    exchange = asked(client, streams=streams, sealer=sealer)
     machine: Relay | ResponseTranslator
     if relay:
         machine = Relay(REGISTRY[client], exchange)
@@ -184,7 +188,7 @@ def test_the_same_answer_twice(source: Source, client: str) -> None:
 def digest() -> str:
     """Of all hand-written answers in all protocols, streamed and whole."""
     seen = hashlib.sha256()
-    for source in sources():
+    for source in [source for source in sources() if "/" not in source.name]:
         for client in PROTOCOLS:
             seen.update(answered(source, client) + answered(source, client, streams=False))
     return seen.hexdigest()
@@ -194,15 +198,10 @@ def test_another_process_writes_the_same_bytes() -> None:
     """Sets of strings have another order in each process; no output may depend on it."""
     support = Path(__file__).parents[1] / "_support"
     code = "import test_laws; print(test_laws.digest())"
-    found = set()
-    for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{support}:{Path(__file__).parent}"}
-        env["DRAGOMAN_SHARED"] = "/nowhere"  # the hand-written answers are enough here
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
-        found.add(done.stdout)
-    assert len(found) == 1
+    env = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": f"{support}:{Path(__file__).parent}"}
+    env["DRAGOMAN_SHARED"] = "/nowhere"  # the hand-written answers are enough here
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest()
 
 
 # --- a relay changes nothing ----------------------------------------------------------------------------------
@@ -216,9 +215,20 @@ def test_a_relay_changes_nothing(source: Source) -> None:
 # --- streamed and folded is what is translated whole ----------------------------------------------------------
 
 
+def events_in(protocol: str, stream: bytes) -> list[Event]:
+    """By the strict reader of a protocol, which knows what was asked."""
+    reader = EventReader(REGISTRY[protocol], asked(protocol))
+    reader.receive_data(stream)
+    reader.receive_eof()
+    found = []
+    while (event := reader.next_event()) is not NEED_DATA:
+        found.append(event)
+    return found
+
+
 def folded(protocol: str, stream: bytes) -> Answer:
     fold = Fold()
-    for event in events_of(REGISTRY[protocol], stream):
+    for event in events_in(protocol, stream):
         fold.send(event)
     return fold.answer()
 
@@ -265,7 +275,7 @@ def called(block: Block, protocol: str) -> Any:
     if protocol == MESSAGES:
         complete = True
         value = as_object(text)
-        text = text if value is None else str(value.get("_raw") or text)
+        text = text if value is None else str(value.get("_raw") or json.dumps(value))
     return head.call_id, head.name, head.kind, text, complete
 
 
@@ -278,15 +288,15 @@ def test_streamed_and_folded_is_what_is_translated_whole(source: Source, client:
 
 @pytest.mark.parametrize(("source", "client"), COMPLETE)
 def test_a_whole_answer_means_what_its_stream_means(source: Source, client: str) -> None:
-    """The upstream's answer, once as a stream and once whole, gives the client the same whole answer."""
-    model = folded(source.protocol, source.stream).started.model
-    body = answered(source, source.protocol, streams=False, model=model)
+    """The upstream's answer, once as a stream and once whole, says the same to the client."""
+    body = answered(source, source.protocol, streams=False)
     specs = REGISTRY[source.protocol], REGISTRY[client]
     machine = ResponseTranslator(*specs, asked(client, streams=False), upstream_streams=False)
     machine.receive_data(body)
     machine.receive_eof()
-    whole = read_whole(client, machine.data_to_send())
-    assert gist(whole, client) == gist(read_whole(client, answered(source, client, streams=False)), client)
+    said, whole = meaning_of_upstream(source.protocol, source.stream), meaning_of_whole(source.protocol, body)
+    assert compare(said, whole, source.protocol) == []
+    assert compare(whole, meaning_of_whole(client, machine.data_to_send()), client) == []
 
 
 # --- what is written is read again as what was meant -----------------------------------------------------------
@@ -296,12 +306,22 @@ def test_a_whole_answer_means_what_its_stream_means(source: Source, client: str)
 def test_what_is_written_is_read_again(source: Source, client: str) -> None:
     """By the strict reader of the client's own protocol: its events end, and say what the upstream said."""
     said = meaning_of_upstream(source.protocol, source.stream)
-    events = events_of(REGISTRY[client], answered(source, client))
+    events = events_in(client, answered(source, client))
     assert isinstance(events[-1], Ended if completes(source) else Failed)
     heard = meaning_of_events(events)
     if client == RESPONSES and heard.stop is Stop.FILTER and heard.said(Kind.REFUSAL) == said.explanation:
         heard.explanation = said.explanation
     assert compare(said, heard, client) == []
+
+
+@pytest.mark.parametrize("source", [each for each in sources() if "/" not in each.name], ids=repr)
+def test_a_protocol_written_anew_is_as_its_vendor_has_it(source: Source) -> None:
+    """Crossings are judged elsewhere; this is the reader and the writer of one protocol, without the relay.
+
+    Not the recordings: what they hold of older and of beta versions passes as it came.
+    """
+    sent = answered(source, source.protocol)
+    assert check_stream(source.protocol, sent, include_usage=True) == []
 
 
 # --- what breaks off is never a success -------------------------------------------------------------------------

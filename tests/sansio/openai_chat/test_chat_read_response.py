@@ -237,25 +237,26 @@ def test_annotations_wait_for_their_text() -> None:
 TOKEN = {"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": []}
 
 
-def test_logprobs_follow_their_text_and_have_all_members() -> None:
+def test_logprobs_come_before_their_text_and_have_all_members() -> None:
     ledger = Ledger()
     stream = (
         chunk({**delta(content="a"), "logprobs": {"content": [TOKEN, 5], "refusal": None}})
         + chunk({**delta(content="b"), "logprobs": {"content": [{"token": "b", "logprob": -2}]}})
         + chunk({**delta(refusal="n"), "logprobs": {"refusal": [TOKEN], "content": []}})
+        + chunk({**delta(), "logprobs": {"refusal": [TOKEN]}})
         + chunk({**delta(reasoning="x"), "logprobs": {"content": [TOKEN]}})
         + chunk(delta(finish="stop"))
         + DONE
     )
     assert content(stream, ledger=ledger)[:8] == [
         started(0, TEXT),
-        TextDelta(0, "a"),
         Logprobs(0, [TOKEN]),
-        TextDelta(0, "b"),
+        TextDelta(0, "a"),
         Logprobs(0, [{"bytes": None, "token": "b", "logprob": -2, "top_logprobs": []}]),
+        TextDelta(0, "b"),
         BlockEnded(0),
         started(1, REFUSAL),
-        TextDelta(1, "n"),
+        Logprobs(1, [TOKEN]),
     ]
     assert [loss.path for loss in ledger] == ["/choices/0/logprobs/content"]
 

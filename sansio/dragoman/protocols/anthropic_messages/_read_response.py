@@ -165,11 +165,9 @@ class MessagesReader:
 
     def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
         """Deltas of an open block differ in their text alone."""
-        for block in self._blocks.values():
-            if block.number == delta.block:
-                note = None if type(delta) is TextDelta else block.texts.append
-                return LaneHint(_LANE_KEYS[type(delta)], note)
-        return None
+        block = next(block for block in self._blocks.values() if block.number == delta.block)
+        note = None if type(delta) is TextDelta else block.texts.append
+        return LaneHint(_LANE_KEYS[type(delta)], note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ def marked(value: JSONObject, path: str, known: frozenset[str]) -> tuple[CacheMa
     """
     found: CacheMark | None = None
     extra = wire.unknown(value, known)
+    if "cache_control" not in value and "prompt_cache_breakpoint" not in value:
+        return None, extra  # as nearly always
     for key, plain in _PLAIN_MARKS.items():
         mark = value.get(key)
         if type(mark) is not dict:

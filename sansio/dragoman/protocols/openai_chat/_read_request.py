@@ -42,6 +42,9 @@ _KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 
+# Bound here for the lanes: an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
     """Read a decoded body.
@@ -92,12 +95,13 @@ def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
         if type(item) is not dict:
             raise wrong(path, "a message", item)
         role = item.get("role")
-        if len(item) == 2 and role in _PLAIN_ROLES:
-            content = item.get("content")
-            if type(content) is str:
-                out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))
-                continue
-        read = _ROLES.get(role) if type(role) is str else None
+        if type(role) is not str:
+            read = None
+        elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
+            out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))  # type: ignore[arg-type]
+            continue
+        else:
+            read = _ROLES.get(role)
         if read is None:
             raise RemoteProtocolError(
                 f"{dotted(path)}.role must be one of {', '.join(_ROLES)}",
@@ -123,7 +127,15 @@ class _Reader:
         return _message(item, path, parts, wire.KNOWN_MESSAGE)
 
     def assistant(self, item: JSONObject, path: str) -> Message:
-        parts: list[Part] = [*read_thoughts(item, path, self._sealer)]
+        parts: list[Part]
+        calls = item.get("tool_calls")
+        if len(item) == 3 and type(calls) is list and "content" in item:
+            # The lane for an agent's turns: beside the role there is content, and calls, and no more.
+            parts = _parts(item["content"], path + "/content")
+            for index, call in enumerate(calls):
+                parts.append(self._call(call, f"{path}/tool_calls/{index}"))
+            return Message("assistant", tuple(parts), path)
+        parts = [*read_thoughts(item, path, self._sealer)]
         parts += _parts(item.get("content"), f"{path}/content")
         refusal = item.get("refusal")
         if refusal is not None:
@@ -131,7 +143,6 @@ class _Reader:
         audio = item.get("audio")
         if audio is not None:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
-        calls = item.get("tool_calls")
         if calls is not None and type(calls) is not list:
             raise wrong(f"{path}/tool_calls", "an array of tool calls", calls)
         for index, call in enumerate(calls or ()):
@@ -152,15 +163,22 @@ class _Reader:
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
             raise wrong(path, "a tool call", call)
+        function = call.get("function")
+        if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
+            # The lane: nothing but what every call has.
+            call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
+            if type(call_id) is str and type(name) is str and type(text) is str:
+                return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
         call_id = text_of(call.get("id"), f"{path}/id")
-        custom = call.get("custom")
-        kind = ToolKind.CUSTOM if type(custom) is dict else ToolKind.FUNCTION
-        member, known = _CALL_MEMBERS[kind]
+        kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
+        member, known = (
+            ("custom", wire.KNOWN_CUSTOM) if kind is _CUSTOM else ("function", wire.KNOWN_FUNCTION)
+        )
         function = call.get(member)
         at = f"{path}/{member}"
         if type(function) is not dict:
             raise wrong(at, "an object", function)
-        if kind is ToolKind.CUSTOM:
+        if kind is _CUSTOM:
             self._custom.add(call_id)
             text = text_of(function.get("input"), f"{at}/input")
         else:
@@ -172,14 +190,19 @@ class _Reader:
 
     def tool(self, item: JSONObject, path: str) -> Message:
         call_id = text_of(item.get("tool_call_id"), f"{path}/tool_call_id")
-        kind = ToolKind.CUSTOM if call_id in self._custom else ToolKind.FUNCTION
+        kind = _CUSTOM if call_id in self._custom else _FUNCTION
+        content: JSON = item.get("content")
+        if len(item) == 3 and type(content) is str:
+            # The lane: nothing beside role, id and text.
+            text = Text(content, None, None, None, path + "/content")
+            return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
         return self._result(item, path, call_id, kind)
 
     def function(self, item: JSONObject, path: str) -> Message:
         name = text_of(item.get("name"), f"{path}/name")
         call_id = self._legacy or f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = ""
-        return self._result(item, path, call_id, ToolKind.FUNCTION)
+        return self._result(item, path, call_id, _FUNCTION)
 
     @staticmethod
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
@@ -210,11 +233,6 @@ _ROLES: dict[str, Callable[[_Reader, JSONObject, str], Message]] = {
     "assistant": _Reader.assistant,
     "tool": _Reader.tool,
     "function": _Reader.function,
-}
-
-_CALL_MEMBERS = {
-    ToolKind.FUNCTION: ("function", wire.KNOWN_FUNCTION),
-    ToolKind.CUSTOM: ("custom", wire.KNOWN_CUSTOM),
 }
 
 

@@ -137,17 +137,15 @@ class ChatReader:
 
     def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
         """Chunks of one open block differ in their text, and in padding at OpenAI."""
-        for state in self._choices.values():
-            if type(delta) is ArgumentsDelta:
-                for call in state.calls.calls:
-                    if call.block == delta.block and not call.ended:
-                        return LaneHint(b"arguments", call.pieces.append, padding=_PADDING)
-            elif state.block == delta.block:
-                if type(delta) is TextDelta:
-                    return LaneHint(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
-                note = state.reasoning.lane()
-                return None if note is None else LaneHint(*note, padding=_PADDING)
-        return None
+        states = self._choices.values()
+        if type(delta) is ArgumentsDelta:
+            call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
+            return LaneHint(b"arguments", call.pieces.append, padding=_PADDING)
+        state = next(state for state in states if state.block == delta.block)
+        if type(delta) is TextDelta:
+            return LaneHint(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
+        note = state.reasoning.lane()
+        return None if note is None else LaneHint(*note, padding=_PADDING)
 
     def whole(self, body: JSONObject) -> list[Event]:
         """The events of a whole answer."""
@@ -259,13 +257,14 @@ class ChatReader:
             state = self._choices[index] = _Choice(index, self._numbers)
             if delta is None:
                 delta = choice.get("message")
+        start = len(out)
         if type(delta) is dict:
             self._delta(state, delta, whole="delta" not in choice, out=out)
         elif delta is not None:
             raise _unreadable(f"a delta is {kind_of(delta)}")
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
-            self._logprobs(state, logprobs, out)
+            self._logprobs(state, logprobs, out, start)
         usage = choice.get("usage")
         if type(usage) is dict:
             self._usage = usage
@@ -384,13 +383,16 @@ class ChatReader:
             )
         state.cites.clear()
 
-    def _logprobs(self, state: _Choice, logprobs: JSONObject, out: list[Event]) -> None:
+    def _logprobs(self, state: _Choice, logprobs: JSONObject, out: list[Event], start: int) -> None:
+        """Log probabilities come before the text that they are about, which is in `out` from `start` on."""
         for member, kind in _LOGPROBS:
             tokens = logprobs.get(member)
             if type(tokens) is not list or not tokens:
                 continue
             if state.kind is kind:
-                out.append(Logprobs(state.block, [_token(token) for token in tokens if type(token) is dict]))
+                event = Logprobs(state.block, [_token(token) for token in tokens if type(token) is dict])
+                ours = (at for at in range(start, len(out)) if _fills(out[at], state.block))
+                out.insert(next(ours, len(out)), event)
             else:
                 # Tokens of reasoning or of a call: the official answer has them for text alone.
                 path = f"/choices/{state.index}/logprobs/{member}"
@@ -496,6 +498,10 @@ def _token(token: JSONObject) -> JSONObject:
     if "bytes" in token and "top_logprobs" in token:
         return token
     return {"bytes": None, **token, "top_logprobs": token.get("top_logprobs") or []}
+
+
+def _fills(event: Event, block: int) -> bool:
+    return isinstance(event, TextDelta) and event.block == block
 
 
 def _string(value: JSON) -> str | None:

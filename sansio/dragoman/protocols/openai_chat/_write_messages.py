@@ -55,8 +55,9 @@ class MessageWriter:
             role: str = message.role
             if role == "user":
                 self._spoken = True
-                if len(parts) == 1 and type(parts[0]) is Text and not _rich(message, parts[0]):
-                    rest.append({"role": "user", "content": parts[0].text})
+                short = None if self._own else _short(message)
+                if short is not None:
+                    (results if short["role"] == "tool" else rest).append(short)
                     continue
                 found = [part for part in parts if type(part) is ToolResult]
                 if found:
@@ -248,12 +249,10 @@ class MessageWriter:
     def assistant(self, run: Sequence[Message]) -> None:
         """One assistant message of a run of them. Nothing is written when nothing is left of it."""
         self._spoken = True
-        first = run[0]
-        if len(run) == 1 and len(first.parts) == 1:
-            part = first.parts[0]
-            if type(part) is Text and part.text and not _rich(first, part):
-                self.out.append({"role": "assistant", "content": part.text})
-                return
+        short = None if self._own else _short_turn(run)
+        if short is not None:
+            self.out.append(short)
+            return
         content: list[JSONObject] = []
         refusals: list[str] = []
         calls: list[JSONObject] = []
@@ -278,7 +277,7 @@ class MessageWriter:
                         self._ledger.altered(part.path, "text after a tool call is sent before it")
                     self._part(part, message, content)
             self._envelope(message, body)
-        fields, leading = self._reasoning(first, thoughts)
+        fields, leading = self._reasoning(run[0], thoughts)
         content = leading + content
         if not (content or refusals or calls or fields or self._own):
             return
@@ -298,12 +297,7 @@ class MessageWriter:
         return _plainest(content)
 
     def _call(self, call: ToolCall, message: Message) -> JSONObject:
-        if call.kind is ToolKind.CUSTOM:
-            inner = {"name": call.name, "input": call.input}
-        else:
-            # A call without arguments must still hold a JSON object.
-            inner = {"name": call.name, "arguments": call.input or "{}"}
-        body: JSONObject = {"id": call.call_id, "type": call.kind.value, call.kind.value: inner}
+        body = _call_body(call)
         mark = call.cache
         if mark is not None:
             if self._own:
@@ -355,6 +349,7 @@ class MessageWriter:
 # Where wrapped seals stood: the path of such a thought names the member that held it.
 _WRAPPED = ("/data", "/signature")
 _PLAIN_TEXT = {"type", "text"}
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 
 def cache_control(mark: CacheMark) -> JSONObject:
@@ -372,16 +367,51 @@ def merge(base: JSON, extra: JSON) -> JSON:
     return {**base, **{key: merge(base.get(key), value) for key, value in extra.items()}}
 
 
-def _rich(message: Message, text: Text) -> bool:
-    """Whether there is more to a message of one text than the text."""
-    return (
-        text.cache is not None
-        or text.extra is not None
-        or text.citations is not None
-        or message.extra is not None
-        or message.name is not None
-        or message.phase is not None
-    )
+def _call_body(call: ToolCall) -> JSONObject:
+    if call.kind is _CUSTOM:
+        custom = {"name": call.name, "input": call.input}
+        return {"id": call.call_id, "type": "custom", "custom": custom}
+    # A call without arguments must still hold a JSON object.
+    function = {"name": call.name, "arguments": call.input or "{}"}
+    return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _short(message: Message) -> JSONObject | None:
+    """The wire message of a foreign client's user who gives one plain text or one plain result.
+
+    None when there is more to the message. Nearly all messages between assistant turns are like that.
+    """
+    parts = message.parts
+    if len(parts) != 1 or message.name is not None or message.phase is not None:
+        return None
+    part = parts[0]
+    if type(part) is ToolResult:
+        if len(part.parts) == 1 and part.cache is None and not part.is_error:
+            text = part.parts[0]
+            if type(text) is Text and text.cache is None and text.citations is None:
+                return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
+    elif type(part) is Text and part.cache is None and part.citations is None:
+        return {"role": "user", "content": part.text}
+    return None
+
+
+def _short_turn(run: Sequence[Message]) -> JSONObject | None:
+    """The same for a foreign assistant's turn of plain texts and then calls."""
+    content = ""
+    calls: list[JSONObject] = []
+    for message in run:
+        if message.name is not None or message.phase is not None:
+            return None
+        for part in message.parts:
+            if type(part) is Text and not calls and part.cache is None and part.citations is None:
+                content += part.text
+            elif type(part) is ToolCall and part.cache is None:
+                calls.append(_call_body(part))
+            else:
+                return None
+    if calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": content} if content else None
 
 
 def _plainest(content: list[JSONObject]) -> JSON:

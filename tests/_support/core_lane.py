@@ -1,0 +1,37 @@
+"""Runs a stream through a translator twice, with the fast lane and without, and counts what the lane took."""
+
+import pytest
+
+from dragoman._lane import Lane
+from dragoman._request import Request
+from dragoman._spec import Exchange
+from dragoman._translate import ResponseTranslator
+from dragoman.protocols import REGISTRY
+
+
+def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Asserts that both ways give the same bytes; returns how many frames the lane took."""
+    request = Request(protocol=client, model="m", messages=(), raw={}, stream=True)
+    exchange = Exchange(request=request, id="abc", now=0, model="m")
+
+    def run() -> tuple[bytes, object]:
+        machine = ResponseTranslator(REGISTRY[protocol], REGISTRY[client], exchange)
+        machine.receive_data(data)
+        machine.receive_eof()
+        return machine.data_to_send(), machine.outcome
+
+    taken = []
+    emitter = Lane.keep
+
+    def keep(self: Lane, *args: object) -> None:
+        emitter(self, *args)  # type: ignore[arg-type]
+        emit = self.emit
+        self.emit = lambda text: (taken.append(text), emit(text))[1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lane, "keep", keep)
+        fast = run()
+    with monkeypatch.context() as patch:
+        patch.setattr(Lane, "wants", lambda self: False)
+        assert run() == fast
+    return len(taken)
