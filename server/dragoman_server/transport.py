@@ -23,7 +23,8 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
-from ._byte_stream import ByteStream, open_byte_stream
+from ._byte_stream import ByteStream
+from ._connect import open_byte_stream
 from ._http1 import BodyDecoder, Exchange, FramingError, RequestError, ResponseHead
 from ._pool import ConnectionPool, Lease, Origin, PoolLimits
 
