@@ -30,6 +30,10 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
     for number, message in enumerate(request.messages):
         if message.extra is not None:
             ledger.unknown_fields(message.path, message.extra)
+        if len(message.parts) == 1:
+            part = message.parts[0]
+            if type(part) is Text and part.extra is None:
+                continue  # nearly all of them
         changed: list[Part] | None = None
         for index, part in enumerate(message.parts):
             if type(part) is ToolResult:
@@ -37,7 +41,7 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
                     only = part.parts[0]
                     if type(only) is Text and only.extra is None:
                         continue  # as nearly all results are
-            elif type(part) is not OpaquePart and part.extra is None:
+            elif not isinstance(part, OpaquePart) and part.extra is None:
                 continue  # nearly all others
             plain = _plain(part, ledger)
             if plain is not part:

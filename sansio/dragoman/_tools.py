@@ -59,10 +59,9 @@ class ToolBook(msgspec.Struct, frozen=True):
 def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
     """The name on the wire: unchanged where it is allowed, else cleaned, and with a hash where that loses."""
     full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
-    clean = _FORBIDDEN.sub("_", full)
-    if clean == full and len(full) <= rule.max_name:
+    if len(full) <= rule.max_name and _FORBIDDEN.search(full) is None:
         return full
-    return _shorten(clean, full, rule.max_name)
+    return _shorten(_FORBIDDEN.sub("_", full), full, rule.max_name)
 
 
 def fit_call_id(call_id: str, rule: ToolRule) -> str:
@@ -191,16 +190,16 @@ class _Fitter:
         )
 
     def _result(self, result: ToolResult) -> ToolResult:
-        call_id = self._id(result.call_id)
         unwrap = result.kind is _CUSTOM and not self._custom
+        if not unwrap and result.call_id in self._ids:
+            return result  # as its call
+        call_id = self._id(result.call_id)
         if not unwrap and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if unwrap else result.kind
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
-        if call_id in self._ids:
-            return call_id
         fitted = fit_call_id(call_id, self._rule)
         if fitted == call_id:
             self._ids.add(call_id)

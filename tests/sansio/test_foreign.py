@@ -113,3 +113,10 @@ def test_parts_without_a_counterpart_leave_their_words() -> None:
     assert out.messages[1].parts == (Text("a"), plain, mute, plain)
     assert out.messages[2].parts == (ToolResult("c", (Text("b"), plain)), ToolResult("d", (Text("b"),)))
     assert losses == [(LossCode.ALTERED, "/p")]
+
+
+def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> None:
+    plain, odd = Message("user", (Text("a"),)), Message("user", (Text("b", extra=X, path="/m/1/0"),))
+    out, losses = left(request(plain, odd))
+    assert out.messages == (plain, odd)
+    assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]

@@ -302,3 +302,26 @@ def test_a_named_choice_of_a_custom_tool_that_stays() -> None:
 def test_the_same_conversation_gives_the_same_bytes() -> None:
     given_request = request(FunctionTool("a.b"), PATCH, parts=(CALL, RESULT, ToolCall("x:y", "a.b", "{}")))
     assert fitted(given_request, STRICT)[0] == fitted(given_request, STRICT)[0]
+
+
+@pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
+def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolRule) -> None:
+    def turn(call_id: str, name: str, namespace: str | None = None) -> tuple[Message, ...]:
+        call = Message("assistant", (ToolCall(call_id, name, "{}", namespace=namespace),))
+        return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
+
+    turns = (turn("c", "look"), turn("c.1", "lo.ok"), turn("d", "look", "fs"))
+    said = (Message("user", (Text("go on"),)),)
+    given = Request(protocol="toy", model="m", messages=sum((*turns, said, *turns), ()), raw={})
+    out, book, _ = fitted(given, rule)
+    assert out.messages[:6] == out.messages[7:]
+    assert out.messages[6] is said[0]
+    assert out.messages[7:9] == turns[0]  # nothing to change
+    for call, result in zip(out.messages[::2][:3], out.messages[1::2][:3], strict=True):
+        assert call.parts[0].call_id == result.parts[0].call_id  # type: ignore[union-attr]
+    assert book.used_ids == {"c", "c.1", "d"}
+
+
+def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
+    given = request(parts=(ToolResult("lost", (Text("a"),)),))
+    assert fitted(given, STRICT)[0].messages == given.messages

@@ -138,16 +138,23 @@ class Conversation:
 
     def _add_assistant(self, message: Message) -> None:
         blocks: list[JSONObject] = []
+        calls: list[ToolCall] = []
         for part in message.parts:
-            blocks += self._blocks(part, assistant=True)
+            if type(part) is ToolCall:
+                calls.append(part)
+                blocks.append(self._call_block(part))
+            elif type(part) is Text:
+                if visible(part.text):
+                    blocks.append(text_block(part, self._own, self._ledger))
+            else:
+                blocks += self._blocks(part, assistant=True)
         if not blocks:
             return
         self._append("assistant", blocks)
         if self._own:
             merge(self.turns[-1], message.extra)
-        for part in message.parts:
-            if type(part) is ToolCall:
-                self._calls[part.call_id] = part.path
+        for call in calls:
+            self._calls[call.call_id] = call.path
 
     def _answer(self, result: ToolResult) -> None:
         """Put a result behind those at the head of the turn that follows the last assistant turn."""
@@ -161,12 +168,15 @@ class Conversation:
         self._insert(self._result_block(result))
 
     def _insert(self, block: JSONObject) -> None:
+        turns = self.turns
         at = self._assistant + 1
-        if at == len(self.turns):
+        if at == len(turns):
             self._last = "user"
-        if at == len(self.turns) or self.turns[at]["role"] != "user":
-            self.turns.insert(at, {"role": "user", "content": []})
-        blocks_of(self.turns[at]).insert(self._heads, block)
+            turns.append({"role": "user", "content": [block]})
+        elif turns[at]["role"] != "user":
+            turns.insert(at, {"role": "user", "content": [block]})
+        else:
+            blocks_of(turns[at]).insert(self._heads, block)
         self._heads += 1
 
     def _close_calls(self) -> None:
@@ -252,6 +262,10 @@ class Conversation:
         )
 
     def _result_block(self, part: ToolResult) -> JSONObject:
+        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._own:
+            only = part.parts[0]
+            if type(only) is Text and is_plain(only) and visible(only.text):  # as in nearly all results
+                return {"type": "tool_result", "tool_use_id": part.call_id, "content": only.text}
         block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
         content: list[JSONObject] = []
         for inner in part.parts:
@@ -265,7 +279,7 @@ class Conversation:
     def _finished(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             block["cache_control"] = cache_control(part.cache)
-        if self._own:
+        if self._own and part.extra:
             merge(block, part.extra)
         return block
 
@@ -298,7 +312,7 @@ def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
 def text_block(part: Text, own: bool, ledger: Ledger) -> JSONObject:
     """A text block with its mark, its citations and its extra fields."""
     block: JSONObject = {"type": "text", "text": part.text}
-    if is_plain(part):
+    if part.cache is None and part.citations is None and part.extra is None:
         return block
     if part.cache is not None:
         block["cache_control"] = cache_control(part.cache)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal
+from dragoman._events import Seal, ToolKind
 from dragoman._json import JSON, JSONObject, encode_text
 from dragoman._params import read_params
 from dragoman._request import (
@@ -58,6 +58,11 @@ from ._wire import (
 
 _ROLES = ("user", "assistant", "system")
 
+_FUNCTION = ToolKind.FUNCTION  # an Enum's member is slow to look up
+
+# The paths of the first messages, made once: to print a number costs as much as to build a message.
+_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
     """The request that a body stands for. Raises RemoteProtocolError (400) with the path of what is wrong."""
@@ -71,7 +76,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         if parts:
             read.append(Message("system", parts, "/system"))
     for index, message in enumerate(messages):
-        path = f"/messages/{index}"
+        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
         if type(message) is not dict:
             raise _invalid(path, "Input should be an object")
         role = message.get("role")
@@ -81,7 +86,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         if content is None:
             raise _invalid(f"{path}/content", "Field required")
         parts = (
-            (Text(content, None, None, None, f"{path}/content"),)  # the short way
+            (Text(content, None, None, None, path + "/content"),)  # the short way
             if type(content) is str and content
             else _content(content, f"{path}/content", sealer, _BLOCKS)
         )
@@ -143,7 +148,8 @@ def _content(
         if kind == "text" and len(block) == 2 and type(block.get("text")) is str:
             parts.append(Text(block["text"], None, None, None, place))
             continue
-        kind = _required(block, "type", place, str, "string")
+        if type(kind) is not str:
+            kind = _required(block, "type", place, str, "string")
         reader = readers.get(kind)
         parts.append(
             OpaquePart(NAME, kind, block, place, plain_text(block))
@@ -221,9 +227,15 @@ def _thought(block: JSONObject, path: str, sealer: Sealer, text: str, carrier: J
 
 
 def _tool_use(block: JSONObject, path: str, sealer: Sealer) -> Part:
+    given = block.get("input")
+    if len(block) == 4 and type(given) is dict:
+        # The short way: type, id, name and input alone.
+        call_id, name = block.get("id"), block.get("name")
+        if type(call_id) is str and type(name) is str:
+            text = encode_text(given) if given else "{}"
+            return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
     call_id = _required(block, "id", path, str, "string")
     name = _required(block, "name", path, str, "string")
-    given = block.get("input")
     # Clients rebuild calls without arguments as null or leave the field out.
     if given is not None and type(given) is not dict:
         raise _invalid(f"{path}/input", "Input should be a valid dictionary")
@@ -237,11 +249,19 @@ def _tool_use(block: JSONObject, path: str, sealer: Sealer) -> Part:
 def _tool_result(block: JSONObject, path: str, sealer: Sealer) -> Part:
     call_id = _required(block, "tool_use_id", path, str, "string")
     content = block.get("content")
-    parts = () if content is None else _content(content, f"{path}/content", sealer, _RESULT_BLOCKS)
+    found: tuple[Part, ...]
+    if type(content) is str and content:
+        found = (Text(content, None, None, None, path + "/content"),)
+    else:
+        found = () if content is None else _content(content, f"{path}/content", sealer, _RESULT_BLOCKS)
+    parts = cast("tuple[Text | Media | OpaquePart, ...]", found)
+    if len(block) == 3 and content is not None:
+        # The short way: type, id and content alone.
+        return ToolResult(call_id, parts, _FUNCTION, None, None, None, None, path)
     cache, extra = _cache(block, path, extra_of(block, KNOWN_TOOL_RESULT))
     return ToolResult(
         call_id,
-        cast("tuple[Text | Media | OpaquePart, ...]", parts),
+        parts,
         is_error=_optional(block, "is_error", path, bool, "boolean"),
         cache=cache,
         extra=extra,
@@ -263,7 +283,7 @@ def _cache(
     block: JSONObject, path: str, extra: JSONObject | None
 ) -> tuple[CacheMark | None, JSONObject | None]:
     """The cache mark of a block. What a mark says beyond its ttl goes into the block's extra fields."""
-    mark = _object(block, "cache_control", path)
+    mark = _object(block, "cache_control", path) if "cache_control" in block else None
     if not mark:
         return None, extra
     left = extra_of(mark, KNOWN_CACHE) or {}

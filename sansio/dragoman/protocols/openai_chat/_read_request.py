@@ -45,6 +45,9 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 # Bound here for the lanes: an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
+# The paths of the first messages, made once: to print a number costs as much as to build a message.
+_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
     """Read a decoded body.
@@ -91,7 +94,7 @@ def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
     reader = _Reader(sealer)
     out: list[Message] = []
     for index, item in enumerate(items):
-        path = f"/messages/{index}"
+        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
         if type(item) is not dict:
             raise wrong(path, "a message", item)
         role = item.get("role")

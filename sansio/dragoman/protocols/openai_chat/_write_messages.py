@@ -47,6 +47,12 @@ class MessageWriter:
 
     def others(self, run: Sequence[Message]) -> None:
         """Messages between two assistant turns: results first, then their media, then the rest in order."""
+        if len(run) == 1 and run[0].role == "user" and not self._own:
+            short = _short(run[0])
+            if short is not None:
+                self._spoken = True
+                self.out.append(short)
+                return
         results: list[JSONObject] = []
         shown: list[JSONObject] = []
         rest: list[JSONObject] = []

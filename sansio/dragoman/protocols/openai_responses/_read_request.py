@@ -41,6 +41,12 @@ from ._wire import ORIGIN
 
 _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
+# Bound here, for an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+# The paths of the first items, made once: to print a number costs as much as to build an item.
+_PATHS = tuple([f"/input/{index}" for index in range(512)])
+
 
 def read_request(body: JSONObject, sealer: Sealer) -> Request:
     """Read a decoded body.
@@ -171,7 +177,7 @@ def _read_input(
     if type(value) is not list:
         raise wrong_type("/input", "a string or an array", value)
     for index, item in enumerate(value):
-        path = f"/input/{index}"
+        path = _PATHS[index] if index < len(_PATHS) else f"/input/{index}"
         if type(item) is not dict:
             raise wrong_type(path, "an object", item)
         kind = item.get("type")
@@ -203,9 +209,9 @@ def _read_message(item: JSONObject, path: str) -> Message:
     content = item.get("content")
     parts: tuple[Part, ...]
     if type(content) is str:
-        parts = (Text(content, path=f"{path}/content"),)
+        parts = (Text(content, None, None, None, path + "/content"),)
     elif type(content) is list:
-        parts = tuple(_read_parts(content, f"{path}/content"))
+        parts = _read_parts(content, path + "/content")
     elif content is None:
         raise missing(f"{path}/content")
     else:
@@ -222,36 +228,35 @@ def _read_message(item: JSONObject, path: str) -> Message:
     )
 
 
-def _read_parts(content: list[JSON], path: str) -> list[Part]:
-    parts: list[Part] = []
-    for index, part in enumerate(content):
-        where = f"{path}/{index}"
-        if type(part) is not dict:
-            raise wrong_type(where, "an object", part)
-        kind = part.get("type")
-        if type(kind) is not str:
-            raise missing(f"{where}/type") if kind is None else wrong_type(f"{where}/type", "a string", kind)
-        if kind in _TEXT_PARTS:
-            text = part.get("text")
-            if type(text) is not str:
-                raise (
-                    missing(f"{where}/text")
-                    if text is None
-                    else wrong_type(f"{where}/text", "a string", text)
-                )
-            if len(part) == 2:
-                parts.append(Text(text, path=where))
-            else:
-                parts.append(_read_text(text, part, where))
-        elif kind == "input_image":
-            parts.append(_read_image(part, where))
-        elif kind == "input_file":
-            parts.append(_read_file(part, where))
-        elif kind == "refusal" and type(part.get("refusal")) is str:
-            parts.append(Refusal(part["refusal"], extra_of(part, wire.REFUSAL), where))
-        else:
-            parts.append(OpaquePart(ORIGIN, kind, part, where))
-    return parts
+def _read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
+    if len(content) == 1:  # as nearly always
+        return (_read_part(content[0], path + "/0"),)
+    return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
+
+
+def _read_part(part: JSON, path: str) -> Part:
+    if type(part) is not dict:
+        raise wrong_type(path, "an object", part)
+    kind = part.get("type")
+    if type(kind) is not str:
+        raise missing(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
+    if kind in _TEXT_PARTS:
+        text = part.get("text")
+        if type(text) is not str:
+            at = f"{path}/text"
+            raise missing(at) if text is None else wrong_type(at, "a string", text)
+        if len(part) == 2:
+            return Text(text, None, None, None, path)
+        if len(part) == 3 and "annotations" in part:  # what servers answer and clients send back
+            return Text(text, None, part["annotations"] or None, None, path)
+        return _read_text(text, part, path)
+    if kind == "input_image":
+        return _read_image(part, path)
+    if kind == "input_file":
+        return _read_file(part, path)
+    if kind == "refusal" and type(part.get("refusal")) is str:
+        return Refusal(part["refusal"], extra_of(part, wire.REFUSAL), path)
+    return OpaquePart(ORIGIN, kind, part, path)
 
 
 def _read_text(text: str, part: JSONObject, path: str) -> Text:
@@ -340,6 +345,13 @@ def _read_call(item: JSONObject, path: str, sealer: Sealer) -> Message:
     custom = item["type"] == "custom_tool_call"
     field = "input" if custom else "arguments"
     text = item.get(field)
+    if len(item) == 4 and type(text) is str:
+        # Nearly all of them: type, call_id, name and the text alone.
+        call_id, name = item.get("call_id"), item.get("name")
+        if type(call_id) is str and call_id and type(name) is str and name:
+            kind = _CUSTOM if custom else _FUNCTION
+            call = ToolCall(call_id, name, text, kind, None, None, None, None, path)
+            return Message("assistant", (call,), path)
     if type(text) is not str:
         # Some clients send the arguments as an object, or none at all for a tool without parameters.
         text = "" if text is None else encode_text(text)
@@ -347,7 +359,7 @@ def _read_call(item: JSONObject, path: str, sealer: Sealer) -> Message:
         required(item, path, "call_id"),
         required(item, path, "name"),
         text,
-        ToolKind.CUSTOM if custom else ToolKind.FUNCTION,
+        _CUSTOM if custom else _FUNCTION,
         optional(item, path, "namespace"),
         optional(item, path, "id"),
         None,
@@ -362,21 +374,22 @@ def _read_result(item: JSONObject, path: str, sealer: Sealer) -> Message:
     where = f"{path}/output"
     parts: tuple[Part, ...]
     if type(output) is str:
-        parts = (Text(output, path=where),)
+        parts = (Text(output, None, None, None, where),)
     elif type(output) is list:
-        parts = tuple(_read_parts(output, where))
+        parts = _read_parts(output, where)
     elif output is None:
         raise missing(where)
     else:
         raise wrong_type(where, "a string or an array", output)
+    plain = len(item) == 3  # type, call_id and output alone, as nearly all are
     result = ToolResult(
         required(item, path, "call_id"),
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
-        ToolKind.CUSTOM if item["type"] == "custom_tool_call_output" else ToolKind.FUNCTION,
+        _CUSTOM if item["type"] == "custom_tool_call_output" else _FUNCTION,
         None,
-        optional(item, path, "id"),
+        None if plain else optional(item, path, "id"),
         None,
-        extra_of(item, wire.CALL_OUTPUT),
+        None if plain else extra_of(item, wire.CALL_OUTPUT),
         path,
     )
     return Message("user", (result,), path)

@@ -38,6 +38,7 @@ from ._write_tools import write_choice, write_tools
 _KEPT = ("status", "name", "namespace")
 
 _TOOL_ITEM = "additional_tools"
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 
 def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObject:
@@ -119,10 +120,20 @@ class _ItemWriter:
                 self._write_added_before(message.path)
             parts = message.parts
             if len(parts) == 1:
+                # Nearly all messages: one plain text, one call or one result.
                 part = parts[0]
-                if type(part) is Text and part.cache is None and part.citations is None and not self._own:
+                if type(part) is Text:
+                    if part.cache is None and part.citations is None and not self._own:
+                        self._note_name(message)
+                        items.append(_plain_message(message, part))
+                        continue
+                elif type(part) is ToolCall:
                     self._note_name(message)
-                    items.append(_plain_message(message, part))
+                    self._write_call(part)
+                    continue
+                elif type(part) is ToolResult:
+                    self._note_name(message)
+                    self._write_result(part)
                     continue
             self._write_message(message)
         if self._added:
@@ -155,7 +166,8 @@ class _ItemWriter:
             if kind is OpaquePart and part.path != message.path:
                 self._write_opaque(part, content)  # type: ignore[arg-type]
                 continue
-            self._flush(message, content)
+            if content:
+                self._flush(message, content)
             if isinstance(part, ToolCall):
                 self._write_call(part)
             elif isinstance(part, ToolResult):
@@ -165,12 +177,11 @@ class _ItemWriter:
             else:
                 assert isinstance(part, OpaquePart)
                 self._write_opaque(part, self._items)
-        self._flush(message, content)
+        if content:
+            self._flush(message, content)
 
     def _flush(self, message: Message, content: list[JSON]) -> None:
-        """Put what was collected into a message item."""
-        if not content:
-            return
+        """Put what was collected, which is something, into a message item."""
         item: JSONObject = {"type": "message", "role": message.role, "content": list(content)}
         content.clear()
         if message.phase is not None:
@@ -272,7 +283,7 @@ class _ItemWriter:
         return out
 
     def _write_call(self, part: ToolCall) -> None:
-        if part.kind is ToolKind.CUSTOM:
+        if part.kind is _CUSTOM:
             item: JSONObject = {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name}
             item["input"] = part.input
         else:
@@ -280,17 +291,24 @@ class _ItemWriter:
             item["arguments"] = part.input or "{}"
         if part.namespace is not None:
             item["namespace"] = part.namespace
-        self._note_mark(part.cache)
+        if part.cache is not None:
+            self._note_mark(part.cache)
         if self._own:
             self._restore(item, part.path, part.item_id, part.extra)
         self._items.append(item)
 
-    def _note_mark(self, mark: CacheMark | None) -> None:
-        if mark is not None:
-            self._ledger.dropped(mark.path, "only content parts take cache breakpoints in Responses")
+    def _note_mark(self, mark: CacheMark) -> None:
+        self._ledger.dropped(mark.path, "only content parts take cache breakpoints in Responses")
 
     def _write_result(self, part: ToolResult) -> None:
-        self._note_mark(part.cache)
+        if part.cache is not None:
+            self._note_mark(part.cache)
+        if len(part.parts) == 1 and not part.is_error and not self._own:
+            only = part.parts[0]
+            if type(only) is Text and only.cache is None and not only.citations:
+                name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
+                self._items.append({"type": name, "call_id": part.call_id, "output": only.text})
+                return  # nearly all results are one plain text
         output: list[JSON] = []
         for each in part.parts:
             if isinstance(each, Text):
@@ -304,7 +322,7 @@ class _ItemWriter:
                 continue
             if self._own and each.extra and output:
                 output[-1].update(each.extra)
-        custom = part.kind is ToolKind.CUSTOM
+        custom = part.kind is _CUSTOM
         item: JSONObject = {
             "type": "custom_tool_call_output" if custom else "function_call_output",
             "call_id": part.call_id,
