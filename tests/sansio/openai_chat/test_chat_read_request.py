@@ -615,3 +615,24 @@ def test_wrong_types_of_vital_members_are_refused_with_their_place(body: Any, pa
         read(**body)
     assert (caught.value.path, caught.value.status_hint) == (path, 400)
     assert caught.value.code in {"invalid_type", "invalid_value"}
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"reasoning_effort": {}}, "/reasoning_effort"),
+        ({"reasoning": {"effort": ["high"]}}, "/reasoning/effort"),
+        ({"reasoning": {"max_tokens": "many"}}, "/reasoning/max_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "many"}}, "/thinking/budget_tokens"),
+    ],
+)
+def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        read(**body)
+    assert caught.value.path == path
+
+
+def test_a_reference_to_a_tool_of_no_type_names_nothing() -> None:
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": {}}]}}
+    request = read(tool_choice=choice)
+    assert request.extra == {"tool_choice": choice}

@@ -619,3 +619,12 @@ def test_bad_requests_name_the_place(change: dict[str, Any], path: str, code: st
     assert (caught.value.path, caught.value.code, caught.value.status_hint) == (path, code, 400)
     assert caught.value.param is not None
     assert caught.value.param in caught.value.message
+
+
+def test_a_refusal_in_a_tool_result_is_kept_with_its_words() -> None:
+    refusal = {"type": "refusal", "refusal": "no"}
+    item = {"type": "function_call_output", "call_id": "c", "output": [refusal]}
+    [message] = read(input=[item]).messages
+    [result] = message.parts
+    assert isinstance(result, ToolResult)
+    assert result.parts == (OpaquePart("openai_responses", "refusal", refusal, "/input/0/output/0", "no"),)

@@ -337,7 +337,7 @@ def _account(request: Request, out: JSONObject, ledger: Ledger) -> None:
     tier = params.get("service_tier")
     if tier == "fast":
         out["speed"] = "fast"
-    elif tier in TIER_WRITE:
+    elif type(tier) is str and tier in TIER_WRITE:
         out["service_tier"] = TIER_WRITE[tier]
     elif tier is not None:
         ledger.dropped(paths.get("service_tier", "/service_tier"), "Messages has no such service tier")

@@ -144,7 +144,8 @@ def _tool_choice(choice: JSON, path: str) -> ToolChoice | None:
 
 def _reference(tool: JSON) -> str:
     """The name in a reference to a tool: {type: T, T: {name}}."""
-    inner = tool.get(tool.get("type")) if type(tool) is dict else None
+    kind = tool.get("type") if type(tool) is dict else None
+    inner = tool.get(kind) if type(kind) is str else None
     name = inner.get("name") if type(inner) is dict else None
     return name if type(name) is str else ""
 
@@ -213,6 +214,12 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
             extra["thinking"] = left
     elif thinking is not None:
         extra["thinking"] = thinking
+    if effort is not None:
+        text_of(effort, effort_path if effort_path == "/reasoning_effort" else f"{effort_path}/effort")
+    if budget is not None and type(budget) is not int:
+        raise wrong(
+            f"{path}/{'budget_tokens' if path == '/thinking' else 'max_tokens'}", "an integer", budget
+        )
     if effort is None or effort_path == path:
         effort_path = ""
     return ReasoningConfig(mode, effort, budget, show, path=path, effort_path=effort_path)  # type: ignore[arg-type]  # see above

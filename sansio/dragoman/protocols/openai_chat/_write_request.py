@@ -259,7 +259,7 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     for index, item in enumerate(value if type(value) is list else ()):
-        if item not in _SERVED_INCLUDES:
+        if type(item) is not str or item not in _SERVED_INCLUDES:
             ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
     return None
 

@@ -376,7 +376,15 @@ def _read_result(item: JSONObject, path: str, sealer: Sealer) -> Message:
     if type(output) is str:
         parts = (Text(output, None, None, None, where),)
     elif type(output) is list:
-        parts = _read_parts(output, where)
+        parts = tuple(
+            [
+                # No tool can refuse: such a part is kept as it is, and its words go on as text.
+                OpaquePart(wire.ORIGIN, "refusal", raw, part.path, part.text)
+                if type(part) is Refusal
+                else part
+                for part, raw in zip(_read_parts(output, where), output, strict=True)
+            ]
+        )
     elif output is None:
         raise missing(where)
     else:

@@ -131,7 +131,7 @@ def _text_alone(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    tier = tables.SERVICE_TIER_NAMES.get(value, value)
+    tier = tables.SERVICE_TIER_NAMES.get(value, value) if type(value) is str else None
     if tier in tables.SERVICE_TIERS:
         return tier
     ledger.dropped(path, "no such service tier in Responses")
