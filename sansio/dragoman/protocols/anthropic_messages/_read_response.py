@@ -189,7 +189,7 @@ class MessagesReader:
         model = message.get("model")
         self._model = model if type(model) is str else ""
         tier = usage.get("service_tier")
-        if tier is not None and tier not in TIER_ANSWER_READ:
+        if tier is not None and (type(tier) is not str or tier not in TIER_ANSWER_READ):
             self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
         message_id = message.get("id")
         events: list[Event] = [

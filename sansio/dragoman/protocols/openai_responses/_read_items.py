@@ -159,8 +159,9 @@ class MessageItem(Item):
 
     def part_done(self, index: int, part: JSONObject, out: list[Event], complete: bool = True) -> None:
         """A finished part ends its block."""
-        refusal = part.get("type") == "refusal"
-        if part.get("type") not in _PARTS:
+        kind = part.get("type")
+        refusal = kind == "refusal"
+        if type(kind) is not str or kind not in _PARTS:
             path = f"/output/{self.index}/content/{index}"
             self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
         fresh = index not in self.parts

@@ -12,6 +12,7 @@ from ..._fold import Block, ReasoningPart
 from ..._json import JSON, JSONObject
 from ..._loss import Ledger
 from ..._spec import Exchange
+from ._common import objects_of
 from ._wire import ORIGIN
 
 _PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
@@ -182,14 +183,18 @@ def full_logprob(token: JSONObject) -> JSONObject:
         **_logprob(token),
         "bytes": token.get("bytes") or [],
         "top_logprobs": [
-            {**_logprob(top), "bytes": top.get("bytes") or []} for top in token.get("top_logprobs") or ()
+            {**_logprob(top), "bytes": top.get("bytes") or []}
+            for top in objects_of(token.get("top_logprobs"))
         ],
     }
 
 
 def slim_logprob(token: JSONObject) -> JSONObject:
     """In events, there are no `bytes`."""
-    return {**_logprob(token), "top_logprobs": [_logprob(top) for top in token.get("top_logprobs") or ()]}
+    return {
+        **_logprob(token),
+        "top_logprobs": [_logprob(top) for top in objects_of(token.get("top_logprobs"))],
+    }
 
 
 def _logprob(token: JSONObject) -> JSONObject:

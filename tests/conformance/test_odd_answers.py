@@ -1,0 +1,51 @@
+"""Answers with values of wrong types never raise: they are read, or end as an error in the client's form."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from law_answers import ANSWERS
+
+from dragoman import REGISTRY, Exchange, Outcome, Relay, Request, ResponseTranslator
+
+ODD: tuple[Any, ...] = (None, True, -1, 1.5, "", [], {}, [{}], ["x"], {"type": {}})
+
+
+def variants(value: Any) -> Any:
+    """The value with each of its members replaced, one at a time, by something of another type."""
+    members = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, member in list(members):
+        for odd in ODD:
+            changed = copy.copy(value)
+            changed[key] = odd
+            yield changed
+        for inner in variants(member):
+            changed = copy.copy(value)
+            changed[key] = inner
+            yield changed
+
+
+def exchange(client: str) -> Exchange:
+    return Exchange(Request(client, "m", (), {"model": "m", "input": "hi"}, stream=True), "abc", 1, "m")
+
+
+@pytest.mark.parametrize("protocol", REGISTRY)
+@pytest.mark.parametrize("client", REGISTRY)
+def test_whole_answers(protocol: str, client: str) -> None:
+    for answer in ANSWERS[protocol].values():
+        for changed in variants(answer):
+            body = json.dumps(changed).encode()
+            machine = ResponseTranslator(
+                REGISTRY[protocol], REGISTRY[client], exchange(client), upstream_streams=False
+            )
+            machine.receive_data(body)
+            machine.receive_eof()
+            assert machine.outcome is not Outcome.OPEN
+            assert machine.data_to_send()
+            relay = Relay(REGISTRY[protocol], exchange(protocol), streams=False)
+            relay.receive_data(body)
+            relay.receive_eof()
+            assert relay.data_to_send() == body
