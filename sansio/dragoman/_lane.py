@@ -174,9 +174,16 @@ class Lane:
         """Learn from a frame that was read as this delta. put: what `emit` does with each delta like it."""
         self._misses += 1
         self.text_of = learn(piece, hint, delta.text)
-        if self.text_of is not None:
-            self._misses = 0
-            self.emit = _emitter(delta, hint.note, put)
+        if self.text_of is None:
+            return
+        emit = _emitter(delta, hint.note, put)
+
+        def first(text: str) -> None:
+            self._misses = 0  # a frame like it came, so learning is worth it; later ones need not count
+            self.emit = emit
+            emit(text)
+
+        self.emit = first
 
 
 def _nowhere(text: str) -> None:

@@ -39,7 +39,7 @@ from ._loss import Ledger, LossCode, Policy
 from ._request import Request
 from ._seal import Sealer
 from ._spec import Exchange, ProtocolSpec, StreamWriter, Target
-from ._splice import peek, splice_model
+from ._splice import Peek, peek, splice_model
 from ._sse import SSEParser, parse_piece
 from ._tools import ToolBook, fit_tools
 
@@ -114,8 +114,12 @@ class RequestTranslator:
         self._policy = policy
         self._sealer = sealer
 
-    def translate(self, body: bytes, *, model: str | None = None) -> TranslatedRequest:
+    def translate(
+        self, body: bytes, *, model: str | None = None, peeked: Peek | None = None
+    ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
+
+        peeked is what peek() gave for this body, for a caller who has looked already.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
         upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
@@ -123,7 +127,7 @@ class RequestTranslator:
         `client.write_fault(fault_of(error), ...)`.
         """
         if self._client.name == self._upstream.name:
-            return self._relay(body, model)
+            return self._relay(body, model, peeked)
         try:
             return self._translate(body, model)
         except RecursionError:
@@ -139,8 +143,8 @@ class RequestTranslator:
         ledger.enforce(self._policy)
         return TranslatedRequest(encode(out), request, ledger, book, False, len(body) // _BYTES_PER_TOKEN)
 
-    def _relay(self, body: bytes, model: str | None) -> TranslatedRequest:
-        peeked = peek(body)
+    def _relay(self, body: bytes, model: str | None, peeked: Peek | None) -> TranslatedRequest:
+        peeked = peeked or peek(body)
         if not peeked.model:
             raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
         request = Request(

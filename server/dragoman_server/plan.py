@@ -102,7 +102,7 @@ def make_plan(
         target=_target(settings, target),
         policy=Policy(target.loss_policy or settings.server.loss_policy),
     )
-    translated = translator.translate(body, model=route.upstream_model)
+    translated = translator.translate(body, model=route.upstream_model, peeked=peeked)
     url = target.base_url_for(upstream.name) + upstream.path
     if translated.relayed and query in _RELAYED_QUERY:
         url = f"{url}?{query}"

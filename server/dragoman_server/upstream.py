@@ -13,7 +13,7 @@ account's answer for the next one's request, follow redirects to hosts nobody co
 import enum
 import ssl
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -40,6 +40,7 @@ __all__ = [
     "UpstreamTimeouts",
     "UpstreamTooLarge",
     "UpstreamUnreachable",
+    "read_bounded",
 ]
 
 # Closing a response takes no time on our transport. On httpx2's it may shake hands, for so many seconds.
@@ -259,14 +260,19 @@ class UpstreamResponse:
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
-        parts: list[bytes] = []
-        size = 0
-        while data := await self.receive():
-            size += len(data)
-            if size > limit:
-                raise UpstreamTooLarge(f"{self._where}: the response body is larger than {limit} bytes")
-            parts.append(data)
-        return b"".join(parts)
+        return await read_bounded(self.receive, limit, self._where)
+
+
+async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, where: str) -> bytes:
+    """All that `receive` gives until b"". Raises UpstreamTooLarge above `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while data := await receive():
+        size += len(data)
+        if size > limit:
+            raise UpstreamTooLarge(f"{where}: the response body is larger than {limit} bytes")
+        parts.append(data)
+    return b"".join(parts)
 
 
 class _Opening:

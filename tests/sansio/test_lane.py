@@ -202,6 +202,18 @@ def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
     assert tries > 3
 
 
+def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
+    """A clock in every frame: each can be learned, and none is like the next."""
+    lane = Lane()
+    tries = 0
+    while lane.wants():
+        lane.keep(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
+        tries += 1
+        assert not taken(lane, b'data: {"time":%d,"text":"a"}' % tries)
+        assert tries < 100
+    assert tries > 3
+
+
 def test_one_that_can_is_not() -> None:
     lane = Lane()
     for _ in range(100):

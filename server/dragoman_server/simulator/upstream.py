@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from ..upstream import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamTimeouts, UpstreamTooLarge
+from ..upstream import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamTimeouts, read_bounded
 from .model import Piece, Reply, reply_to
 from .paths import MODELS_PATH, model_list, not_found, protocol_of
 from .playback import WHERE, Playback
@@ -28,14 +28,7 @@ class SimulatedResponse:
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
-        parts: list[bytes] = []
-        size = 0
-        while data := await self.receive():
-            size += len(data)
-            if size > limit:
-                raise UpstreamTooLarge(f"{WHERE}: the response body is larger than {limit} bytes")
-            parts.append(data)
-        return b"".join(parts)
+        return await read_bounded(self.receive, limit, WHERE)
 
 
 class _Opening:

@@ -37,7 +37,6 @@ from ._write_tools import write_choice, write_tools
 # Fields of items that repeat or merely label what the IR holds: printed again for the same protocol.
 _KEPT = ("status", "name", "namespace")
 
-_TOOL_ITEM = "additional_tools"
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 
