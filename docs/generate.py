@@ -1,17 +1,23 @@
-"""Writes the tables of configuration.md from the tables in the code. Run it after a setting has changed.
+"""Writes what of the documentation follows from the code. Run it after a setting or a translation has changed.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything else in the page is written by hand.
+In configuration.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything else in that page is
+written by hand. All of fidelity.md is made here, see the package `fidelity` beside this file.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from fidelity.page import page as fidelity_page
+
+from dragoman_server._fields import Key, Kind
+from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server.routes import FAMILIES
-from dragoman_server.settings import SERVER_KEYS, UPSTREAM_KEYS, Key, Kind
+from dragoman_server.settings import CAPABILITY_KEYS, CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
 
 PAGE = Path(__file__).with_name("configuration.md")
+FIDELITY = Path(__file__).with_name("fidelity.md")
 _TABLE = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -23,6 +29,11 @@ def page(text: str) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _own(keys: dict[str, Key]) -> str:
+    """The keys of a table that may also say what models take."""
+    return _keys(key for name, key in keys.items() if name not in CAPABILITY_KEYS)
 
 
 def _keys(keys: Iterable[Key]) -> str:
@@ -85,7 +96,7 @@ def _hosts() -> str:
         (
             (
                 f"`{provider.base_url.split('/')[2]}`",
-                ", ".join(f"`{name} = {_toml(value)}`" for name, value in provider.takes.items()),
+                _settings(provider.takes),
             )
             for provider in PROVIDERS
             if provider.takes
@@ -93,8 +104,27 @@ def _hosts() -> str:
     )
 
 
+def _settings(takes: Mapping[str, object]) -> str:
+    return ", ".join(f"`{name} = {_toml(value)}`" for name, value in takes.items() if value is not None)
+
+
 def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'
+
+
+def _model_families() -> str:
+    return _table(("models", "settings"), ((_models_of(family), _row(family)) for family in MODEL_FAMILIES))
+
+
+def _models_of(family: ModelFamily) -> str:
+    return f"`{family.pattern}`" + (f" at `{family.provider}`" if family.provider else "")
+
+
+def _row(family: ModelFamily) -> str:
+    unset = [f"`{name}` unset" for name, value in family.takes.items() if value is None]
+    return ", ".join(filter(None, [_settings(family.takes), *unset]))
 
 
 def _families() -> str:
@@ -107,7 +137,11 @@ def _families() -> str:
 
 _TABLES: dict[str, Callable[[], str]] = {
     "server": lambda: _keys(SERVER_KEYS.values()),
-    "upstreams": lambda: _keys(UPSTREAM_KEYS.values()),
+    "upstreams": lambda: _own(UPSTREAM_KEYS),
+    "capabilities": lambda: _keys(CAPABILITY_KEYS.values()),
+    "capability_rows": lambda: _own(MODEL_KEYS),
+    "client_keys": lambda: _keys(CLIENT_KEY_KEYS.values()),
+    "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
     "families": _families,
@@ -115,3 +149,4 @@ _TABLES: dict[str, Callable[[], str]] = {
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+    FIDELITY.write_text(fidelity_page(), "utf-8")

@@ -1,9 +1,12 @@
 """Every Python example in the documentation runs, and every link between pages leads somewhere."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from dragoman import REGISTRY, Endpoint, Fault, FaultKind, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,6 +23,23 @@ EXAMPLES = [
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
 def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})
+
+
+SPECS = (ProtocolSpec, UpstreamSpec, Endpoint)
+
+
+@pytest.mark.parametrize("name", sorted({name for spec in SPECS for name in spec.__struct_fields__}))
+def test_every_field_of_a_spec_is_explained(name: str) -> None:
+    assert f"\n| `{name}` | " in (ROOT / "docs" / "adding-a-protocol.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_the_errors_of_the_simple_api_are_listed(kind: FaultKind) -> None:
+    status, body = REGISTRY["simple_chat"].write_fault(Fault(kind, "m"), None)
+    error = json.loads(body)["error"]
+    page = (ROOT / "docs" / "simple-api.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and str(status) in line.split("|")[1]]
+    assert any(f"`{error['type']}`" in row and f"`{error['code']}`" in row for row in rows), (status, error)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

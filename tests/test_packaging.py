@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import entry_points, requires
 from pathlib import Path
@@ -38,6 +39,15 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
 def test_a_plain_install_needs_msgspec_alone() -> None:
     plain = [each for each in requires("dragoman") or () if "extra ==" not in each]
     assert [each.split(">")[0] for each in plain] == ["msgspec"]
+
+
+def test_developers_get_what_the_extras_bring() -> None:
+    """Tests of an extra that is not installed are skipped, and nobody would see them fail."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    optional, dev = project["project"]["optional-dependencies"], project["dependency-groups"]["dev"]
+    assert set(optional) == {"server", "grammar"}
+    assert set(optional["grammar"]) <= set(dev)
+    assert "'.[server]'" in (ROOT / "Makefile").read_text("utf-8")
 
 
 def test_the_command_is_installed() -> None:

@@ -2,9 +2,13 @@
 
 It is fed bytes and gives bytes and events. It opens no socket, reads no clock, draws no random number, logs
 nothing and knows no event loop, so it works under asyncio, trio, threads and plain functions alike. Start
-with RequestTranslator and ResponseTranslator; REGISTRY names the protocols.
+with RequestTranslator and ResponseTranslator; REGISTRY names the protocols, UPSTREAMS those
+that upstreams speak as well.
 """
 
+from ._answer import Outcome, ResponseTranslator
+from ._book import Book
+from ._calls import CheckInput, Unchecked
 from ._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from ._events import (
     Annotation,
@@ -12,6 +16,7 @@ from ._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Ended,
     Event,
     Failed,
@@ -21,6 +26,8 @@ from ._events import (
     ReasoningForm,
     Seal,
     SealDelta,
+    Search,
+    Source,
     Started,
     Stopped,
     StopReason,
@@ -29,6 +36,7 @@ from ._events import (
     ToolKind,
     Usage,
 )
+from ._fan_out import FanOut
 from ._fault import Fault, FaultKind
 from ._fold import Answer, Block, Fold, ReasoningPart
 from ._grammar import Checker, Phase
@@ -38,10 +46,13 @@ from ._reader import NEED_DATA, EventReader, NeedData
 from ._relay import Relay
 from ._request import (
     CacheMark,
+    Citation,
+    CodeExecution,
     CustomTool,
     FunctionTool,
     Grammar,
     HostedTool,
+    McpServer,
     Media,
     Message,
     OpaquePart,
@@ -53,26 +64,31 @@ from ._request import (
     Thought,
     ToolCall,
     ToolChoice,
+    ToolRef,
     ToolResult,
+    WebSearch,
 )
 from ._seal import Sealer
-from ._spec import Exchange, ProtocolSpec, StreamReader, StreamWriter, Tap, Target, ToolRule
+from ._spec import (
+    Endpoint,
+    Exchange,
+    ProtocolSpec,
+    StreamReader,
+    StreamWriter,
+    Tap,
+    Target,
+    ToolRule,
+    UpstreamSpec,
+)
 from ._splice import Peek, peek, splice_model
 from ._sse import Frame, SSEParser
-from ._tools import ToolBook
-from ._translate import (
-    Outcome,
-    RequestTranslator,
-    ResponseTranslator,
-    TranslatedRequest,
-    fault_of,
-    translate_fault,
-)
-from .protocols import REGISTRY
+from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
+from .protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
     "NEED_DATA",
     "REGISTRY",
+    "UPSTREAMS",
     "Annotation",
     "Answer",
     "ArgumentsDelta",
@@ -80,14 +96,21 @@ __all__ = [
     "BlockEnded",
     "BlockKind",
     "BlockStarted",
+    "Book",
     "CacheMark",
+    "CheckInput",
     "Checker",
+    "Citation",
+    "CodeExecution",
+    "Compacted",
     "CustomTool",
     "Ended",
+    "Endpoint",
     "Event",
     "EventReader",
     "Exchange",
     "Failed",
+    "FanOut",
     "Fault",
     "FaultKind",
     "Fold",
@@ -101,6 +124,7 @@ __all__ = [
     "Logprobs",
     "Loss",
     "LossCode",
+    "McpServer",
     "Media",
     "Message",
     "NeedData",
@@ -127,6 +151,8 @@ __all__ = [
     "Seal",
     "SealDelta",
     "Sealer",
+    "Search",
+    "Source",
     "Started",
     "StopReason",
     "Stopped",
@@ -137,15 +163,18 @@ __all__ = [
     "Text",
     "TextDelta",
     "Thought",
-    "ToolBook",
     "ToolCall",
     "ToolChoice",
     "ToolHead",
     "ToolKind",
+    "ToolRef",
     "ToolResult",
     "ToolRule",
     "TranslatedRequest",
+    "Unchecked",
+    "UpstreamSpec",
     "Usage",
+    "WebSearch",
     "fault_of",
     "peek",
     "splice_model",

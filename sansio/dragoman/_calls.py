@@ -6,25 +6,42 @@ request pass left. What the client gets is what it would have got from an upstre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from ._book import Book
 from ._events import ArgumentsDelta, BlockEnded, BlockStarted, Event, ToolHead, ToolKind
 from ._freeform import InputUnwrapper, InputWrapper
-from ._loss import Ledger, child
+from ._loss import Ledger, LossCode, child
+from ._request import Grammar
 from ._spec import ToolRule
-from ._tools import ToolBook, fit_name
+from ._tools import fit_name
+
+# Why a text breaks a grammar, None when it does not. Raises Unchecked.
+CheckInput = Callable[[Grammar, str], str | None]
+
+
+class Unchecked(Exception):
+    """It cannot be told whether a text breaks a grammar. The message says why, and quotes nothing of either."""
 
 
 class _Call:
-    """An open tool call. shape changes its argument text on the way, None where nothing changes."""
+    """An open tool call.
 
-    __slots__ = ("empty", "head", "shape")
+    shape: changes its argument text on the way, None where nothing changes.
+    grammar: what its input must look like and nobody has enforced; `input` is that input so far then.
+    """
 
-    def __init__(self, head: ToolHead, shape: InputUnwrapper | InputWrapper | None) -> None:
+    __slots__ = ("empty", "grammar", "head", "input", "shape")
+
+    def __init__(
+        self, head: ToolHead, shape: InputUnwrapper | InputWrapper | None, grammar: Grammar | None
+    ) -> None:
         self.head = head
         self.shape = shape
+        self.grammar = grammar
+        self.input: list[str] = []
         self.empty = True  # no argument text yet, or only blanks
 
 
@@ -35,11 +52,23 @@ class CallStage:
         book: what the request's pass changed.
         rule: what the client's protocol allows for tools.
         token: the answer's unique id.
+        check_input: judges the input of custom tools with a grammar that the upstream could not enforce. Without it
+            the ledger says that nobody did.
     """
 
-    __slots__ = ("_book", "_calls", "_ids", "_ledger", "_rule", "_token")
+    __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
 
-    def __init__(self, book: ToolBook, rule: ToolRule, token: str, ledger: Ledger) -> None:
+    text = False  # see `_pipeline`
+
+    def __init__(
+        self,
+        book: Book,
+        rule: ToolRule,
+        token: str,
+        ledger: Ledger,
+        check_input: CheckInput | None = None,
+    ) -> None:
+        self._check = check_input
         self._book = book
         self._rule = rule
         self._token = token
@@ -59,18 +88,21 @@ class CallStage:
     def _start(self, event: BlockStarted, head: ToolHead) -> BlockStarted:
         name, namespace, kind = head.name, head.namespace, head.kind
         shape: InputUnwrapper | InputWrapper | None = None
+        grammar: Grammar | None = None
+        hosted: str | None = None
         origin = self._book.origins.get(name)
         if origin is not None:
             if origin.wrapped and kind is ToolKind.FUNCTION:
                 shape = InputUnwrapper()
-            name, namespace, kind = origin.name, origin.namespace, origin.kind
+                grammar = origin.grammar
+            name, namespace, kind, hosted = origin.name, origin.namespace, origin.kind, origin.hosted
         if kind is ToolKind.CUSTOM and not self._rule.custom:
             # A call that the client did not offer and has no form for. A function with one string says it all.
             shape, kind = InputWrapper(), ToolKind.FUNCTION
         if namespace is not None and not self._rule.namespaces:
             name, namespace = fit_name(name, namespace, self._rule), None
-        head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id)
-        self._calls[event.block] = _Call(head, shape)
+        head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id, hosted)
+        self._calls[event.block] = _Call(head, shape, grammar)
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
@@ -93,6 +125,8 @@ class CallStage:
                 call.empty = False
             return (event,)
         text = call.shape.feed(event.text)
+        if call.grammar is not None and self._check is not None:
+            call.input.append(text)
         return (ArgumentsDelta(event.block, text),) if text else ()
 
     def _end(self, event: BlockEnded) -> Sequence[Event]:
@@ -101,6 +135,8 @@ class CallStage:
             return (event,)  # cut off: it must not be made to look whole
         if call.shape is not None:
             rest = call.shape.finish()
+            if call.grammar is not None and event.complete:
+                self._judge(call, call.grammar, rest)
             if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
@@ -111,3 +147,17 @@ class CallStage:
             # A tool without parameters: the sum of the deltas must still be a JSON object.
             return ArgumentsDelta(event.block, "{}"), event
         return (event,)
+
+    def _judge(self, call: _Call, grammar: Grammar, rest: str) -> None:
+        """The client gets the input as the model wrote it, and is told what is wrong with it."""
+        path = child("/tool_calls", call.head.call_id) + "/input"
+        what = f"the tool's {grammar.syntax} grammar"
+        try:
+            if self._check is None:
+                raise Unchecked("nobody has looked")
+            reason = self._check(grammar, "".join([*call.input, rest]))
+        except Unchecked as why:
+            self._ledger.add(LossCode.UNCHECKED, path, f"whether it matches {what} is not known: {why}")
+            return
+        if reason is not None:
+            self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

@@ -71,6 +71,8 @@ class ToolHead(msgspec.Struct, frozen=True, gc=False):
 
     call_id: the id by which the result will name it, never empty.
     item_id: the id of the item that holds the call, where the protocol has one (Responses).
+    hosted: set on the way to the client when it offered a HostedTool of this kind, for which a function stood in:
+        the call is then told in the form that such calls have in the client's protocol.
     """
 
     call_id: str
@@ -78,6 +80,7 @@ class ToolHead(msgspec.Struct, frozen=True, gc=False):
     kind: ToolKind = ToolKind.FUNCTION
     namespace: str | None = None
     item_id: str | None = None
+    hosted: str | None = None
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -97,6 +100,7 @@ class BlockStarted(msgspec.Struct, frozen=True, gc=False):
     tool: set for TOOL_CALL, else None.
     item_id: the id of the item or block in its protocol, where it has one.
     phase: Responses' `phase` of a message ("commentary", "final_answer").
+    path: where it stands in the answer that the upstream sent, "" when the reader does not say.
     """
 
     block: int
@@ -105,6 +109,7 @@ class BlockStarted(msgspec.Struct, frozen=True, gc=False):
     tool: ToolHead | None = None
     item_id: str | None = None
     phase: str | None = None
+    path: str = ""
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
@@ -183,11 +188,28 @@ class BlockEnded(msgspec.Struct, frozen=True, gc=False):
     complete: bool = True
 
 
+class Source(msgspec.Struct, frozen=True, gc=False):
+    """A web page that a search found."""
+
+    url: str
+    title: str | None = None
+
+
+class Search(msgspec.Struct, frozen=True, gc=False):
+    """What a web search of the provider looked for and found; sources is empty where it does not tell."""
+
+    queries: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+
+
 class Opaque(msgspec.Struct, frozen=True, gc=False):
     """A whole block, item or frame that has no form of its own here, e.g. a server tool's result.
 
     kind: its type in its protocol, e.g. "web_search_tool_result".
     path: where it stands in the answer that the upstream sent.
+    carried: a client that gives it back with the conversation helps the upstream to go on; False for what is
+        only of interest now.
+    search: what it says, if it is the end of a web search.
     """
 
     origin: str
@@ -195,6 +217,14 @@ class Opaque(msgspec.Struct, frozen=True, gc=False):
     native: JSON
     path: str = ""
     choice: int = 0
+    carried: bool = True
+    search: Search | None = None
+
+
+class Compacted(msgspec.Struct, frozen=True, gc=False):
+    """The summary that takes the place of the conversation so far: what the model wrote when asked for one."""
+
+    text: str
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -204,6 +234,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached: those read from a prompt cache; cache_write: those written to one.
     output: all generated tokens, reasoning included; reasoning: those spent on it.
     extra: counters that only one protocol has, by its own names.
+    searches: web searches that the provider made.
     """
 
     input: int | None = None
@@ -212,6 +243,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cache_write: int | None = None
     reasoning: int | None = None
     extra: JSONObject | None = None
+    searches: int | None = None
 
     def consistent(self) -> Usage:
         """The same figures with no part larger than its whole. Some servers count reasoning beside the output,
@@ -223,7 +255,20 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             written = None if written is None else min(written, self.input - (cached or 0))
         if self.output is not None and reasoning is not None:
             reasoning = min(reasoning, self.output)
-        return Usage(self.input, self.output, cached, written, reasoning, self.extra)
+        return Usage(self.input, self.output, cached, written, reasoning, self.extra, self.searches)
+
+    def plus(self, other: Usage) -> Usage:
+        """The figures of two answers together. What one of them does not know is the other's."""
+        extra = {**(self.extra or {}), **(other.extra or {})} or None
+        return Usage(
+            _sum(self.input, other.input),
+            _sum(self.output, other.output),
+            _sum(self.cached, other.cached),
+            _sum(self.cache_write, other.cache_write),
+            _sum(self.reasoning, other.reasoning),
+            extra,
+            _sum(self.searches, other.searches),
+        )
 
     def updated(self, later: Usage) -> Usage:
         """These figures with every known figure of `later` in their place."""
@@ -234,7 +279,12 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             cache_write=self.cache_write if later.cache_write is None else later.cache_write,
             reasoning=self.reasoning if later.reasoning is None else later.reasoning,
             extra=self.extra if later.extra is None else {**(self.extra or {}), **later.extra},
+            searches=self.searches if later.searches is None else later.searches,
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
 
 
 class Stopped(msgspec.Struct, frozen=True, gc=False):
@@ -275,6 +325,7 @@ Event: TypeAlias = (
     | Logprobs
     | BlockEnded
     | Opaque
+    | Compacted
     | Usage
     | Stopped
     | Ended

@@ -16,6 +16,7 @@ from ._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Event,
     Failed,
     Logprobs,
@@ -60,13 +61,14 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
+    path: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """A whole answer. blocks are in the order in which they started, of all choices, opaque ones in place."""
 
     started: Started
-    blocks: tuple[Block | Opaque, ...]
+    blocks: tuple[Block | Opaque | Compacted, ...]
     stops: tuple[Stopped, ...]
     usage: Usage
     fault: Fault | None = None
@@ -100,6 +102,7 @@ class _Open:
             annotations=tuple(self.annotations),
             logprobs=tuple(self.logprobs),
             complete=complete,
+            path=start.path,
         )
 
 
@@ -111,10 +114,14 @@ class Fold:
     def __init__(self) -> None:
         self._started: Started | None = None
         self._open: dict[int, _Open] = {}
-        self._order: dict[int, Block | Opaque | None] = {}
+        self._order: dict[int, Block | Opaque | Compacted | None] = {}
         self._stops: list[Stopped] = []
         self._usage = Usage()
         self._fault: Fault | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._started is not None
 
     @property
     def usage(self) -> Usage:
@@ -138,7 +145,7 @@ class Fold:
             self._open[event.block].logprobs.extend(event.tokens)
         elif isinstance(event, SealDelta):
             self._open[event.block].seal = event.seal
-        elif isinstance(event, Opaque):
+        elif isinstance(event, (Opaque, Compacted)):
             self._order[-1 - len(self._order)] = event
         elif isinstance(event, Usage):
             self._usage = self._usage.updated(event)

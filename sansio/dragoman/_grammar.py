@@ -18,6 +18,7 @@ from ._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Ended,
     Event,
     Failed,
@@ -51,6 +52,7 @@ _STAYS: tuple[type[Event], ...] = (
     Logprobs,
     BlockEnded,
     Opaque,
+    Compacted,
     Usage,
     Stopped,
 )

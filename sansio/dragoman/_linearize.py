@@ -13,6 +13,7 @@ from ._events import (
     ArgumentsDelta,
     BlockEnded,
     BlockStarted,
+    Compacted,
     Event,
     Failed,
     Logprobs,
@@ -62,7 +63,7 @@ class Linearizer:
                 return [event]
             self._queue[event.block] = [event]
             return []
-        if (kind is Opaque or kind is Stopped) and self.current is not None:
+        if (kind is Opaque or kind is Stopped or kind is Compacted) and self.current is not None:
             self._waiting += 1
             self._queue[-self._waiting] = [event]
             return []

@@ -28,6 +28,10 @@ class LossCode(Enum):
     UNKNOWN_KIND = "unknown_kind"  # a block, item or tool type without a counterpart
     FOREIGN_SEAL = "foreign_seal"  # a signature or ciphertext that only another provider can read
     REPAIRED = "repaired"  # the history broke the target's rules and was mended
+    SEALED = "sealed"  # carried so that it comes back to its maker, but nobody else can read it
+    ESTIMATED = "estimated"  # a figure that the upstream did not tell
+    BREACH = "breach"  # the model broke a rule of the client's that the upstream cannot enforce
+    UNCHECKED = "unchecked"  # whether it did, nobody could tell
 
 
 class Policy(Enum):

@@ -14,7 +14,7 @@ from ._errors import LocalProtocolError, RemoteProtocolError
 from ._events import Event
 from ._grammar import Checker, Phase
 from ._loss import Ledger
-from ._spec import Exchange, ProtocolSpec
+from ._spec import Exchange, UpstreamSpec
 from ._sse import Frame, SSEParser
 
 
@@ -34,7 +34,7 @@ class EventReader:
     until it gives NEED_DATA. After Ended or Failed it gives NEED_DATA for ever.
     """
 
-    def __init__(self, protocol: ProtocolSpec, exchange: Exchange) -> None:
+    def __init__(self, protocol: UpstreamSpec, exchange: Exchange) -> None:
         self.losses = Ledger()
         self._sse = SSEParser()
         self._reader = protocol.stream_reader(exchange, self.losses)

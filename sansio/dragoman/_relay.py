@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from ._answer import Outcome
 from ._errors import RemoteProtocolError
 from ._events import Started, Stopped, StopReason, Usage
 from ._fault import Fault, FaultKind
-from ._json import MAX_DOCUMENT_BYTES, decode_object
+from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
-from ._spec import Exchange, ProtocolSpec
+from ._spec import Exchange, UpstreamSpec
 from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
-from ._translate import Outcome
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
@@ -46,7 +46,7 @@ class Relay:
 
     def __init__(
         self,
-        protocol: ProtocolSpec,
+        protocol: UpstreamSpec,
         exchange: Exchange,
         *,
         streams: bool = True,
@@ -73,6 +73,7 @@ class Relay:
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
         self._out: list[bytes] = []
+        self._whole: JSONObject | None = None
 
     def receive_data(self, data: bytes) -> None:
         if self.outcome is Outcome.FAILED or not data:
@@ -100,8 +101,13 @@ class Relay:
             return
         self._look()
         rest = SSEParser()
-        self._watch(rest.receive_data(b"".join(self._held)))
-        self._watch(rest.receive_eof())
+        frames = [*rest.receive_data(b"".join(self._held)), *rest.receive_eof()]
+        # An unfinished frame is passed on behind an end, or if it is one; otherwise the client never sees it.
+        trial = self._protocol.tap(self._exchange)
+        for frame in frames:
+            trial.watch(frame)
+        if self._tap.ended or trial.ended or trial.failed:
+            self._watch(frames)
         self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
     def fail(self, fault: Fault) -> None:
@@ -130,6 +136,13 @@ class Relay:
         self._out.clear()
         return data
 
+    def whole_body(self) -> JSONObject | None:
+        """The answer as one document, once it is there: of a stream only where its protocol repeats it at the end."""
+        if self._streams:
+            self._look()
+            return self._tap.whole
+        return self._whole if self.outcome is Outcome.COMPLETED else None
+
     def heartbeat(self) -> bytes:
         """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
         if not self._streams or self.outcome is not Outcome.OPEN:
@@ -137,7 +150,7 @@ class Relay:
         self._look()
         if self._tap.ended or self._tap.failed:
             return b""
-        return self._protocol.heartbeat
+        return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
     def _finish(self, outcome: Outcome) -> None:
         self._out += self._held
@@ -196,7 +209,7 @@ class Relay:
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
         try:
-            value = decode_object(b"".join(self._body), "the upstream's answer")
+            value = self._whole = decode_object(b"".join(self._body), "the upstream's answer")
         except RemoteProtocolError as error:
             self.outcome = Outcome.FAILED
             self.fault = Fault(FaultKind.TRUNCATED, error.message)

@@ -23,11 +23,16 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 Param: TypeAlias = Literal[
     "audio",
     "background",
+    "betas",
+    "billing_policy",
     "cache_control",
     "client_metadata",
     "container",
     "context_management",
     "conversation",
+    "diagnostics",
+    "fallback_credit_token",
+    "fallbacks",
     "frequency_penalty",
     "include",
     "inference_geo",
@@ -54,13 +59,16 @@ Param: TypeAlias = Literal[
     "stop",
     "store",
     "temperature",
+    "thread",
     "top_k",
     "top_logprobs",
     "top_p",
     "truncation",
     "user",
+    "user_profile_id",
     "verbosity",
     "web_search_options",
+    "workspace_id",
 ]
 
 
@@ -74,14 +82,28 @@ class CacheMark(msgspec.Struct, frozen=True, gc=False):
     ttl: Literal["short", "long"] | None = None
 
 
+class Citation(msgspec.Struct, frozen=True, gc=False):
+    """A web page that a piece of text cites. start, end: the cited span in characters, None for all of it."""
+
+    url: str
+    title: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
 class Text(msgspec.Struct, frozen=True, gc=False):
-    """A piece of text. citations: the annotations it came with, as they came."""
+    """A piece of text.
+
+    citations: the annotations it came with, as they came.
+    sources: those of them that are web pages, in a form that other protocols can print.
+    """
 
     text: str
     cache: CacheMark | None = None
     citations: JSON = None
     extra: JSONObject | None = None
     path: str = ""
+    sources: tuple[Citation, ...] = ()
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
@@ -118,6 +140,7 @@ class Thought(msgspec.Struct, frozen=True, gc=False):
 
     text: what can be read of it, "" for redacted or summary-less reasoning.
     seal: its opaque carrier, None when it came unsigned.
+    forged: it came with a carrier in our own form (see `_seal`) that was not made here, or was changed.
     """
 
     text: str
@@ -125,10 +148,15 @@ class Thought(msgspec.Struct, frozen=True, gc=False):
     item_id: str | None = None
     extra: JSONObject | None = None
     path: str = ""
+    forged: bool = False
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call that the assistant made. input is JSON text for a function, free text for a custom tool."""
+    """A tool call that the assistant made. input is JSON text for a function, free text for a custom tool.
+
+    hosted: the kind of the HostedTool that was called (`shell`, say), when its calls have a form of their own in
+        the client's protocol. `name` and `input` are then those of its stand-in.
+    """
 
     call_id: str
     name: str
@@ -139,10 +167,11 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     cache: CacheMark | None = None
     extra: JSONObject | None = None
     path: str = ""
+    hosted: str | None = None
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """What a tool gave back. is_error is None where the protocol cannot say."""
+    """What a tool gave back. is_error is None where the protocol cannot say. hosted: as of its call."""
 
     call_id: str
     parts: tuple[Text | Media | OpaquePart, ...]
@@ -152,6 +181,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
     cache: CacheMark | None = None
     extra: JSONObject | None = None
     path: str = ""
+    hosted: str | None = None
 
 
 class OpaquePart(msgspec.Struct, frozen=True, gc=False):
@@ -194,7 +224,11 @@ class Grammar(msgspec.Struct, frozen=True, gc=False):
 
 
 class FunctionTool(msgspec.Struct, frozen=True, gc=False):
-    """A tool with a JSON Schema. parameters is None when the client gave none."""
+    """A tool with a JSON Schema. parameters is None when the client gave none.
+
+    deferred: the model gets to see it only when a tool search finds it (`defer_loading`); None when unsaid.
+    examples: inputs that show its use (Messages' `input_examples`), None when there are none.
+    """
 
     name: str
     description: str | None = None
@@ -204,6 +238,8 @@ class FunctionTool(msgspec.Struct, frozen=True, gc=False):
     cache: CacheMark | None = None
     extra: JSONObject | None = None
     path: str = ""
+    deferred: bool | None = None
+    examples: list[JSON] | None = None
 
 
 class CustomTool(msgspec.Struct, frozen=True, gc=False):
@@ -218,13 +254,49 @@ class CustomTool(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
 
+class WebSearch(msgspec.Struct, frozen=True, gc=False, tag="web_search"):
+    """A web search that the provider runs. None: not said.
+
+    location: `{"type": "approximate", "city": ..., "country": ..., "region": ..., "timezone": ...}`.
+    context_size: low, medium or high.
+    """
+
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    max_uses: int | None = None
+    location: JSONObject | None = None
+    context_size: str | None = None
+
+
+class CodeExecution(msgspec.Struct, frozen=True, gc=False, tag="code_execution"):
+    """A sandbox of the provider in which the model runs code."""
+
+
+class McpServer(msgspec.Struct, frozen=True, gc=False, tag="mcp"):
+    """An MCP server that the provider connects to. allowed_tools: None for all of them."""
+
+    label: str
+    url: str
+    authorization: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"McpServer(label={self.label!r}, url=..., authorization=..., allowed_tools={self.allowed_tools!r})"
+
+
 class HostedTool(msgspec.Struct, frozen=True, gc=False):
-    """A tool that the provider runs, or whose schema it implies, e.g. web_search. kind: its type."""
+    """A tool that the provider runs, or whose schema it implies, e.g. web_search. kind: its type.
+
+    use: what it does, where another protocol may have the same; None for everything else.
+    stand_in: for a tool that the client runs: the same tool as a function, for targets that do not know it.
+    """
 
     origin: str
     kind: str
     native: JSON
     path: str = ""
+    use: WebSearch | CodeExecution | McpServer | None = None
+    stand_in: FunctionTool | None = None
 
 
 Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
@@ -238,20 +310,30 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
 
+class ToolRef(msgspec.Struct, frozen=True, gc=False):
+    """One tool by its name. hosted: the kind of a HostedTool, whose name is of no account then."""
+
+    name: str
+    namespace: str | None = None
+    kind: ToolKind = ToolKind.FUNCTION
+    hosted: str | None = None
+
+
 class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     """Which tools the model may or must call.
 
-    mode: "named" demands the tool `name`; "allowed" restricts to `allowed` (names), `required` says whether
-    one of them must be called.
+    mode: "named" demands the tool `name` (or the HostedTool of kind `hosted`); "allowed" restricts to
+    `allowed`, `required` says whether one of them must be called.
     """
 
     mode: Literal["auto", "none", "required", "named", "allowed"]
     name: str | None = None
     kind: ToolKind = ToolKind.FUNCTION
     namespace: str | None = None
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[ToolRef, ...] = ()
     required: bool = False
     path: str = ""
+    hosted: str | None = None
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
@@ -261,7 +343,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     effort: one of none minimal low medium high xhigh max.
     budget: tokens.
     show: "summarized" or "omitted"; None when the client did not say.
-    effort_path: where the effort stood, "" for `path`.
+    effort_path, show_path: where the effort and `show` stood, "" for `path`.
     """
 
     mode: Literal["adaptive", "enabled", "disabled"] | None = None
@@ -271,6 +353,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     path: str = ""
     effort_path: str = ""
+    show_path: str = ""
 
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
@@ -292,6 +375,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     params: plain settings by neutral name.
     param_paths: where each of them stood in the client's body.
     include_usage: the client wants usage at the end of a stream (always true but in Chat).
+    compact: the client wants the conversation summed up, in the form its protocol has for that, and no answer.
     extra: top-level fields that the protocol does not define.
     raw: the client's body as decoded; writers of the same protocol echo from it.
     """
@@ -311,3 +395,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     reasoning: ReasoningConfig | None = None
     response_format: ResponseFormat | None = None
     extra: JSONObject | None = None
+    compact: bool = False

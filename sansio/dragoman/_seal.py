@@ -21,6 +21,9 @@ from ._json import decode, encode
 # value, because of the dot.
 PREFIX = "drg1."
 
+# How a wrapped seal looks in a body: it is the whole of a JSON string.
+CARRIER = b'"' + PREFIX.encode("ascii")
+
 # 128 bits: as long as anyone can need against guessing, half of what the hash gives.
 _MAC_BYTES = 16
 

@@ -1,25 +1,29 @@
-"""What a protocol is: one ProtocolSpec, made of a few functions and two small machines.
+"""What a protocol is: a ProtocolSpec or an UpstreamSpec, made of a few functions and two small machines.
 
 Strategy: everything that the rest of the core needs of a protocol is a field here, so that a protocol is one
-folder and one line in the registry. N readers and N writers meet in the events; nobody knows pairs.
+folder and one line in the registry. Clients speak every protocol; most, not all, are spoken by upstreams too, and
+those have the fields of a second half. N readers and N writers meet in the events; nobody knows pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from ._book import Book
 from ._events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from ._fault import Fault
 from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Request
-from ._seal import Sealer
+from ._request import Param, Request
+from ._seal import CARRIER, Sealer
 from ._sse import Frame
+
+HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -33,8 +37,20 @@ class Target(msgspec.Struct, frozen=True):
     max_tokens_field: what a Chat upstream calls the limit.
     reasoning_field: where a Chat upstream wants earlier reasoning back, None for nowhere.
     sampling: a Messages upstream takes temperature, top_p and top_k (API version 2023-06-01, older models).
-    thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, or "budget".
+    thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
     cache_marks: a Chat or Responses upstream knows `prompt_cache_breakpoint` on content parts.
+    efforts: the reasoning efforts that the model takes, None for all that its protocol has.
+    reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
+        `enable_thinking` (a boolean).
+    structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
+        nothing, in which case it is asked for in words or by a tool.
+    hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
+    tool_images: a Chat upstream takes images in tool messages.
+    call_ids: "alnum9" for servers whose call ids are nine letters or digits.
+    refuses: settings (neutral names) that the model answers with an error.
+    opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
+        seals pass as they are.
     """
 
     max_tokens: int = 32000
@@ -44,8 +60,18 @@ class Target(msgspec.Struct, frozen=True):
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: str | None = "reasoning_content"
     sampling: bool = True
-    thinking: Literal["adaptive", "budget"] = "adaptive"
+    thinking: Literal["adaptive", "budget", "none"] = "adaptive"
     cache_marks: bool = False
+    efforts: tuple[str, ...] | None = None
+    reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
+        "reasoning_effort"
+    )
+    structured: Literal["schema", "object", "none"] = "schema"
+    hosted: frozenset[HostedUse] = frozenset()
+    tool_images: bool = False
+    call_ids: Literal["any", "alnum9"] = "any"
+    refuses: frozenset[Param] = frozenset()
+    opens_seals: bool = False
 
 
 class ToolRule(msgspec.Struct, frozen=True):
@@ -65,6 +91,27 @@ class ToolRule(msgspec.Struct, frozen=True):
     namespaces: bool = False
 
 
+class Endpoint(msgspec.Struct, frozen=True):
+    """One place where clients of a protocol send their requests.
+
+    path: below the gateway's root.
+    heartbeat: bytes that clients take as a sign of life, legal between any two frames; b"" for none.
+    streams: when an answer is a stream: as the body's `stream` says, or whatever the body says.
+    framing: how a stream is cut: into server-sent events, or into lines of JSON.
+    media_type: of a stream. Everything else is application/json.
+    """
+
+    path: str
+    heartbeat: bytes = b""
+    streams: Literal["asked", "always", "never"] = "asked"
+    framing: Literal["sse", "ndjson"] = "sse"
+    media_type: str = "text/event-stream; charset=utf-8"
+
+    def streams_if(self, asked: bool) -> bool:
+        """Whether the answer is a stream. asked: what the body says."""
+        return asked if self.streams == "asked" else self.streams == "always"
+
+
 class Exchange(msgspec.Struct, frozen=True):
     """What both halves of an answer may know of the request that caused it.
 
@@ -73,6 +120,10 @@ class Exchange(msgspec.Struct, frozen=True):
     now: seconds since the epoch.
     model: the model name that the client is told.
     prompt_tokens: an estimate, for protocols that name a figure before the upstream tells.
+    upstream_model: the model that the upstream was asked for, "" when unknown. Seals are pinned to it.
+    book: what the request's passes changed.
+    endpoint: where the request came in, None for the first one of its protocol.
+    stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
     """
 
     request: Request
@@ -81,6 +132,10 @@ class Exchange(msgspec.Struct, frozen=True):
     model: str
     sealer: Sealer = Sealer()
     prompt_tokens: int = 0
+    upstream_model: str = ""
+    book: Book = Book()
+    endpoint: Endpoint | None = None
+    stored: bool = False
 
 
 class StreamReader(Protocol):
@@ -114,12 +169,14 @@ class StreamWriter(Protocol):
 class Tap(Protocol):
     """Watches a relayed stream. It may not change it.
 
+    whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
 
     usage: Usage
     ended: bool
     failed: bool
+    whole: JSONObject | None
 
     def watch(self, frame: Frame) -> None:
         """Look at one frame that was passed on. Never raises: a relay does not judge."""
@@ -128,42 +185,73 @@ class Tap(Protocol):
         """Frames that end a stream which broke off, in the form of the protocol."""
 
 
-class ProtocolSpec(msgspec.Struct, frozen=True):
-    """One protocol.
+class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One protocol, as clients speak it.
 
     name: its key in the registry and in configurations.
-    path: of its endpoint, below the upstream's base URL as that vendor's SDK takes it.
-    client_path: of the same endpoint below the gateway's root.
+    endpoints: where its requests come in; the first one counts where nobody says which.
     sequential: streams have one open block at a time.
     choices: an answer may have several alternatives.
-    heartbeat: bytes that clients of this protocol take as a sign of life, legal between any two frames.
     tools: what it allows for tools.
     read_request: the client's decoded body -> request. Raises RemoteProtocolError.
-    write_request: request -> body for the upstream; what it cannot carry goes into the ledger. Raises
-        RemoteProtocolError for what must not be dropped.
-    stream_reader, stream_writer: machines for one stream.
-    read_whole: a decoded whole answer -> events. Raises RemoteProtocolError.
+    stream_writer: makes the machine for one stream.
     write_whole: a folded answer -> body for the client.
-    read_fault: status and body of an upstream's error answer -> fault. Never raises.
-    is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     write_fault: fault -> status and body for the client. The second argument is our request id or None.
-    tap: watcher of a relayed stream of this protocol.
+    keeps_seals: a REASONING block with a seal reaches the client and comes back with the conversation.
+    forgets_seals: though many of its clients do not send it back: whoever can keeps it for them, see `_recall`.
+    shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
+    needs_usage: its answers have figures for usage even when the client did not ask for them.
+    needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
+    failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     """
 
     name: str
-    path: str
-    client_path: str
+    endpoints: tuple[Endpoint, ...]
     sequential: bool
     choices: bool
-    heartbeat: bytes
     tools: ToolRule
     read_request: Callable[[JSONObject, Sealer], Request]
+    stream_writer: Callable[[Exchange, Ledger], StreamWriter]
+    write_whole: Callable[[Answer, Exchange, Ledger], JSONObject]
+    write_fault: Callable[[Fault, str | None], tuple[int, bytes]]
+    keeps_seals: bool = True
+    forgets_seals: bool = False
+    shows_searches: bool = False
+    needs_usage: bool = True
+    needs_model: bool = True
+    failed_bodies: bool = False
+
+
+def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
+    return ()
+
+
+class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
+    """A protocol that upstreams speak as well.
+
+    path: of its endpoint, below the upstream's base URL as that vendor's SDK takes it.
+    write_request: request -> body for the upstream; what it cannot carry goes into the ledger. Raises
+        RemoteProtocolError for what must not be dropped.
+    stream_reader: makes the machine for one stream.
+    read_whole: a decoded whole answer -> events. Raises RemoteProtocolError.
+    read_fault: status and body of an upstream's error answer -> fault. Never raises.
+    is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
+    tap: watcher of a relayed stream of this protocol.
+    max_stops: how many stop sequences a request may have, None for any number.
+    pins_seals: its seals can be read by the model alone that made them.
+    request_headers: names and values of headers that a written body demands beside it.
+    carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
+        another protocol. Servers refuse it, so such a body is not relayed as it is.
+    """
+
+    path: str
     write_request: Callable[[Request, Target, Ledger], JSONObject]
     stream_reader: Callable[[Exchange, Ledger], StreamReader]
-    stream_writer: Callable[[Exchange, Ledger], StreamWriter]
     read_whole: Callable[[JSONObject, Exchange, Ledger], Sequence[Event]]
-    write_whole: Callable[[Answer, Exchange, Ledger], JSONObject]
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
-    write_fault: Callable[[Fault, str | None], tuple[int, bytes]]
     tap: Callable[[Exchange], Tap]
+    max_stops: int | None = None
+    pins_seals: bool = True
+    request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
+    carriers: tuple[bytes, ...] = (CARRIER,)

@@ -10,10 +10,10 @@ and earlier turns stay valid.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
+from ._book import Book, Origin
 from ._events import ToolKind
 from ._freeform import as_function, wrap_input
 from ._loss import Ledger
@@ -28,32 +28,19 @@ from ._request import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolRef,
     ToolResult,
 )
 from ._spec import Target, ToolRule
 
 # "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+# "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
+_ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 _HASH_CHARS = 8
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 # The limit for call ids where a vendor documents none.
 _LONG_ID = 256
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """What a tool is called on the client's side. wrapped: it is a custom tool sent as a function."""
-
-    name: str
-    namespace: str | None
-    kind: ToolKind
-    wrapped: bool
-
-
-class ToolBook(msgspec.Struct, frozen=True):
-    """What the pass changed: wire name -> the client's tool, and the call ids that the conversation used."""
-
-    origins: Mapping[str, Origin] = {}
-    used_ids: frozenset[str] = frozenset()
 
 
 def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
@@ -64,8 +51,10 @@ def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
     return _shorten(_FORBIDDEN.sub("_", full), full, rule.max_name)
 
 
-def fit_call_id(call_id: str, rule: ToolRule) -> str:
-    """The call id on the wire, by the same rule for a call and for its result."""
+def fit_call_id(call_id: str, rule: ToolRule, form: str = "any") -> str:
+    """The call id on the wire, by the same rule for a call and for its result. form: see Target.call_ids."""
+    if form == "alnum9":
+        return call_id if _ALNUM9.fullmatch(call_id) else _nine(call_id)
     if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
         return call_id
     limit = rule.max_call_id or _LONG_ID
@@ -73,6 +62,18 @@ def fit_call_id(call_id: str, rule: ToolRule) -> str:
         return call_id
     clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
     return _shorten(clean, call_id, limit)
+
+
+def _nine(text: str) -> str:
+    """Nine letters and digits for a text: 36 ** 9 of them are enough to keep the calls of a conversation apart."""
+    import hashlib  # see _shorten
+
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    out = ""
+    for _ in range(9):
+        number, digit = divmod(number, 36)
+        out += "0123456789abcdefghijklmnopqrstuvwxyz"[digit]
+    return out
 
 
 def _shorten(clean: str, exact: str, limit: int) -> str:
@@ -83,10 +84,10 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
     return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
 
 
-def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, ToolBook]:
+def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, Book]:
     """The request with tools, choices, calls and ids as the target takes them; the book for the way back."""
     told = target.custom_tools
-    fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), ledger)
+    fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), target, ledger)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changed: list[Message] | None = None
     messages = request.messages
@@ -103,16 +104,32 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
     if fitter.origins:
         choice = fitter.choice(choice)
     fitted = msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
-    return fitted, ToolBook(fitter.origins, frozenset(fitter.used_ids))
+    return fitted, Book(fitter.origins, frozenset(fitter.used_ids))
 
 
 class _Fitter:
     """The pass over one request."""
 
-    __slots__ = ("_custom", "_ids", "_ledger", "_rule", "_same", "_taken", "_wire", "origins", "used_ids")
+    __slots__ = (
+        "_custom",
+        "_form",
+        "_hosted",
+        "_ids",
+        "_ledger",
+        "_rule",
+        "_same",
+        "_stood",
+        "_taken",
+        "_wire",
+        "origins",
+        "used_ids",
+    )
 
-    def __init__(self, rule: ToolRule, custom: bool, ledger: Ledger) -> None:
+    def __init__(self, rule: ToolRule, custom: bool, target: Target, ledger: Ledger) -> None:
         self._rule = rule
+        self._form = target.call_ids
+        self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the wire name of its stand-in
+        self._stood: set[str] = set()  # names that stand-ins go by
         self._custom = custom
         self._ledger = ledger
         self._wire: dict[tuple[str | None, str], str] = {}
@@ -125,10 +142,16 @@ class _Fitter:
 
     def tool(self, tool: Tool) -> Tool:
         if isinstance(tool, HostedTool):
-            return tool
+            return tool if tool.stand_in is None else self._stand_in(tool, tool.stand_in)
+        if tool.namespace is None and tool.name in self._stood:
+            self._stood.discard(tool.name)
+            self._same.discard(tool.name)
+            self._wire[None, tool.name] = self._another(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
         if isinstance(tool, CustomTool) and not self._custom:
-            self.origins[name] = Origin(tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True)
+            self.origins[name] = Origin(
+                tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True, grammar=tool.grammar
+            )
             if tool.grammar is not None:
                 self._ledger.altered(
                     f"{tool.path}/format",
@@ -141,6 +164,19 @@ class _Fitter:
         self.origins[name] = Origin(tool.name, tool.namespace, kind, wrapped=False)
         fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
         return fitted
+
+    def _stand_in(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
+        """The client runs the tool, so a function of the same name does: calls of it are told as it knows them."""
+        if (None, function.name) in self._wire:
+            # The client has a tool of its own by this name: the two are told apart.
+            name = self._another(function.name, tool.kind)
+        else:
+            name, _ = self._name(function.name, None)
+            self._stood.add(function.name)
+        self.origins[name] = Origin(function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind)
+        self._hosted[tool.kind] = name
+        self._ledger.altered(tool.path, f"the tool {tool.kind} is told to the model as a function")
+        return function if name == function.name else msgspec.structs.replace(function, name=name)
 
     def message(self, message: Message) -> Message:
         """The message itself unless one of its parts must change: most never do."""
@@ -161,23 +197,38 @@ class _Fitter:
         return msgspec.structs.replace(message, parts=tuple(changed))
 
     def choice(self, choice: ToolChoice | None) -> ToolChoice | None:
-        if choice is None or (choice.name is None and not choice.allowed):
+        if choice is None or (choice.name is None and not choice.allowed and choice.hosted is None):
             return choice
+        if choice.hosted is not None:
+            stand_in = self._hosted.get(choice.hosted)
+            if stand_in is None:
+                return choice
+            return ToolChoice("named", stand_in, path=choice.path)
         name, namespace, kind = choice.name, choice.namespace, choice.kind
         if name is not None:
             name, namespace = self._name(name, namespace)
             if kind is ToolKind.CUSTOM and not self._custom:
                 kind = ToolKind.FUNCTION
-        allowed = tuple([self._name(each, None)[0] for each in choice.allowed])
+        allowed = tuple([self._ref(each) for each in choice.allowed])
         return msgspec.structs.replace(choice, name=name, namespace=namespace, kind=kind, allowed=allowed)
+
+    def _ref(self, ref: ToolRef) -> ToolRef:
+        if ref.hosted is not None:
+            return ToolRef(self._hosted[ref.hosted]) if ref.hosted in self._hosted else ref
+        name, namespace = self._name(ref.name, ref.namespace)
+        kind = ToolKind.CUSTOM if ref.kind is ToolKind.CUSTOM and self._custom else ToolKind.FUNCTION
+        return ToolRef(name, namespace, kind)
 
     def _call(self, call: ToolCall) -> ToolCall:
         self.used_ids.add(call.call_id)
         wrap = call.kind is _CUSTOM and not self._custom
         call_id = self._id(call.call_id)
-        if not wrap and call_id is call.call_id and call.namespace is None and call.name in self._same:
+        if call.hosted in self._hosted:
+            name, namespace = self._hosted[call.hosted], None
+        elif not wrap and call_id is call.call_id and call.namespace is None and call.name in self._same:
             return call
-        name, namespace = self._name(call.name, call.namespace)
+        else:
+            name, namespace = self._name(call.name, call.namespace)
         if not wrap and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         return msgspec.structs.replace(
@@ -200,7 +251,7 @@ class _Fitter:
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
-        fitted = fit_call_id(call_id, self._rule)
+        fitted = fit_call_id(call_id, self._rule, self._form)
         if fitted == call_id:
             self._ids.add(call_id)
         return fitted
@@ -219,3 +270,9 @@ class _Fitter:
             if namespace is None and wire == name:
                 self._same.add(name)
         return wire, space
+
+    def _another(self, name: str, kind: str) -> str:
+        """A wire name for a namesake of a tool that has this one."""
+        wire = _shorten(_FORBIDDEN.sub("_", name), f"{kind}\0{name}", self._rule.max_name)
+        self._taken.add((None, wire))
+        return wire

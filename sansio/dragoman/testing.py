@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ._answer import Outcome, ResponseTranslator
 from ._events import Event
 from ._fault import Fault
 from ._json import JSONObject, encode
@@ -17,8 +18,8 @@ from ._reader import NEED_DATA, EventReader
 from ._relay import Relay
 from ._request import Request
 from ._seal import Sealer
-from ._spec import Exchange, ProtocolSpec, Target
-from ._translate import Outcome, RequestTranslator, ResponseTranslator, TranslatedRequest
+from ._spec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
+from ._translate import RequestTranslator, TranslatedRequest
 
 # The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)
@@ -41,7 +42,7 @@ def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
         yield [data[:at], data[at:]]
 
 
-def events_of(protocol: ProtocolSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
+def events_of(protocol: UpstreamSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
     """The events that a whole stream stands for, from Started to Ended or Failed.
 
     Raises RemoteProtocolError when the stream breaks its protocol or ends too early.
@@ -65,7 +66,8 @@ class Pair:
     """A client and an upstream, joined in memory. One request at a time: ask(), then answer().
 
     Args:
-        client, upstream: the protocols, from REGISTRY.
+        client, upstream: the protocols, from REGISTRY and UPSTREAMS.
+        endpoint: where the client asks, by default its protocol's first endpoint.
         target, policy, sealer: as for RequestTranslator.
         model: the upstream's name for the model, by default the client's.
 
@@ -75,12 +77,13 @@ class Pair:
     def __init__(
         self,
         client: ProtocolSpec,
-        upstream: ProtocolSpec,
+        upstream: UpstreamSpec,
         *,
         target: Target = Target(),
         policy: Policy = Policy.RECORD,
         sealer: Sealer = Sealer(),
         model: str | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
         self.asked: TranslatedRequest | None = None
         self.outcome = Outcome.OPEN
@@ -90,7 +93,9 @@ class Pair:
         self._upstream = upstream
         self._sealer = sealer
         self._model = model
-        self._requests = RequestTranslator(client, upstream, target=target, policy=policy, sealer=sealer)
+        self._requests = RequestTranslator(
+            client, upstream, target=target, policy=policy, sealer=sealer, endpoint=endpoint
+        )
 
     def ask(self, body: bytes | JSONObject) -> bytes:
         """The body that the upstream is sent for the client's. Raises RemoteProtocolError as translate() does."""
@@ -115,11 +120,9 @@ class Pair:
         exchange = self.asked.exchange(id="test", now=0, sealer=self._sealer)
         machine: Relay | ResponseTranslator
         if self.asked.relayed and streams == self.asked.request.stream:
-            machine = Relay(self._client, exchange, streams=streams)
+            machine = Relay(self._upstream, exchange, streams=streams)
         else:
-            machine = ResponseTranslator(
-                self._upstream, self._client, exchange, tools=self.asked.tools, upstream_streams=streams
-            )
+            machine = ResponseTranslator(self._upstream, self._client, exchange, upstream_streams=streams)
         sent: list[bytes] = []
         for piece in [body] if isinstance(body, bytes) else body:
             machine.receive_data(piece)

@@ -1,55 +1,104 @@
-"""gzip and deflate, undone piece by piece without I/O.
+"""gzip, deflate and zstd, one or several over another, undone piece by piece without I/O.
 
-The gateway asks for `identity`; some servers compress all the same. Output comes in bounded portions,
-because a small compressed body can unpack to gigabytes, and only its reader knows how much is too much.
+Clients compress what they send (Codex with zstd). Of upstreams the gateway asks `identity`; some compress all the
+same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes, and only its
+reader knows how much is too much.
 """
 
-import enum
+import sys
 import zlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-__all__ = ["MAX_PORTION", "CodingError", "ContentDecoder", "decoder_for"]
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
-# Most bytes that one call of `next_portion` gives. Compression reaches a thousand to one.
+__all__ = ["ACCEPTED", "MAX_PORTION", "CodingError", "ContentDecoder", "TooLarge", "decoder_for"]
+
+# Most bytes that one call of `next_portion` gives. Compression reaches ten thousand to one.
 MAX_PORTION = 256 * 1024
+
+# "A list of codings in the order in which they were applied." Two make no sense, but are allowed; more are an
+# attack: each multiplies what the one before unpacked to.
+_MAX_CODINGS = 2
+
+# "An endpoint ... SHALL NOT use a window size ... larger than 8 MB" -- RFC 9659, for zstd as content coding.
+# Its decoder allocates what the frame demands.
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class CodingError(Exception):
     """The body is not what its content-encoding says, or the encoding is unknown."""
 
 
-class _Format(enum.Enum):
-    GZIP = "gzip"
-    DEFLATE = "deflate"
+class TooLarge(CodingError):
+    """More came out than the reader wants."""
 
 
-# "A recipient SHOULD consider x-gzip to be equivalent to gzip."
-# -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.3
-_FORMATS = {"gzip": _Format.GZIP, "x-gzip": _Format.GZIP, "deflate": _Format.DEFLATE}
+class _Layer(Protocol):
+    """One coding, undone. given: the bytes that came out so far."""
 
+    given: int
 
-def decoder_for(content_encoding: str) -> "ContentDecoder | None":
-    """The decoder for a content-encoding header; None if there is nothing to undo. Raises CodingError."""
-    names = [name.strip().lower() for name in content_encoding.split(",")]
-    names = [name for name in names if name not in ("", "identity")]
-    if not names:
-        return None
-    if len(names) > 1 or names[0] not in _FORMATS:
-        # The header is a peer's text: a short, printable cut of it goes into the message.
-        shown = ascii(", ".join(names)[:40])
-        raise CodingError(f"content-encoding {shown} cannot be decoded: the gateway reads gzip and deflate")
-    return ContentDecoder(_FORMATS[names[0]])
+    def receive_data(self, data: bytes) -> None: ...
+
+    def next_portion(self) -> bytes: ...
+
+    def receive_eof(self) -> None: ...
 
 
 class ContentDecoder:
     """Feed with `receive_data` and call `next_portion` until it gives b"", then feed again.
 
     At the end of the body call `receive_eof`. All three raise CodingError for bad data.
+
+    Args:
+        layers: the outermost coding first.
+        limit: the most bytes that may come out of any layer, None for any number.
     """
 
-    __slots__ = ("_format", "_inflate", "_more", "_pending", "_started")
+    __slots__ = ("_layers", "_limit")
 
-    def __init__(self, coding: _Format) -> None:
-        self._format = coding
+    def __init__(self, layers: Sequence[_Layer], limit: int | None = None) -> None:
+        self._layers = layers
+        self._limit = limit
+
+    def receive_data(self, data: bytes) -> None:
+        self._layers[0].receive_data(data)
+
+    def next_portion(self) -> bytes:
+        """The next bytes of the decoded body, at most MAX_PORTION; b"" when more input is needed.
+
+        Raises TooLarge when more came out than the limit.
+        """
+        return self._portion_of(len(self._layers) - 1)
+
+    def _portion_of(self, number: int) -> bytes:
+        layer = self._layers[number]
+        while not (portion := layer.next_portion()):
+            if number == 0 or not (data := self._portion_of(number - 1)):
+                return b""
+            layer.receive_data(data)
+        if self._limit is not None and layer.given > self._limit:
+            raise TooLarge(f"it unpacks to more than {self._limit} bytes")
+        return portion
+
+    def receive_eof(self) -> None:
+        """The body has ended: CodingError unless its coding has ended too. No body at all is fine."""
+        for layer in self._layers:
+            layer.receive_eof()
+
+
+class _Zlib:
+    """gzip, and deflate with or without its wrapper."""
+
+    __slots__ = ("_inflate", "_more", "_name", "_pending", "_started", "given")
+
+    def __init__(self, name: str) -> None:
+        self.given = 0
+        self._name = name
         self._pending = b""
         self._inflate: zlib._Decompress | None = None
         self._more = False
@@ -60,7 +109,6 @@ class ContentDecoder:
         self._started = True
 
     def next_portion(self) -> bytes:
-        """The next bytes of the decoded body, at most MAX_PORTION; b"" when more input is needed."""
         # A full portion can leave output inside zlib although it has taken all the input.
         while self._pending or self._more:
             if self._inflate is None or self._inflate.eof:
@@ -70,22 +118,22 @@ class ContentDecoder:
             try:
                 data = self._inflate.decompress(self._pending, MAX_PORTION)
             except zlib.error:
-                raise CodingError(f"the body is not valid {self._format.value}") from None
+                raise CodingError(f"the body is not valid {self._name}") from None
             # What follows the end of one gzip member is the next member.
             self._pending = self._inflate.unconsumed_tail or self._inflate.unused_data
             self._more = len(data) == MAX_PORTION and not self._inflate.eof
             if data:
+                self.given += len(data)
                 return data
         return b""
 
     def receive_eof(self) -> None:
-        """The body has ended: CodingError unless its coding has ended too. No body at all is fine."""
         if self._started and (self._pending or self._inflate is None or not self._inflate.eof):
-            raise CodingError(f"the {self._format.value} body is cut off")
+            raise CodingError(f"the {self._name} body is cut off")
 
     def _window_bits(self) -> int:
         """zlib's name for the format that begins in `_pending`, of which two bytes are there."""
-        if self._format is _Format.GZIP:
+        if self._name == "gzip":
             return zlib.MAX_WBITS | 16
         # "deflate" is a zlib stream, but "some non-conformant implementations send the deflate compressed
         # data without the zlib wrapper". The wrapper starts with a method of 8 and a check of its two bytes
@@ -93,3 +141,66 @@ class ContentDecoder:
         first, second = self._pending[0], self._pending[1]
         wrapped = first & 0x0F == 8 and (first << 8 | second) % 31 == 0
         return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
+
+
+class _Zstd:
+    """Frames of zstd, one behind another."""
+
+    __slots__ = ("_frame", "_pending", "given")
+
+    def __init__(self, name: str) -> None:
+        self.given = 0
+        self._pending = b""
+        self._frame: zstd.ZstdDecompressor | None = None
+
+    def receive_data(self, data: bytes) -> None:
+        self._pending += data
+
+    def next_portion(self) -> bytes:
+        while self._pending or not (self._frame is None or self._frame.eof or self._frame.needs_input):
+            if self._frame is None or self._frame.eof:
+                self._frame = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+            pending, self._pending = self._pending, b""
+            try:
+                data = self._frame.decompress(pending, MAX_PORTION)
+            except zstd.ZstdError:
+                message = "the body is not valid zstd, or needs a window of more than 8 MB"
+                raise CodingError(message) from None
+            if self._frame.eof:
+                self._pending = self._frame.unused_data
+            if data:
+                self.given += len(data)
+                return data
+        return b""
+
+    def receive_eof(self) -> None:
+        if self._pending or not (self._frame is None or self._frame.eof):
+            raise CodingError("the zstd body is cut off")
+
+
+_CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib, "zstd": _Zstd}
+# "A recipient SHOULD consider x-gzip to be equivalent to gzip."
+# -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.3
+_SAME = {"x-gzip": "gzip"}
+
+# For `accept-encoding`, which says what would have been read.
+ACCEPTED = ", ".join(_CODINGS)
+
+
+def decoder_for(content_encoding: str, limit: int | None = None) -> ContentDecoder | None:
+    """The decoder for a content-encoding header; None if there is nothing to undo. Raises CodingError.
+
+    limit: see ContentDecoder.
+    """
+    names = [name.strip().lower() for name in content_encoding.split(",")]
+    names = [_SAME.get(name, name) for name in names if name not in ("", "identity")]
+    if not names:
+        return None
+    if len(names) > _MAX_CODINGS or not _CODINGS.keys() >= set(names):
+        # The header is a peer's text: a short, printable cut of it goes into the message.
+        shown = ascii(content_encoding.strip()[:40])
+        raise CodingError(
+            f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED}, at most {_MAX_CODINGS} at once"
+        )
+    # "in the order in which they were applied": the last one is the outermost.
+    return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit)

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from .settings import ANTHROPIC_MESSAGES, NO_REASONING_FIELD, OPENAI_CHAT, OPENAI_RESPONSES
+from .capabilities import HOSTED_USES, NONE
+from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """`keys` are pairs of variable and `auth` setting, the first that is set wins.
 
-    `takes` are settings that suit the provider's host where nobody set them, however the upstream came to be.
+    `takes` are settings that hold at the provider's host where nobody set them, however the upstream came to be.
     """
 
     name: str
@@ -43,8 +44,8 @@ class Found:
 
 _CHAT = (OPENAI_CHAT,)
 
-# Of servers that are compatible with Chat Completions, many know no other name of the limit.
-_COMPATIBLE: Mapping[str, object] = {"max_tokens_field": "max_tokens"}
+# Of servers that are compatible with Chat Completions, many know no other name of the limit, and no other efforts.
+_COMPATIBLE: Mapping[str, object] = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
 
 PROVIDERS = (
     Provider(
@@ -57,11 +58,14 @@ PROVIDERS = (
         {
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
             "max_tokens_field": "max_completion_tokens",
-            "reasoning_field": NO_REASONING_FIELD,
+            "reasoning_field": NONE,
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
             "cache_marks": True,
+            "hosted_tools": HOSTED_USES,
+            "stores_responses": True,
+            "counts_tokens": True,
         },
     ),
     Provider(
@@ -72,6 +76,7 @@ PROVIDERS = (
         "https://api.anthropic.com",
         ANTHROPIC_MESSAGES,
         (ANTHROPIC_MESSAGES,),
+        {"hosted_tools": HOSTED_USES, "counts_tokens": True},
     ),
     Provider(
         "deepseek",
@@ -80,6 +85,13 @@ PROVIDERS = (
         "https://api.deepseek.com/v1",
         OPENAI_CHAT,
         _CHAT,
+        # "Thinking mode toggle: thinking.type. reasoning_effort: low, high, max." JSON mode is all there is.
+        {
+            **_COMPATIBLE,
+            "reasoning_setting": "thinking",
+            "efforts": ("none", "low", "high", "max"),
+            "structured_output": "object",
+        },
     ),
     Provider(
         "openrouter",
@@ -88,7 +100,13 @@ PROVIDERS = (
         "https://openrouter.ai/api/v1",
         OPENAI_CHAT,
         _CHAT,
-        {**_COMPATIBLE, "reasoning_field": "reasoning"},
+        # Its own setting, which it fits to each model; what a model does not take, it leaves out.
+        {
+            **_COMPATIBLE,
+            "reasoning_field": "reasoning",
+            "reasoning_setting": "reasoning",
+            "efforts": ("none", "minimal", "low", "medium", "high", "xhigh"),
+        },
     ),
     Provider(
         "groq",
@@ -97,8 +115,9 @@ PROVIDERS = (
         "https://api.groq.com/openai/v1",
         OPENAI_CHAT,
         _CHAT,
-        # Other names are refused: "property 'reasoning_content' is unsupported".
-        {**_COMPATIBLE, "reasoning_field": "reasoning"},
+        # Other names are refused: "property 'reasoning_content' is unsupported". So is an effort by most models,
+        # and a schema; see the model families.
+        {**_COMPATIBLE, "reasoning_field": "reasoning", "efforts": (), "structured_output": "object"},
     ),
     Provider("xai", (("XAI_API_KEY", "bearer"),), "XAI_BASE_URL", "https://api.x.ai/v1", OPENAI_CHAT, _CHAT),
     Provider(
@@ -109,7 +128,8 @@ PROVIDERS = (
         OPENAI_CHAT,
         _CHAT,
         # Members of messages that it does not know are refused: "Extra inputs are not permitted".
-        {**_COMPATIBLE, "reasoning_field": NO_REASONING_FIELD},
+        # "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
+        {**_COMPATIBLE, "reasoning_field": NONE, "efforts": (), "call_ids": "alnum9"},
     ),
 )
 
@@ -121,9 +141,15 @@ def is_openai_host(url: str) -> bool:
 
 
 def takes(url: str) -> Mapping[str, object]:
-    """The settings that suit the host of `url`, for keys that nobody set."""
+    """What is known of the host of `url`, for settings that nobody set."""
     provider = _provider_at(url)
     return (provider and provider.takes) or _COMPATIBLE
+
+
+def provider_name(url: str) -> str | None:
+    """The name of the provider whose public host `url` leads to."""
+    provider = _provider_at(url)
+    return None if provider is None else provider.name
 
 
 def _provider_at(url: str) -> Provider | None:

@@ -5,7 +5,8 @@ It is laxer than the loader where a schema cannot know better: any string may ho
 
 from collections.abc import Callable, Mapping
 
-from .settings import SERVER_KEYS, UPSTREAM_KEYS, Key, Kind
+from ._fields import Key, Kind
+from .settings import CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
 
 Schema = dict[str, object]
 
@@ -30,6 +31,8 @@ def json_schema() -> Schema:
         "properties": {
             "server": _table(SERVER_KEYS),
             "upstreams": {"type": "array", "items": upstream},
+            "capabilities": {"type": "array", "items": _rows(MODEL_KEYS)},
+            "client_keys": {"type": "array", "items": _rows(CLIENT_KEY_KEYS)},
             "models": {
                 "type": "object",
                 "description": "names that clients send, * for any text, and the upstream/model that they mean",
@@ -45,6 +48,10 @@ def _table(keys: Mapping[str, Key]) -> Schema:
         "additionalProperties": False,
         "properties": {name: _property(key) for name, key in keys.items()},
     }
+
+
+def _rows(keys: Mapping[str, Key]) -> Schema:
+    return {**_table(keys), "required": [name for name, key in keys.items() if key.required]}
 
 
 def _property(key: Key) -> Schema:
@@ -86,5 +93,6 @@ _KINDS: dict[Kind, Callable[[Key], Schema]] = {
     Kind.URL: _text,
     Kind.PROXY: _text,
     Kind.SECRET: _text,
+    Kind.HASH: _text,
     Kind.HEADERS: lambda key: {"type": "object", "additionalProperties": _TEXT},
 }

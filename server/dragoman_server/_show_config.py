@@ -8,7 +8,7 @@ from ._problems import dotted
 from ._secret import Secret
 from ._values import show
 from .config import Loaded, Origin
-from .settings import SERVER_KEYS, UPSTREAM_KEYS
+from .settings import CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
 
 _DEFAULT = Origin("default")
 
@@ -30,6 +30,12 @@ def rows(loaded: Loaded) -> Iterator[Row]:
     for index, upstream in enumerate(settings.upstreams):
         for name in UPSTREAM_KEYS:
             yield from _rows(loaded, ("upstreams", index, name), getattr(upstream, name))
+    for index, row in enumerate(settings.capabilities):
+        for name in MODEL_KEYS:
+            yield from _rows(loaded, ("capabilities", index, name), getattr(row, name))
+    for index, client_key in enumerate(settings.client_keys):
+        for name in CLIENT_KEY_KEYS:
+            yield from _rows(loaded, ("client_keys", index, name), getattr(client_key, name))
     for alias, target in settings.models.items():
         yield from _rows(loaded, ("models", alias), target)
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
+from ._fields import Key, Kind
 from ._secret import Secret
 from ._suggest import did_you_mean
-from .settings import Key, Kind
 
 _SHOWN_LENGTH = 80
 
@@ -23,6 +23,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _CREDENTIALS = re.compile(r"//[^@]*@")
+_HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 # These say how a message is framed or where it goes: the HTTP client alone sets them.
@@ -274,7 +275,16 @@ def _secret(key: Key, value: object, raw: object) -> Secret:
     text = _string(value)
     if not _VISIBLE.fullmatch(text):
         raise BadValue("has spaces, line ends or characters outside ASCII, which no key has")
+    if len(text) < key.low:
+        raise BadValue(f"is too short: {key.low:.0f} characters at least, as from `openssl rand -hex 32`")
     return Secret(text)
+
+
+def _hash(key: Key, value: object, raw: object) -> str:
+    text = _string(value)
+    if not _HASH.fullmatch(text):
+        raise BadValue("is no hash of a key: write what `dragoman keys add` printed")
+    return text
 
 
 def header_name(name: str) -> str:
@@ -312,4 +322,5 @@ _CHECKS: dict[Kind, Callable[[Key, object, object], object]] = {
     Kind.URL: _url,
     Kind.PROXY: _proxy,
     Kind.SECRET: _secret,
+    Kind.HASH: _hash,
 }

@@ -5,14 +5,11 @@ Starlette routes and answers preflights; the endpoints themselves talk ASGI, for
 `send` and nothing in between. One upstream client lives as long as the application.
 """
 
-import logging
-import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import anyio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -20,136 +17,23 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import REGISTRY, Fault, FaultKind, ProtocolSpec, RemoteProtocolError, fault_of
+from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
 
 from . import __version__
+from .access import SCOPE_KEY, Keyring
 from .catalog import model_list, one_model
-from .exchange import ClientExchange, Door, encode_headers, send_reply
+from .counting import counting_routes
+from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
+from .exchange import encode_headers, send_reply
+from .gateway import Gateway
 from .headers import request_ids
 from .log import RequestRecord, log_request
-from .plan import make_plan
 from .replies import Reply, dialect_of, fault_reply, wants_anthropic
-from .request_body import ClientLeft, read_body
-from .settings import SIMULATOR, Settings
-from .simulator import SimulatedUpstream
+from .responses_api import ResponsesEndpoint, responses_routes
+from .settings import OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
-
-ERRORS = logging.getLogger("dragoman.errors")
-
-# Seconds for the answer that an internal error still gets, when everything else was cancelled.
-_LAST_WORDS_S = 5.0
-
-_INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
-
-
-class Gateway:
-    """What lives as long as the application."""
-
-    def __init__(self, settings: Settings, client: UpstreamClient | None = None) -> None:
-        self.settings = settings
-        self.client = client or UpstreamClient()
-        self.simulator = SimulatedUpstream()
-        self.ready = False
-
-    def door(self, upstream: str) -> Door:
-        """Where requests to the upstream of this name go out."""
-        return self.simulator if upstream == SIMULATOR else self.client
-
-
-class Endpoint:
-    """One protocol's endpoint: POST a request, get an answer in the same protocol."""
-
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec) -> None:
-        self._gateway = gateway
-        self._protocol = protocol
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = RequestRecord(id=uuid.uuid4().hex, protocol=self._protocol.name, path=scope["path"])
-        begun = anyio.current_time()
-        out = Outgoing(send)
-        try:
-            await self._answer(scope, receive, out, record)
-        except ClientLeft:
-            record.outcome = "client_left"
-        except Exception:  # alone, or in the group of the exchange's tasks
-            if out.broken:
-                record.outcome = "client_left"
-                return
-            record.outcome, record.error = "failed", "internal error"
-            ERRORS.exception("request %s failed", record.id)
-            if out.started:
-                raise  # the server then closes the connection without a proper end, which is the honest signal
-            with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
-                await self._refuse(out, _INTERNAL_ERROR, record)
-        finally:
-            record.duration_s = anyio.current_time() - begun
-            if record.outcome == "open":
-                record.outcome = "cancelled"
-            log_request(record)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
-        settings = self._gateway.settings
-        headers = _flat(Headers(scope=scope))
-        query = scope.get("query_string", b"").decode("latin-1")
-        try:
-            body = await read_body(
-                receive,
-                headers.get("content-encoding", ""),
-                headers.get("content-length", ""),
-                settings.server.max_body_bytes,
-            )
-            plan = make_plan(
-                settings, self._protocol, headers, query, body, id=record.id, now=int(time.time())
-            )
-        except RemoteProtocolError as error:
-            record.outcome, record.error = "refused", error.message
-            await self._refuse(send, fault_of(error), record)
-            return
-        record.model = plan.translated.request.model
-        record.stream = plan.streams
-        record.upstream = plan.settings.name
-        record.upstream_protocol = plan.upstream.name
-        record.upstream_model = plan.upstream_model
-        exchange = ClientExchange(
-            plan,
-            self._gateway.door(plan.settings.name),
-            receive,
-            send,
-            record,
-            keepalive_s=settings.server.keepalive_s,
-            http1=scope.get("http_version", "1.1").startswith("1"),
-        )
-        await exchange.run()
-
-    async def _refuse(self, send: Send, fault: Fault, record: RequestRecord) -> None:
-        reply = fault_reply(self._protocol, fault, record.id, request_ids((), record.id))
-        record.status = reply.status
-        await send_reply(send, reply)
-
-
-class Outgoing:
-    """`send`, and what became of it.
-
-    started: a response has begun, or is about to.
-    broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
-    """
-
-    __slots__ = ("_send", "broken", "started")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
-        self.broken = False
-
-    async def __call__(self, message: Message) -> None:
-        self.started = True
-        try:
-            await self._send(message)
-        except OSError:
-            self.broken = True
-            raise
 
 
 class Application:
@@ -161,16 +45,18 @@ class Application:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._elsewhere = Elsewhere(gateway.protocols)
         app = Starlette(
             routes=_routes(gateway),
-            exception_handlers={HTTPException: _http_error, Exception: _internal_error},
+            exception_handlers={HTTPException: self._elsewhere.http_error, Exception: self._elsewhere.bug},
             lifespan=lambda app: self.lifespan(),
         )
         # A redirect would be built from the Host header, which is the client's word.
         app.router.redirect_slashes = False
         # Around all of Starlette, so that the answer to an internal error can be read by a browser as well.
+        # Preflights cannot carry a key, and are answered before anybody asks for one.
         self._app = CORSMiddleware(
-            app,
+            Gatekeeper(app, gateway.keyring, self._elsewhere),
             allow_origins=gateway.settings.server.cors_origins,
             allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
             # "*" covers all headers but Authorization, so the request's own list is echoed.
@@ -181,30 +67,58 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await _refuse_websocket(scope, receive, send)
+            await self._elsewhere.refuse_websocket(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """The time in which requests can be served: upstream connections live as long as this block."""
-        async with self._gateway.client:
-            self._gateway.ready = True
-            try:
-                yield
-            finally:
-                self._gateway.ready = False
+        async with self._gateway.running():
+            yield
 
 
-def create_app(settings: Settings, *, client: UpstreamClient | None = None) -> Application:
+def create_app(
+    settings: Settings,
+    *,
+    client: UpstreamClient | None = None,
+    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
+) -> Application:
     """The gateway as an ASGI application.
 
     Args:
         settings: from `config.load`, or made by hand.
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
+        protocols: those that are served, by name. A protocol of your own goes in here beside the REGISTRY's.
     """
-    return Application(Gateway(settings, client))
+    return Application(Gateway(settings, client, protocols))
+
+
+class Gatekeeper:
+    """Lets requests with a client key pass, where keys are configured, and says in the scope whose key it is."""
+
+    def __init__(self, app: ASGIApp, keyring: Keyring, elsewhere: "Elsewhere") -> None:
+        self._app = app
+        self._keyring = keyring
+        self._elsewhere = elsewhere
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
+            try:
+                key = self._keyring.admit(scope["headers"])
+            except RemoteProtocolError as error:
+                await self._elsewhere.refuse_stranger(scope, error, send)
+                return
+            scope = {**scope, SCOPE_KEY: key}
+        await self._app(scope, receive, send)
+
+
+# What tells nothing but that the gateway lives. Everything else needs a key, whatever is added later.
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+
+# Protocols whose endpoints do more than translate.
+_ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
 
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
@@ -220,7 +134,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
 
     async def root(request: Request) -> Response:
         # Claude Code asks for this before its first request, to see whether somebody is there.
-        endpoints = [f"POST {spec.client_path}" for spec in REGISTRY.values()]
+        endpoints = list(_endpoints(gateway.protocols))
         return JSONResponse({"name": "dragoman", "version": __version__, "endpoints": endpoints})
 
     async def healthz(request: Request) -> Response:
@@ -232,10 +146,18 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         return JSONResponse({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
 
     endpoints: list[BaseRoute] = [
-        Route(spec.client_path, Endpoint(gateway, spec), methods=["POST"]) for spec in REGISTRY.values()
+        Route(
+            endpoint.path,
+            _ENDPOINTS.get(spec.name, ProtocolEndpoint)(gateway, spec, endpoint),
+            methods=["POST"],
+        )
+        for spec in gateway.protocols.values()
+        for endpoint in spec.endpoints
     ]
     return [
         *endpoints,
+        *counting_routes(gateway),
+        *responses_routes(gateway),
         Route("/v1/models", models),
         Route("/v1/models/{model:path}", model),
         Route("/healthz", healthz),
@@ -244,36 +166,66 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    """404 and 405 and their kin."""
-    assert isinstance(error, HTTPException)
-    headers = error.headers or {}
-    message = error.detail
-    if error.status_code == 404 and message == "Not Found":
-        known = ", ".join(f"POST {each.client_path}" for each in REGISTRY.values())
-        message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
-    elif error.status_code == 405:
-        message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-    return _response(_refusal(request.scope, request.headers, error.status_code, message), headers)
+def _endpoints(protocols: Mapping[str, ProtocolSpec]) -> Iterator[str]:
+    """Where requests may go, for people."""
+    return (f"POST {endpoint.path}" for spec in protocols.values() for endpoint in spec.endpoints)
 
 
-async def _internal_error(request: Request, error: Exception) -> Response:
-    """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""
-    request_id = uuid.uuid4().hex
-    spec = dialect_of(_path(request.scope), request.headers)
-    return _response(fault_reply(spec, _INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
+class Elsewhere:
+    """Errors where no endpoint answers, in the dialect of the path that was asked."""
 
+    def __init__(self, protocols: Mapping[str, ProtocolSpec]) -> None:
+        self._protocols = protocols
 
-def _refusal(scope: Scope, headers: Mapping[str, str], status: int, message: str) -> Reply:
-    """An error where no endpoint answers, in the dialect of the path that was asked, and its log line."""
-    fault = fault_of(RemoteProtocolError(message, status_hint=status))
-    spec = dialect_of(_path(scope), headers)
-    record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-    reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
-    record.status, record.error = status, message
-    log_request(record)
-    # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
-    return replace(reply, status=status)
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        """404 and 405 and their kin."""
+        assert isinstance(error, HTTPException)
+        headers = error.headers or {}
+        message = error.detail
+        if error.status_code == 404 and message == "Not Found":
+            known = ", ".join(_endpoints(self._protocols))
+            message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
+        elif error.status_code == 405:
+            message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
+        reply = self._refusal(request.scope, request.headers, error.status_code, message)
+        return _response(reply, headers)
+
+    async def bug(self, request: Request, error: Exception) -> Response:
+        """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""
+        request_id = uuid.uuid4().hex
+        spec = dialect_of(_path(request.scope), request.headers, self._protocols)
+        return _response(fault_reply(spec, INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
+
+    async def refuse_stranger(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
+        """Answer 401 to a request without a valid key."""
+        reply = self._refusal(scope, Headers(scope=scope), 401, error.message, error.code)
+        # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
+        await send_reply(send, replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")]))
+
+    async def refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
+        await receive()  # websocket.connect
+        message = "this gateway does not speak WebSocket; use HTTP POST"
+        reply = self._refusal(scope, Headers(scope=scope), 426, message)
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
+            return
+        headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
+
+    def _refusal(
+        self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
+    ) -> Reply:
+        """The error, and its log line."""
+        fault = fault_of(RemoteProtocolError(message, status_hint=status, code=code))
+        spec = dialect_of(_path(scope), headers, self._protocols)
+        record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
+        reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
+        record.status, record.error = status, message
+        log_request(record)
+        # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
+        return replace(reply, status=status)
 
 
 def _response(reply: Reply, headers: Mapping[str, str]) -> Response:
@@ -284,24 +236,3 @@ def _path(scope: Scope) -> str:
     """The path without what the application is mounted under."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
-
-
-def _flat(headers: Headers) -> dict[str, str]:
-    """Lower-case names; of a repeated header the values joined, as HTTP allows."""
-    flat: dict[str, str] = {}
-    for name, value in headers.items():
-        flat[name] = f"{flat[name]}, {value}" if name in flat else value
-    return flat
-
-
-async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
-    await receive()  # websocket.connect
-    message = "this gateway does not speak WebSocket; use HTTP POST"
-    reply = _refusal(scope, Headers(scope=scope), 426, message)
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
-        return
-    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})

@@ -18,8 +18,10 @@ from .config import Loaded
 from .routes import DEFAULT_MODEL
 from .settings import SIMULATOR, Settings, UpstreamSettings
 
-# The vendors' clients insist on some key, and there are no client keys yet.
+# The vendors' clients insist on some key, also where none is needed.
 _ANY_KEY = "any"
+# The gateway itself does not know the keys that it takes.
+_OWN_KEY = "YOUR_KEY"
 
 
 class Style(enum.Enum):
@@ -51,7 +53,9 @@ def banner(loaded: Loaded, listening: Listening, version: str) -> Iterator[Line]
         yield Line(Style.TEXT, "  " + _upstream(upstream))
     if settings.server.simulator:
         yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
-    for title, command in commands(_reachable(listening), example_model(settings)).items():
+    for title, command in commands(
+        _reachable(listening), example_model(settings), needs_key=bool(settings.client_keys)
+    ).items():
         yield Line(Style.LABEL, title)
         yield Line(Style.COMMAND, "  " + command)
     yield Line(Style.TITLE, f"Dragoman listens on {listening.url} ({listening.backend})")
@@ -70,12 +74,16 @@ def example_model(settings: Settings) -> str:
     return f"{settings.upstreams[0].name}/MODEL"
 
 
-def commands(url: str, model: str) -> dict[str, str]:
-    """A shell command for each kind of client, ready to be pasted."""
+def commands(url: str, model: str, *, needs_key: bool = False) -> dict[str, str]:
+    """A shell command for each kind of client, ready to be pasted. needs_key: with a place for the user's own key."""
+    own_key = _OWN_KEY if needs_key else _ANY_KEY
+    headers = ["-H", "content-type: application/json"]
+    headers += ["-H", f"authorization: Bearer {own_key}"] if needs_key else []
     chat = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
-    provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"}}'
+    codex_key = ',env_key="DRAGOMAN_KEY"' if needs_key else ""
+    provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"{codex_key}}}'
     # JSON's strings are Python's too, and their double quotes need no escape in the shell's single ones.
-    name, base, key = json.dumps(model), json.dumps(url), json.dumps(_ANY_KEY)
+    name, base, key = json.dumps(model), json.dumps(url), json.dumps(own_key)
     openai = (
         f"from openai import OpenAI; client = OpenAI(base_url={json.dumps(url + '/v1')}, api_key={key}); "
         f'print(client.responses.create(model={name}, input="Hello").output_text)'
@@ -85,20 +93,21 @@ def commands(url: str, model: str) -> dict[str, str]:
         f"print(client.messages.create(model={name}, max_tokens=1024, "
         f"messages={json.dumps(chat['messages'])}).content[0].text)"
     )
-    claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": _ANY_KEY, "ANTHROPIC_MODEL": model}
+    claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": own_key, "ANTHROPIC_MODEL": model}
     return {
         "curl": _shell(
             "curl",
             f"{url}/v1/chat/completions",
-            "-H",
-            "content-type: application/json",
+            *headers,
             "-d",
             json.dumps(chat),
         ),
+        "simple API": _shell("curl", "-N", f"{url}/chat/stream", *headers, "-d", json.dumps(chat)),
         "OpenAI SDK": _shell("python", "-c", openai),
         "Anthropic SDK": _shell("python", "-c", anthropic),
         "Claude Code": _environment(claude) + " claude",
-        "Codex": _shell(
+        "Codex": ("DRAGOMAN_KEY=YOUR_KEY " if needs_key else "")
+        + _shell(
             "codex",
             "-c",
             "model_provider=dragoman",

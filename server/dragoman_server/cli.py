@@ -10,14 +10,22 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from . import _show_config
+from ._edit_config import EditError, remove_client_key
+from ._fields import Key, Kind
 from ._schema import json_schema
+from ._targets import upstreams_without_grammars
+from ._values import BadValue
+from ._values import check as check_value
+from .access import hash_of, new_key
 from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
-from .settings import ENV_PREFIX, SERVER_KEYS, Key, Kind, ServerSettings, Settings
+from .grammar import available
+from .settings import CLIENT_KEY_KEYS, ENV_PREFIX, SERVER_KEYS, ServerSettings, Settings
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -25,12 +33,17 @@ _WRONG_CONFIGURATION = 2
 # Beside the gateway's own, so that both run at once.
 _SIMULATOR_PORT = 8081
 
+# The key commands serve nobody, so it is no matter whether the configured address may be bound.
+_ANY_HOST = "127.0.0.1"
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _server_options(command: _Command) -> _Command:
     """One flag for each key of `[server]`. Values stay text, so that config.py checks them like all others."""
     for key in reversed(SERVER_KEYS.values()):
+        if key.kind is Kind.SECRET:
+            continue  # everybody on a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
         default = f"[{ENV_PREFIX}{key.name.upper()}]"
         if key.kind is Kind.SWITCH:
@@ -146,6 +159,13 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     loaded = _load(config_file, options)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
+    unchecked = upstreams_without_grammars(loaded.settings)
+    if unchecked and loaded.settings.server.check_grammars and not available():
+        click.echo(
+            "note: what models write for tools with a grammar is not checked, as dragoman[grammar] is not installed; "
+            f"these upstreams do not check it themselves: {', '.join(unchecked)}",
+            err=True,
+        )
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
     place = loaded.path or "no file, the environment alone"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
@@ -164,3 +184,77 @@ def show(config_file: str | None, origin: bool, **options: str | bool | None) ->
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
     click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.group()
+def keys() -> None:
+    """Make, list and revoke client keys.
+
+    The configuration has hashes of them; a key itself is shown once, when it is made.
+    """
+
+
+_config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(),
+    metavar="FILE",
+    help=f"configuration file [{CONFIG_VARIABLE}]",
+)
+
+
+@keys.command("add")
+@click.argument("name")
+@_config_option
+def add_key(name: str, config_file: str | None) -> None:
+    """Make a key for NAME and print it, with the lines for the configuration."""
+    settings = _load(config_file, {"host": _ANY_HOST}).settings
+    secret = settings.server.secret
+    if secret is None:
+        click.echo(
+            "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
+            f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
+            err=True,
+        )
+        sys.exit(_WRONG_CONFIGURATION)
+    if any(key.name == name for key in settings.client_keys):
+        click.echo(f"dragoman: there is a key of the name {name!a} already", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    try:
+        name = str(check_value(CLIENT_KEY_KEYS["name"], name, name))
+    except BadValue as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    key = new_key()
+    click.echo("The key, which is shown this once:", err=True)
+    click.echo(key)
+    click.echo("Add these lines to the configuration, and start the gateway anew:", err=True)
+    click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_of(key, secret)}"')
+
+
+@keys.command("list")
+@_config_option
+def list_keys(config_file: str | None) -> None:
+    """Print the names of the keys, and what each may do."""
+    for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
+        policy = f" loss_policy={key.loss_policy}" if key.loss_policy else ""
+        click.echo(f"{key.name}{policy}{' may_loosen' if key.may_loosen else ''}")
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_config_option
+def revoke_key(name: str, config_file: str | None) -> None:
+    """Take the key of NAME out of the configuration file."""
+    loaded = _load(config_file, {"host": _ANY_HOST})
+    index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
+    if index is None or loaded.path is None:
+        known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
+        click.echo(f"dragoman: there is no key of the name {name!a}; there are {known}", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    try:
+        lines = remove_client_key(Path(loaded.path), index)
+    except EditError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+    click.echo(f"{loaded.path}: {lines} lines removed; the key counts until the gateway is started anew")

@@ -2,38 +2,39 @@
 
 The strongest source wins: command line, environment, file, default. A wrong value is an error even where
 a stronger source hides it. All faults are collected and reported at once, each with its file, line and
-key. Loading reads the file, the files it names, and nothing else: no network, no code.
+key. Loading reads the file, the files it names, and nothing else: no network, no code. How single values are read is
+_sources.py's matter; this module knows which tables there are and what must fit together.
 """
 
 import ipaddress
-import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from . import _values
-from ._interpolate import InterpolationError, expand
-from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, by_place, dotted
+from ._fields import Key
+from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, dotted
 from ._providers import PROVIDERS, Found, discover, takes
 from ._secret import MASK, Secret
+from ._sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
 from ._suggest import did_you_mean
-from ._toml_lines import TomlLines
-from ._values import BadValue, show, type_name
+from ._values import show, type_name
+from .capabilities import ModelCapabilities
 from .settings import (
     ANTHROPIC_MESSAGES,
+    CAPABILITY_KEYS,
+    CLIENT_KEY_KEYS,
     ENV_PREFIX,
+    MODEL_KEYS,
     OPENAI_CHAT,
     SERVER_KEYS,
     SIMULATOR,
     SIMULATOR_UPSTREAM,
     UPSTREAM_KEYS,
     UPSTREAM_PROTOCOLS,
-    Key,
-    Kind,
+    ClientKey,
     ServerSettings,
     Settings,
     UpstreamSettings,
@@ -44,12 +45,15 @@ __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "MASK",
+    "MAX_FILE_BYTES",
     "OPENAI_CHAT",
     "SIMULATOR",
     "SIMULATOR_UPSTREAM",
     "UPSTREAM_PROTOCOLS",
+    "ClientKey",
     "ConfigError",
     "Loaded",
+    "ModelCapabilities",
     "Origin",
     "Problem",
     "Secret",
@@ -61,13 +65,8 @@ __all__ = [
 ]
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
-# Read from the working directory when no file is named; its absence is no error.
-DEFAULT_FILE = "dragoman.toml"
-# A thousand upstreams fit in. A larger file is the wrong file.
-MAX_FILE_BYTES = 1024 * 1024
 
-_TABLES = ("server", "upstreams", "models")
-_SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_TABLES = ("server", "upstreams", "models", "capabilities", "client_keys")
 
 _DEFAULTS = ServerSettings()
 
@@ -92,12 +91,13 @@ def load(
     """
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-    loader = _Loader(file, environ, flags)
+    sources = Sources(file, environ)
     if file is not None:
-        loader.read(Path(file))
+        sources.read(Path(file))
+    loader = _Loader(sources, flags)
     settings = loader.settings()
     warnings = tuple(_warnings(settings, loader.warnings))
-    return Loaded(settings, file, MappingProxyType(loader.origins), warnings)
+    return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
 def is_loopback(host: str) -> bool:
@@ -110,7 +110,7 @@ def is_loopback(host: str) -> bool:
 
 def _warnings(settings: Settings, collected: list[str]) -> Iterator[str]:
     yield from collected
-    if not is_loopback(settings.server.host):
+    if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
             f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
             "keys: whoever can connect can use your upstreams"
@@ -125,228 +125,83 @@ def _warnings(settings: Settings, collected: list[str]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Loader:
-    file: str | None
-    environ: Mapping[str, str]
+    sources: Sources
     flags: Mapping[str, str]
-    origins: dict[str, Origin] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    document: dict[str, object] = field(default_factory=dict)
     # The upstreams' names, and where the file gives them.
     names: dict[str, KeyPath] = field(default_factory=dict)
-    lines: TomlLines = field(default_factory=lambda: TomlLines(""))
-
-    # Reading the file.
-
-    def read(self, path: Path) -> None:
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            self._file_problem(None, f"cannot read the configuration: {reason}")
-            return
-        if len(data) > MAX_FILE_BYTES:
-            self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
-            return
-        try:
-            # "A TOML file must be a valid UTF-8 document"; editors of one system put a byte order mark first.
-            text = data.decode("utf-8-sig")
-            self.document = tomllib.loads(text)
-        except UnicodeDecodeError as error:
-            self._file_problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
-        except tomllib.TOMLDecodeError as error:
-            self._syntax_problem(str(error), text)
-        except (ValueError, RecursionError):
-            self._file_problem(None, "has a number or a nesting that is too large")
-        else:
-            self.lines = TomlLines(text)
-
-    def _syntax_problem(self, message: str, text: str) -> None:
-        place = _SYNTAX_LINE.search(message)
-        if place is None:
-            line = text.rstrip().count("\n") + 1
-            message = message.removesuffix(" (at end of document)") + " at the end of the file"
-        else:
-            line = int(place[1])
-            message = f"{message[: place.start()]} (column {place[2]})"
-        self._file_problem(line, f"not valid TOML: {message}")
-
-    def _file_problem(self, line: int | None, text: str) -> None:
-        self.problems.append(Problem(self.file or DEFAULT_FILE, line, "", text))
-
-    def _problem(self, path: KeyPath, text: str) -> None:
-        line = self.lines.line_of(path)
-        self.problems.append(Problem(self.file or DEFAULT_FILE, line, dotted(path), text))
-
-    # From the document to settings.
 
     def settings(self) -> Settings:
-        self._unknown_keys((), self.document, _TABLES)
+        self.sources.unknown_keys((), self.sources.document, _TABLES)
         server = self._server()
-        upstreams = self._upstreams(server) if "upstreams" in self.document else self._found_upstreams(server)
+        upstreams = (
+            self._upstreams(server) if "upstreams" in self.sources.document else self._found_upstreams(server)
+        )
         if server.get("simulator", True):
             self.names.setdefault(SIMULATOR, ())
-        elif not upstreams and not self.problems:
+        elif not upstreams and not self.sources.problems:
             self._no_upstreams()
         models = self._models()
-        if self.problems:
-            raise ConfigError(sorted(self.problems, key=by_place))
-        return Settings(server=_make(ServerSettings, server), upstreams=tuple(upstreams), models=models)
-
-    def _unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
-        for name in table:
-            if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
-                self._problem((*path, name), f"unknown key{hint}")
-
-    def _table(self, path: KeyPath, value: object) -> dict[str, object]:
-        if isinstance(value, dict):
-            return value
-        self._problem(path, f"expected a table, found {type_name(value)}")
-        return {}
+        capabilities = self._capabilities()
+        client_keys = self._client_keys(server)
+        self._check_public(server, client_keys)
+        self.sources.raise_problems()
+        settings = Settings(
+            server=_make(ServerSettings, server),
+            upstreams=tuple(upstreams),
+            models=models,
+            capabilities=tuple(capabilities),
+            client_keys=tuple(client_keys),
+        )
+        if settings.server.default_model is not None:
+            self._check_default_model(settings, settings.server.default_model)
+        return settings
 
     def _server(self) -> dict[str, object]:
-        table = self._table(("server",), self.document.get("server", {}))
-        values = self._section(("server",), table, SERVER_KEYS)
+        table = self.sources.table(("server",), self.sources.document.get("server", {}))
+        values = self.sources.section(("server",), table, SERVER_KEYS)
         given = set(table)
         for name, key in SERVER_KEYS.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
             # Compose files and shells set empty variables where they mean none.
-            if self.environ.get(variable):
+            if self.sources.environ.get(variable):
                 given.add(name)
-                self._from_text(values, key, self.environ[variable], ENVIRONMENT, variable)
+                self._from_text(values, key, self.sources.environ[variable], ENVIRONMENT, variable)
             if name in self.flags:
                 given.add(name)
                 self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
         for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
             if name in values and other not in given:
-                self._origin_problem(("server", name), f"needs {other} as well")
+                self.sources.origin_problem(("server", name), f"needs {other} as well")
+        self._check_response_store(values, given)
         return values
 
-    def _origin_problem(self, path: KeyPath, text: str) -> None:
-        """A fault of a setting that may have come from any source."""
-        origin = self.origins[dotted(path)]
-        self.problems.append(Problem(origin.source, origin.line, origin.where or dotted(path), text))
+    def _check_response_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+        store = values.get("response_store")
+        if store == "sqlite" and "response_store_path" not in given:
+            self.sources.origin_problem(("server", "response_store"), "needs response_store_path as well")
+        if store == "memory" and cast(int, values.get("workers", 1)) > 1:
+            text = "is known to one process alone, and there are several workers: use sqlite"
+            self.sources.origin_problem(("server", "response_store"), text)
 
     def _from_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> None:
-        if self._check_text(values, key, text, source, where):
-            self.origins[dotted(("server", key.name))] = Origin(source, where=where)
-
-    def _check_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> bool:
-        try:
-            value = _values.parse_text(key, text)
-            values[key.name] = _values.check(key, value, value)
-        except BadValue as error:
-            self.problems.append(Problem(source, None, where, str(error)))
-            return False
-        return True
-
-    def _section(
-        self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, Key]
-    ) -> dict[str, object]:
-        """The checked values of the keys that the table has; each fault becomes a problem."""
-        self._unknown_keys(path, table, tuple(keys))
-        values: dict[str, object] = {}
-        for name, key in keys.items():
-            if name not in table:
-                continue
-            if key.kind is Kind.HEADERS:
-                values[name] = self._headers((*path, name), table[name])
-            else:
-                self._value(values, key, (*path, name), table[name])
-        return values
-
-    def _value(self, values: dict[str, object], key: Key, path: KeyPath, raw: object) -> None:
-        faults = len(self.problems)
-        references: list[str] = []
-        value = self._expand(path, raw, references)
-        if len(self.problems) > faults:
-            return
-        try:
-            checked = _values.check(key, value, raw)
-        except BadValue as error:
-            self._problem((*path, *error.at), str(error))
-            return
-        if key.kind is Kind.PATH:
-            # A path in a file means what it means to a reader of that file.
-            checked = str(self._directory() / Path(str(checked)).expanduser())
-        values[key.name] = checked
-        # Part of a URL may be private, so an expanded one is shown as it was written.
-        shown = show(raw) if key.kind is Kind.URL and references else None
-        self._came_from_file(path, references, shown)
-
-    def _came_from_file(
-        self,
-        path: KeyPath,
-        references: Sequence[str],
-        raw: str | None = None,
-        shown_as: KeyPath | None = None,
-    ) -> None:
-        source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
-        origin = Origin(source, line, references=tuple(references), raw=raw)
-        self.origins[dotted(shown_as or path)] = origin
-
-    def _directory(self) -> Path:
-        return Path(self.file).parent if self.file is not None else Path()
-
-    def _expand(self, path: KeyPath, value: object, references: list[str]) -> object:
-        """Interpolate all strings in a value; a reference that fails becomes a problem at its own place."""
-        if isinstance(value, list):
-            return [self._expand((*path, i), element, references) for i, element in enumerate(value)]
-        if not isinstance(value, str) or "$" not in value:
-            return value
-        try:
-            expanded = expand(value, self.environ, self._directory())
-        except InterpolationError as error:
-            self._problem(path, str(error))
-            return value
-        references.extend(expanded.references)
-        return expanded.value
-
-    def _headers(self, path: KeyPath, value: object) -> dict[str, Secret]:
-        headers: dict[str, Secret] = {}
-        for name, raw in self._table(path, value).items():
-            faults, references = len(self.problems), list[str]()
-            text = self._expand((*path, name), raw, references)
-            if len(self.problems) > faults:
-                continue
-            try:
-                lowered = _values.header_name(name)
-                if lowered in headers:
-                    raise BadValue("stands here twice: names of headers ignore case")
-                headers[lowered] = _values.header_value(text)
-            except BadValue as error:
-                self._problem((*path, name), str(error))
-            else:
-                self._came_from_file((*path, name), references, shown_as=(*path, lowered))
-        return headers
+        if self.sources.check_text(values, key, text, source, where):
+            self.sources.origins[dotted(("server", key.name))] = Origin(source, where=where)
 
     # Upstreams.
 
-    def _upstream_tables(self) -> list[tuple[KeyPath, dict[str, object]]]:
-        value = self.document["upstreams"]
-        if not isinstance(value, list):
-            hint = "write [[upstreams]] with two brackets, and the name as a key"
-            self._problem(("upstreams",), f"expected an array of tables, found {type_name(value)}; {hint}")
-            return []
-        paths: list[KeyPath] = [("upstreams", index) for index in range(len(value))]
-        # What is no table is a fault already; looking for its keys would only add more.
-        tables = [(path, self._table(path, table)) for path, table in zip(paths, value, strict=True)]
-        return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
-
     def _upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams = []
-        for path, table in self._upstream_tables():
-            faults = len(self.problems)
-            values = self._section(path, table, UPSTREAM_KEYS)
+        for path, table in self.sources.array_of_tables("upstreams"):
+            faults = len(self.sources.problems)
+            values = self.sources.section(path, table, UPSTREAM_KEYS)
             if "protocol" not in table and isinstance(values.get("protocols"), tuple):
                 values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
             for name in ("name", "protocol", "base_url"):
                 if name not in table and name not in values:
-                    self._problem((*path, name), "missing")
+                    self.sources.problem((*path, name), "missing")
             self._check_upstream(path, values, server)
-            if len(self.problems) == faults:
+            if len(self.sources.problems) == faults:
                 upstreams.append(_upstream(values))
         return upstreams
 
@@ -356,23 +211,29 @@ class _Loader:
         """What one key alone does not tell."""
         protocol, protocols = values.get("protocol"), values.get("protocols")
         if protocol and isinstance(protocols, tuple) and protocol not in protocols:
-            self._problem((*path, "protocols"), f"does not list {show(protocol)}, the preferred protocol")
+            self.sources.problem(
+                (*path, "protocols"), f"does not list {show(protocol)}, the preferred protocol"
+            )
         if "base_url" in values and _is_us(str(values["base_url"]), server):
-            self._problem((*path, "base_url"), "points at this gateway itself")
+            self.sources.problem((*path, "base_url"), "points at this gateway itself")
         if "name" not in values:
             return
         name = str(values["name"])
         if name == SIMULATOR:
-            self._problem((*path, "name"), f"{show(name)} is the built-in simulator; choose another name")
+            self.sources.problem(
+                (*path, "name"), f"{show(name)} is the built-in simulator; choose another name"
+            )
         elif name in self.names:
-            line = self.lines.line_of(self.names[name])
-            self._problem((*path, "name"), f"{show(name)} is already the name of the upstream in line {line}")
+            line = self.sources.lines.line_of(self.names[name])
+            self.sources.problem(
+                (*path, "name"), f"{show(name)} is already the name of the upstream in line {line}"
+            )
         else:
             self.names[name] = (*path, "name")
 
     def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams: list[UpstreamSettings] = []
-        for found in discover(self.environ):
+        for found in discover(self.sources.environ):
             if found.base_url_variable and _is_us(found.base_url, server):
                 # ANTHROPIC_BASE_URL is what points Claude Code at us. A gateway must not call itself.
                 self.warnings.append(
@@ -393,38 +254,87 @@ class _Loader:
         url_variable = found.base_url_variable or found.key_variable
         texts = {
             "base_url": (url_variable, found.base_url),
-            "api_key": (found.key_variable, self.environ[found.key_variable]),
+            "api_key": (found.key_variable, self.sources.environ[found.key_variable]),
         }
-        faults = len(self.problems)
+        faults = len(self.sources.problems)
         for name, (variable, text) in texts.items():
-            self._check_text(values, UPSTREAM_KEYS[name], text, ENVIRONMENT, variable)
-        if len(self.problems) > faults:
+            self.sources.check_text(values, UPSTREAM_KEYS[name], text, ENVIRONMENT, variable)
+        if len(self.sources.problems) > faults:
             return
         for name in values:
             variable, _ = texts.get(name, (found.key_variable, ""))
-            self.origins[dotted(("upstreams", len(upstreams), name))] = Origin(ENVIRONMENT, where=variable)
+            self.sources.origins[dotted(("upstreams", len(upstreams), name))] = Origin(
+                ENVIRONMENT, where=variable
+            )
         self.names[found.provider.name] = ()
         upstreams.append(_upstream(values))
 
     def _no_upstreams(self) -> None:
         variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
         text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-        self._origin_problem(("server", "simulator"), text)
+        self.sources.origin_problem(("server", "simulator"), text)
+
+    # Capabilities and client keys.
+
+    def _capabilities(self) -> list[ModelCapabilities]:
+        rows = []
+        for path, values in self.sources.rows("capabilities", MODEL_KEYS):
+            row = _make(ModelCapabilities, values)
+            rows.append(row)
+            if row.upstream is not None and row.upstream not in self.names:
+                known = ", ".join(sorted(self.names))
+                hint = did_you_mean(row.upstream, self.names) or f"; there are {known}"
+                self.sources.problem((*path, "upstream"), f"names no upstream{hint}")
+        return rows
+
+    def _client_keys(self, server: Mapping[str, object]) -> list[ClientKey]:
+        found: dict[str, ClientKey] = {}
+        for path, values in self.sources.rows("client_keys", CLIENT_KEY_KEYS):
+            key = _make(ClientKey, values)
+            if key.name in found:
+                self.sources.problem((*path, "name"), f"{show(key.name)} is already the name of another key")
+            found[key.name] = key
+        if found and "secret" not in server:
+            self.sources.problem(("client_keys",), "need server.secret: their hashes are keyed with it")
+        return list(found.values())
+
+    def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
+        host = str(server.get("host", _DEFAULTS.host))
+        # Keys that are wrong are a fault of their own; an empty list of them is no list.
+        if is_loopback(host) or client_keys or self.sources.document.get("client_keys"):
+            return
+        if not server.get("allow_public_without_keys", False):
+            text = (
+                f"{host} can be reached from other machines, and there are no client keys, so whoever can connect "
+                "could use your upstreams: make a key with `dragoman keys add`, or set "
+                "allow_public_without_keys = true where something else decides who may connect"
+            )
+            self.sources.origin_problem(("server", "host"), text)
 
     # Models.
 
+    def _check_default_model(self, settings: Settings, model: str) -> None:
+        from .routes import UnknownModel, resolve  # brings the HTTP client: slow to import, and few set this
+
+        route = resolve(settings, OPENAI_CHAT, model)
+        if isinstance(route, UnknownModel):
+            hint = "" if route.suggestion is None else f"; did you mean {show(route.suggestion)}?"
+            text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+            self.sources.origin_problem(("server", "default_model"), text)
+        self.sources.raise_problems()
+
     def _models(self) -> dict[str, str]:
         models: dict[str, str] = {}
-        for alias, raw in self._table(("models",), self.document.get("models", {})).items():
+        for alias, raw in self.sources.table(("models",), self.sources.document.get("models", {})).items():
             path = ("models", alias)
-            faults, references = len(self.problems), list[str]()
-            target = self._expand(path, raw, references)
+            faults, references = len(self.sources.problems), list[str]()
+            target = self.sources.expand(path, raw, references)
             text = _target_fault(target, raw, self.names)
-            if text is not None and len(self.problems) == faults:
-                self._problem(path, text)
+            if text is not None and len(self.sources.problems) == faults:
+                self.sources.problem(path, text)
             elif text is None:
                 models[alias] = str(target)
-                self._came_from_file(path, references)
+                self.sources.came_from_file(path, references)
         return models
 
 
@@ -443,7 +353,11 @@ def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> 
 
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
-    return _make(UpstreamSettings, {**takes(str(values["base_url"])), **values})
+    # What models take is worked out for each of them, see _targets.py.
+    known = {
+        name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
+    }
+    return _make(UpstreamSettings, {**known, **values})
 
 
 def _is_us(url: str, server: Mapping[str, object]) -> bool:
@@ -460,7 +374,7 @@ def _is_us(url: str, server: Mapping[str, object]) -> bool:
     return port == bound_port and (host == bound or (ours and is_loopback(host)))
 
 
-_Class = TypeVar("_Class", ServerSettings, UpstreamSettings)
+_Class = TypeVar("_Class", ServerSettings, UpstreamSettings, ModelCapabilities, ClientKey)
 
 
 def _make(cls: type[_Class], values: Mapping[str, object]) -> _Class:

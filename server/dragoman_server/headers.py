@@ -8,7 +8,7 @@ client. The upstream's key is added last, so that no other header can stand in f
 from collections.abc import Iterable, Mapping
 
 from . import __version__
-from .settings import ANTHROPIC_MESSAGES, UpstreamSettings
+from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, UpstreamSettings
 
 HeaderList = list[tuple[str, str]]
 
@@ -38,13 +38,19 @@ RESPONSE_HEADERS = frozenset(
 RESPONSE_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
-SSE_HEADERS: HeaderList = [
-    ("content-type", "text/event-stream; charset=utf-8"),
+# Streams of these protocols begin with a figure that only the end of an answer tells: it is an estimate.
+ESTIMATES: Mapping[str, HeaderList] = {ANTHROPIC_MESSAGES: [("dragoman-estimate", "input_tokens")]}
+
+# What goes with every stream, beside its content type.
+STREAM_HEADERS: HeaderList = [
     ("cache-control", "no-cache"),
     # nginx and its kin hold back a proxied response until a buffer is full, unless told not to.
     ("x-accel-buffering", "no"),
 ]
 JSON_HEADERS: HeaderList = [("content-type", "application/json")]
+
+# A client of Messages that names no version is an old one: they sent none before there were two.
+_OLDEST_VERSION = "2023-06-01"
 
 
 def for_upstream(
@@ -54,23 +60,40 @@ def for_upstream(
     client_headers: Mapping[str, str],
     *,
     stream: bool,
+    needed: Iterable[tuple[str, str]] = (),
 ) -> HeaderList:
-    """The headers of a request to an upstream, with its key."""
+    """The headers of a request to an upstream, with its key.
+
+    needed: what the body demands when it was translated (TranslatedRequest.headers).
+    """
     out: dict[str, str] = {
         "user-agent": USER_AGENT,
         "content-type": "application/json",
         "accept": "text/event-stream" if stream else "application/json",
     }
     if protocol == ANTHROPIC_MESSAGES:
+        out["anthropic-version"] = _OLDEST_VERSION
+    out.update(needed)
+    if protocol == ANTHROPIC_MESSAGES and upstream.anthropic_version != ANY_VERSION:
         out["anthropic-version"] = upstream.anthropic_version
     if protocol == client_protocol:
         allowed = REQUEST_HEADERS.get(protocol, frozenset())
         out.update({name: client_headers[name] for name in allowed if name in client_headers})
-    out.update({name.lower(): value.reveal() for name, value in upstream.headers.items()})
+    own = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
+    if "anthropic-beta" in own and "anthropic-beta" in out:
+        # Both are lists of switches. One that is configured does not turn the others off.
+        own["anthropic-beta"] = _merged(out["anthropic-beta"], own["anthropic-beta"])
+    out.update(own)
     if upstream.api_key:
         name, prefix = _key_header(upstream, protocol)
         out[name] = prefix + upstream.api_key.reveal()
     return list(out.items())
+
+
+def _merged(*lists: str) -> str:
+    """One header's value from the values of several, without repeats."""
+    values = (value.strip() for each in lists for value in each.split(","))
+    return ",".join(dict.fromkeys(filter(None, values)))
 
 
 def _key_header(upstream: UpstreamSettings, protocol: str) -> tuple[str, str]:

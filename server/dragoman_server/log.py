@@ -24,6 +24,7 @@ class RequestRecord:
     id: str
     protocol: str
     path: str
+    client_key: str | None = None
     model: str | None = None
     upstream: str | None = None
     upstream_protocol: str | None = None
@@ -38,6 +39,7 @@ class RequestRecord:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    estimated: bool | None = None
     losses: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, object]:

@@ -5,41 +5,94 @@ translation, losses. The clock and the random id come in as arguments, so the sa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dragoman import (
-    REGISTRY,
+    UPSTREAMS,
+    CheckInput,
+    Endpoint,
     Exchange,
+    FanOut,
+    Peek,
     Policy,
     ProtocolSpec,
     Relay,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
-    Target,
     TranslatedRequest,
+    UpstreamSpec,
     peek,
 )
+from dragoman._recall import Recall
 
 from . import headers as header_tables
-from .routes import UnknownModel, resolve
-from .settings import NO_REASONING_FIELD, Settings, UpstreamSettings
+from ._targets import target_for
+from .access import sealer_of
+from .routes import UnknownModel, default_model, resolve
+from .settings import (
+    ClientKey,
+    Settings,
+    UpstreamSettings,
+)
 from .upstream import UpstreamTimeouts
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
+
+# What a client may say of losses for one request.
+LOSS_POLICY_HEADER = "dragoman-loss-policy"
+
+# Each of several answers (`n`) is a call of its own where the upstream gives one at a time, and each costs its prompt.
+MAX_ANSWERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the requests of a client for a model go.
+
+    model: as the client calls it, or the default that stands in. upstream: the protocol that is spoken there.
+    """
+
+    model: str
+    upstream_model: str
+    upstream: UpstreamSpec
+    settings: UpstreamSettings
+
+
+def find_destination(
+    settings: Settings,
+    client: ProtocolSpec,
+    model: str,
+    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+) -> Destination:
+    """model: as the request names it, "" when it names none.
+
+    Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
+    """
+    model = model or _default_model(settings, client)
+    route = resolve(settings, client.name, model)
+    if isinstance(route, UnknownModel):
+        raise RemoteProtocolError(route.message, status_hint=404, path="/model", code="model_not_found")
+    target = settings.upstream(route.upstream)
+    assert target is not None  # resolve() only gives upstreams that exist
+    return Destination(model, route.upstream_model, upstreams[route.upstream_protocol], target)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One request, translated and addressed.
 
-    streams: the client wants a stream of events.
+    endpoint: where the request came in.
+    streams: the client gets a stream.
+    keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
+    check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
     """
 
     id: str
     client: ProtocolSpec
-    upstream: ProtocolSpec
+    endpoint: Endpoint
+    upstream: UpstreamSpec
     settings: UpstreamSettings
     upstream_model: str
     translated: TranslatedRequest
@@ -47,6 +100,8 @@ class Plan:
     url: str
     headers: list[tuple[str, str]] = field(repr=False)  # the upstream's key is among them
     streams: bool
+    keeps_answer: bool = False
+    check_input: CheckInput | None = None
 
     @property
     def timeouts(self) -> UpstreamTimeouts:
@@ -59,17 +114,35 @@ class Plan:
     def proxy(self) -> str | None:
         return None if self.settings.proxy is None else self.settings.proxy.reveal()
 
+    def below(self, suffix: str) -> "Plan":
+        """The same request to a path below the one where answers are made. It never streams."""
+        path, mark, query = self.url.partition("?")
+        return replace(self, url=f"{path}{suffix}{mark}{query}", streams=False)
+
     def answer(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.client, self.exchange, streams=self.streams)
+            return Relay(self.upstream, self.exchange, streams=self.streams)
         return ResponseTranslator(
             self.upstream,
             self.client,
             self.exchange,
-            tools=self.translated.tools,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
+            check_input=self.check_input,
+            keep_whole=self.keeps_answer,
+        )
+
+    def fan_out(self) -> FanOut:
+        """The machine for an answer with choices that the upstream has to be asked for one by one."""
+        return FanOut(
+            self.upstream,
+            self.client,
+            self.exchange,
+            self.translated.answers,
+            client_streams=self.streams,
+            check_input=self.check_input,
+            keep_whole=self.keeps_answer,
         )
 
 
@@ -82,57 +155,97 @@ def make_plan(
     *,
     id: str,
     now: int,
+    endpoint: Endpoint | None = None,
+    peeked: Peek | None = None,
+    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    client_key: ClientKey | None = None,
+    recall: Recall | None = None,
+    check_input: CheckInput | None = None,
 ) -> Plan:
     """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
 
-    Raises RemoteProtocolError: 400 for what is wrong with the body, 404 for a model that leads nowhere.
+    endpoint: where it came in, by default the first one of the client's protocol.
+    peeked: what peek() gave for this body, for a caller who has looked already.
+    upstreams: the protocols that upstreams may speak.
+    client_key: the one that the request came with.
+    recall, check_input: as for the core's translators.
+
+    Raises RemoteProtocolError: 400 for what is wrong with the request, 403 for what its key may not demand, 404
+    for a model that leads nowhere.
     """
-    peeked = peek(body)
-    if not peeked.model:
-        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-    route = resolve(settings, client.name, peeked.model)
-    if isinstance(route, UnknownModel):
-        raise RemoteProtocolError(route.message, status_hint=404, path="/model", code="model_not_found")
-    target = settings.upstream(route.upstream)
-    assert target is not None  # resolve() only gives upstreams that exist
-    upstream = REGISTRY[route.upstream_protocol]
+    peeked = peeked or peek(body)
+    goal = find_destination(settings, client, peeked.model, upstreams)
+    target, upstream = goal.settings, goal.upstream
+    endpoint = endpoint or client.endpoints[0]
+    streams = endpoint.streams_if(peeked.stream)
+    sealer = sealer_of(settings.server.secret)
     translator = RequestTranslator(
         client,
         upstream,
-        target=_target(settings, target),
-        policy=Policy(target.loss_policy or settings.server.loss_policy),
+        target=target_for(settings, target, goal.upstream_model),
+        policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
+        sealer=sealer,
+        most_answers=MAX_ANSWERS,
+        endpoint=endpoint,
     )
-    translated = translator.translate(body, model=route.upstream_model, peeked=peeked)
+    translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
     url = target.base_url_for(upstream.name) + upstream.path
     if translated.relayed and query in _RELAYED_QUERY:
         url = f"{url}?{query}"
     return Plan(
         id=id,
         client=client,
+        endpoint=endpoint,
         upstream=upstream,
         settings=target,
-        upstream_model=route.upstream_model,
+        upstream_model=goal.upstream_model,
         translated=translated,
-        exchange=translated.exchange(id=id, now=now),
+        exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
         url=url,
-        headers=header_tables.for_upstream(target, upstream.name, client.name, headers, stream=peeked.stream),
-        streams=peeked.stream,
+        headers=header_tables.for_upstream(
+            target,
+            upstream.name,
+            client.name,
+            headers,
+            stream=streams,
+            needed=translated.headers,
+        ),
+        streams=streams,
+        check_input=check_input,
     )
 
 
-def _target(settings: Settings, upstream: UpstreamSettings) -> Target:
-    """What the configuration says an upstream takes."""
-    field = upstream.reasoning_field
-    return Target(
-        max_tokens=upstream.max_tokens or settings.server.default_max_tokens,
-        max_tokens_field="max_tokens"
-        if upstream.max_tokens_field == "max_tokens"
-        else "max_completion_tokens",
-        reasoning_field=None if field == NO_REASONING_FIELD else field,
-        custom_tools=upstream.custom_tools,
-        developer_role=upstream.developer_role,
-        mid_system=upstream.mid_system,
-        cache_marks=upstream.cache_marks,
-        sampling=upstream.takes_sampling,
-        thinking="budget" if upstream.thinking == "budget" else "adaptive",
-    )
+def _default_model(settings: Settings, client: ProtocolSpec) -> str:
+    """The model of a request that names none."""
+    model = None if client.needs_model else default_model(settings)
+    if model is not None:
+        return model
+    reason = "model is required"
+    if not client.needs_model:
+        reason = (
+            "model is missing, and this gateway has no default: name one, or have server.default_model set"
+        )
+    raise RemoteProtocolError(reason, path="/model", code="missing_required_parameter")
+
+
+def _policy(
+    settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, asked: str | None
+) -> Policy:
+    """What to do about losses. A client may always ask for more care; for less, its key must allow it.
+
+    asked: the value of the client's header. Raises RemoteProtocolError.
+    """
+    own = None if key is None else key.loss_policy
+    configured = Policy(own or upstream.loss_policy or settings.server.loss_policy)
+    if asked is None:
+        return configured
+    try:
+        wanted = Policy(asked.strip().lower())
+    except ValueError:
+        values = " or ".join(policy.value for policy in Policy)
+        message = f"the header {LOSS_POLICY_HEADER} says {asked[:40]!a}: write {values}"
+        raise RemoteProtocolError(message, code="invalid_value") from None
+    if wanted is Policy.RECORD and configured is Policy.REFUSE and not (key is not None and key.may_loosen):
+        message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
+        raise RemoteProtocolError(message, status_hint=403)
+    return wanted

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dragoman import Fault, FaultKind, Ledger, ProtocolSpec
-from dragoman.protocols import REGISTRY
+from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec
 
 from .headers import JSON_HEADERS, HeaderList
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
@@ -43,15 +42,18 @@ def fault_of_upstream(error: UpstreamError) -> Fault:
     return Fault(_KIND_OF[error.kind], f"upstream: {error}")
 
 
-def dialect_of(path: str, headers: Mapping[str, str]) -> ProtocolSpec:
+def dialect_of(
+    path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = REGISTRY
+) -> ProtocolSpec:
     """The protocol whose clients ask for this path, for errors where no endpoint answers.
 
     path: as the application sees it, without what it is mounted under. Where it belongs to no protocol, the
     headers tell; Chat is the default.
     """
-    for spec in REGISTRY.values():
-        if path == spec.client_path or path.startswith(spec.client_path + "/"):
-            return spec
+    for spec in protocols.values():
+        for endpoint in spec.endpoints:
+            if path == endpoint.path or path.startswith(endpoint.path + "/"):
+                return spec
     return REGISTRY[ANTHROPIC_MESSAGES if wants_anthropic(headers) else OPENAI_CHAT]
 
 
@@ -60,15 +62,20 @@ def wants_anthropic(headers: Mapping[str, str]) -> bool:
     return "anthropic-version" in headers
 
 
-def loss_header(losses: Ledger) -> HeaderList:
-    """`dragoman-loss: N; code=path, ...`: how much was lost and, as far as there is room, what."""
-    if not len(losses):
+def loss_header(of_request: Ledger, of_answer: Ledger | None = None) -> HeaderList:
+    """`dragoman-loss: N; code=path, ...`: how much was lost and, as far as there is room, what.
+
+    Paths are places in the client's body, or behind `answer:` in the upstream's answer.
+    """
+    entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
+    entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_answer or ()]
+    if not entries:
         return []
-    text = f"{len(losses)}"
-    for number, loss in enumerate(losses):
-        entry = f"{'; ' if number == 0 else ', '}{loss.code.value}={ascii(loss.path)[1:-1]}"
-        if len(text) + len(entry) > _LOSS_HEADER_BYTES:
+    text = f"{len(of_request) + len(of_answer or ())}"
+    for number, entry in enumerate(entries):
+        more = f"{', ' if number else '; '}{entry}"
+        if len(text) + len(more) > _LOSS_HEADER_BYTES:
             text += ", ..."
             break
-        text += entry
+        text += more
     return [("dragoman-loss", text)]

@@ -1,7 +1,7 @@
 """A request's body: read whole, unpacked, within a limit.
 
-Strategy: the limit counts bytes as they come and as they are after unpacking, and holds while they are
-unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
+Strategy: the limit counts bytes as they come and as they are after unpacking, each coding for itself, and holds
+while they are unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
 name: to take them for JSON would blame the client for what it did not do wrong.
 """
 
@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from dragoman import RemoteProtocolError
 
-from ._content_coding import CodingError, ContentDecoder, decoder_for
+from ._content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -31,13 +31,13 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
     coding is broken).
     """
     try:
-        decoder = decoder_for(content_encoding)
+        decoder = decoder_for(content_encoding, limit)
     except CodingError as error:
         raise RemoteProtocolError(str(error), status_hint=415) from None
     if content_length.isdecimal() and int(content_length[:_LONGEST_LENGTH]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
-    received = size = 0
+    received = 0
     more = True
     while more:
         message = await receive()
@@ -51,28 +51,24 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
         if decoder is None:
             parts.append(data)
         else:
-            size = await _unpack(decoder, data, more, parts, size, limit)
+            await _unpack(decoder, data, more, parts, limit)
     return b"".join(parts)
 
 
-async def _unpack(
-    decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], size: int, limit: int
-) -> int:
-    """Put what `data` unpacks to behind `parts`. Returns the size of all so far."""
+async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:
+    """Put what `data` unpacks to behind `parts`."""
     try:
         if data:
             decoder.receive_data(data)
         while portion := decoder.next_portion():
-            size += len(portion)
-            if size > limit:
-                raise _too_large(limit)
             parts.append(portion)
             await anyio.lowlevel.checkpoint()  # a piece from the socket may unpack to many megabytes
         if not more:
             decoder.receive_eof()
+    except TooLarge:
+        raise _too_large(limit) from None
     except CodingError as error:
         raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
-    return size
 
 
 def _too_large(limit: int) -> RemoteProtocolError:

@@ -70,6 +70,13 @@ FAMILIES = (
 )
 
 
+def default_model(settings: Settings) -> str | None:
+    """The name of the model for requests that may leave it out and do, None when there is none."""
+    if settings.server.default_model is None and not settings.upstreams and settings.server.simulator:
+        return DEFAULT_MODEL  # rule 6
+    return settings.server.default_model
+
+
 def resolve(settings: Settings, client_protocol: str, model: str) -> Route | UnknownModel:
     """Where a request of a client of `client_protocol` for `model` goes."""
     if not model:

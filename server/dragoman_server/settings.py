@@ -6,12 +6,19 @@ tables, so a new setting is one new field. Where values come from is config.py's
 nothing.
 """
 
-import enum
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_type_hints
 
+from dragoman import Target
+from dragoman._effort import EFFORTS
+
+from ._fields import Key, Kind
+from ._fields import choice as _choice
+from ._fields import integer as _integer
+from ._fields import seconds as _seconds
 from ._secret import Secret
+from .capabilities import Capabilities, ModelCapabilities
 
 OPENAI_CHAT = "openai_chat"
 ANTHROPIC_MESSAGES = "anthropic_messages"
@@ -21,65 +28,16 @@ UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
 
 ENV_PREFIX = "DRAGOMAN_"
 
-
-class Kind(enum.Enum):
-    """How a value is written and checked. Outside TOML, lists are comma-separated."""
-
-    TEXT = "text"
-    NAME = "name"
-    HOST = "host"
-    INTEGER = "integer"
-    SECONDS = "seconds"
-    SWITCH = "true or false"
-    CHOICE = "choice"
-    CHOICES = "list of choices"
-    NAMES = "list of names"
-    ORIGINS = "list of origins"
-    PATH = "path"
-    URL = "url"
-    PROXY = "proxy url"
-    SECRET = "secret"
-    HEADERS = "table of headers"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One setting's kind and limits; `low` and `high` are inclusive.
-
-    `name`, `default` (None: no value) and `required` are filled in from the field.
-    """
-
-    kind: Kind
-    help: str
-    low: float = 0
-    high: float = 0
-    choices: tuple[str, ...] = ()
-    name: str = ""
-    default: object = None
-    required: bool = False
-
-
-def _integer(help_: str, low: int, high: int) -> Key:
-    return Key(Kind.INTEGER, help_, low, high)
-
-
-def _seconds(help_: str, low: float, high: float) -> Key:
-    return Key(Kind.SECONDS, help_, low, high)
-
-
-def _choice(help_: str, *choices: str) -> Key:
-    return Key(Kind.CHOICE, help_, choices=choices)
-
-
 LOSS_POLICIES = ("record", "refuse")
-# For `reasoning_field`: earlier reasoning is not sent back at all.
-NO_REASONING_FIELD = "none"
+RESPONSE_STORES = ("off", "memory", "sqlite")
 _DAY = 86_400
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 2**20
 
-# From this API version on, temperature, top_p and top_k are unknown fields, which are refused.
-_NO_SAMPLING_SINCE = "2026-10-21"
+# For `anthropic_version`: the newest, unless a request needs what only the older has.
+ANY_VERSION = "auto"
+NEWEST_VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +65,53 @@ class ServerSettings:
     default_max_tokens: Annotated[
         int, _integer("max_tokens for Messages upstreams when the client gave none", 1, 10_000_000)
     ] = 32_000
+    default_model: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "the model of requests that may leave it out (the simple API): a name as clients send it",
+        ),
+    ] = None
+    response_store: Annotated[
+        str,
+        _choice("where answers to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
+    ] = "off"
+    response_store_path: Annotated[
+        str | None, Key(Kind.PATH, "the file of the response store sqlite; it is made when it is not there")
+    ] = None
+    response_store_max_bytes: Annotated[
+        int, _integer("what the response store holds at most; the oldest go first", 2**20, 2**40)
+    ] = 256 * 2**20
+    # As long as OpenAI keeps them.
+    response_store_max_age_s: Annotated[
+        float, _seconds("how long an answer is kept in the response store", 1, 10 * 365 * _DAY)
+    ] = 30.0 * _DAY
+    secret: Annotated[
+        Secret | None,
+        Key(
+            Kind.SECRET,
+            "signs sealed reasoning and hashes client keys; at least 32 characters, the same on every gateway",
+            low=32,
+        ),
+    ] = None
+    allow_public_without_keys: Annotated[
+        bool,
+        Key(
+            Kind.SWITCH, "start on a public address without client keys: whoever connects may use everything"
+        ),
+    ] = False
+    check_grammars: Annotated[
+        bool,
+        Key(
+            Kind.SWITCH,
+            "check what the model writes for free-text tools with a grammar that the upstream cannot enforce; "
+            "needs dragoman[grammar]",
+        ),
+    ] = True
+    reasoning_store_bytes: Annotated[
+        int,
+        _integer("reasoning kept for Chat clients that do not send it back; 0 keeps none", 0, 2**34),
+    ] = 64 * 2**20
     simulator: Annotated[bool, Key(Kind.SWITCH, "offer the built-in simulator as upstream sim")] = True
     log_level: Annotated[str, _choice("least severe log line", "debug", "info", "warning", "error")] = "info"
     log_format: Annotated[str, _choice("auto: text on a terminal, else json", "auto", "text", "json")] = (
@@ -119,8 +124,8 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """One `[[upstreams]]` table.
+class UpstreamSettings(Capabilities):
+    """One `[[upstreams]]` table, with what is said of all the upstream's models.
 
     `protocols` are all that the upstream speaks natively: a client of one of these is relayed in its own.
     Clients of other protocols are translated to `protocol`.
@@ -150,48 +155,20 @@ class UpstreamSettings:
     proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
     models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
     anthropic_version: Annotated[
-        str, Key(Kind.TEXT, "anthropic-version header; a Messages client's own wins, for it is relayed")
-    ] = "2023-06-01"
-    # What the upstream takes beyond its protocol. Clients that are relayed say themselves what they want, so
-    # these count for translated requests alone. Defaults for well-known hosts are in _providers.py.
-    max_tokens: Annotated[
-        int | None, _integer("instead of the server's default_max_tokens", 1, 10_000_000)
-    ] = None
-    max_tokens_field: Annotated[
-        str, _choice("the name of the limit in Chat Completions", "max_completion_tokens", "max_tokens")
-    ] = "max_completion_tokens"
-    reasoning_field: Annotated[
         str,
-        _choice(
-            "where Chat Completions takes earlier reasoning back",
-            "reasoning_content",
-            "reasoning",
-            NO_REASONING_FIELD,
-        ),
-    ] = "reasoning_content"
-    custom_tools: Annotated[
-        bool | None,
-        Key(Kind.SWITCH, "takes free-text tools; else they go as functions; unset: only in Responses"),
-    ] = None
-    developer_role: Annotated[
-        bool, Key(Kind.SWITCH, "Chat Completions knows the role developer; else it goes as system")
-    ] = False
-    mid_system: Annotated[
-        bool, Key(Kind.SWITCH, "takes system messages after the first turn; else they go as marked user text")
-    ] = False
-    cache_marks: Annotated[
-        bool, Key(Kind.SWITCH, "Chat Completions or Responses knows prompt_cache_breakpoint on content parts")
-    ] = False
-    sampling: Annotated[
-        bool | None,
         Key(
-            Kind.SWITCH,
-            "Messages takes temperature, top_p and top_k; unset: with an anthropic_version before 2026-10-21",
+            Kind.TEXT,
+            "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
         ),
-    ] = None
-    thinking: Annotated[
-        str, _choice("how the models of Messages take thinking: by effort or by budget", "adaptive", "budget")
-    ] = "adaptive"
+    ] = ANY_VERSION
+    # What it does for clients of its own protocol, which are relayed.
+    stores_responses: Annotated[
+        bool,
+        Key(Kind.SWITCH, "keeps answers itself, for previous_response_id; else the gateway's store does"),
+    ] = False
+    counts_tokens: Annotated[
+        bool, Key(Kind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them")
+    ] = False
     loss_policy: Annotated[str | None, _choice("instead of the server's", *LOSS_POLICIES)] = None
     connect_s: Annotated[float, _seconds("time to connect", 0.001, 3600)] = 10.0
     # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
@@ -202,14 +179,6 @@ class UpstreamSettings:
     def __post_init__(self) -> None:
         if not self.protocols:
             object.__setattr__(self, "protocols", (self.protocol,))
-
-    @property
-    def takes_sampling(self) -> bool:
-        """Whether a Messages upstream takes sampling settings, said or derived from the API version."""
-        if self.sampling is not None:
-            return self.sampling
-        # Clouds put their own name before the date, as in bedrock-2023-05-31.
-        return self.anthropic_version[-len(_NO_SAMPLING_SINCE) :] < _NO_SAMPLING_SINCE
 
     def base_url_for(self, protocol: str) -> str:
         """The base URL in the convention of `protocol`'s own SDK, without a slash at the end.
@@ -223,20 +192,49 @@ class UpstreamSettings:
         return base + "/v1" if self.protocol == ANTHROPIC_MESSAGES else base
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKey:
+    """One `[[client_keys]]` table. The key itself is known to its owner alone."""
+
+    name: Annotated[str, Key(Kind.NAME, "what the log calls the key's owner")]
+    hash: Annotated[str, Key(Kind.HASH, "what `dragoman keys add` printed for it")]
+    loss_policy: Annotated[
+        str | None, _choice("instead of the upstream's and the server's", *LOSS_POLICIES)
+    ] = None
+    may_loosen: Annotated[
+        bool, Key(Kind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise")
+    ] = False
+
+
 SIMULATOR = "sim"
-# What the built-in upstream looks like to the router. It is no HTTP server: nothing connects to this URL.
+# What the built-in upstream looks like to the router. It is no HTTP server: nothing connects to this URL. What is
+# said here is what nobody says of a host that nobody knows.
 SIMULATOR_UPSTREAM = UpstreamSettings(
-    name=SIMULATOR, protocol=OPENAI_CHAT, protocols=UPSTREAM_PROTOCOLS, base_url="http://simulator.invalid/v1"
+    name=SIMULATOR,
+    protocol=OPENAI_CHAT,
+    protocols=UPSTREAM_PROTOCOLS,
+    base_url="http://simulator.invalid/v1",
+    max_tokens_field="max_completion_tokens",
+    efforts=EFFORTS,
+    opens_seals=True,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that is configured, checked. `models` maps the name that clients send to `upstream/model`."""
+    """All that is configured, checked. `models` maps the name that clients send to `upstream/model`.
+
+    targets: what `_targets` has worked out so far, by upstream and model.
+    """
 
     server: ServerSettings = field(default_factory=ServerSettings)
     upstreams: tuple[UpstreamSettings, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
+    capabilities: tuple[ModelCapabilities, ...] = ()
+    client_keys: tuple[ClientKey, ...] = ()
+    targets: dict[tuple[str, str], Target] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def upstream(self, name: str) -> UpstreamSettings | None:
         """The upstream called `name`; for `sim` a description of the simulator, if that is on."""
@@ -246,20 +244,27 @@ class Settings:
         return SIMULATOR_UPSTREAM if name == SIMULATOR and self.server.simulator else None
 
 
-def keys_of(cls: type[ServerSettings] | type[UpstreamSettings]) -> dict[str, Key]:
+def keys_of(cls: type[Any]) -> dict[str, Key]:
     """The table of keys of a settings class, in order."""
     hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
     keys = {}
     for each in fields(cls):
+        key: Key = hints[each.name].__metadata__[0]
         made = each.default is MISSING  # by a factory: it is empty
-        keys[each.name] = replace(
-            hints[each.name].__metadata__[0],
-            name=each.name,
-            default=None if made else each.default,
-            required=made and each.default_factory is MISSING,
-        )
+        default = key.default if made or each.default is None else each.default
+        required = made and each.default_factory is MISSING
+        keys[each.name] = replace(key, name=each.name, default=default, required=required)
     return keys
 
 
+def _own_first(cls: type[Capabilities]) -> dict[str, Key]:
+    """dataclasses put what is inherited first, but people look for the name first."""
+    keys = keys_of(cls)
+    return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
+
+
 SERVER_KEYS = keys_of(ServerSettings)
-UPSTREAM_KEYS = keys_of(UpstreamSettings)
+CAPABILITY_KEYS = keys_of(Capabilities)
+MODEL_KEYS = _own_first(ModelCapabilities)
+UPSTREAM_KEYS = _own_first(UpstreamSettings)
+CLIENT_KEY_KEYS = keys_of(ClientKey)

@@ -103,6 +103,7 @@ class Gateway(Server):
 
 def _config(port: int) -> str:
     lines = ["[server]", f"keepalive_s = {KEEPALIVE_S}", "simulator = false", 'log_level = "warning"']
+    lines.append(f'default_model = "{ALIAS}"')
     for protocol in PROTOCOLS:
         # As the vendors' SDKs take it: with /v1 for OpenAI's protocols, without for Anthropic's.
         base = f"http://127.0.0.1:{port}" + ("" if protocol == MESSAGES else "/v1")
@@ -112,5 +113,6 @@ def _config(port: int) -> str:
             f'protocol = "{protocol}"',
             f'base_url = "{base}"',
             'models = ["echo", "tools"]',
+            "opens_seals = true",
         ]
     return "\n".join([*lines, "[models]", f'{ALIAS} = "messages/echo"']) + "\n"

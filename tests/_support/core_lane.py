@@ -2,10 +2,10 @@
 
 import pytest
 
+from dragoman._answer import ResponseTranslator
 from dragoman._lane import Lane
 from dragoman._request import Request
 from dragoman._spec import Exchange
-from dragoman._translate import ResponseTranslator
 from dragoman.protocols import REGISTRY
 
 

@@ -18,6 +18,7 @@ from dragoman._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Ended,
     Event,
     Failed,
@@ -55,7 +56,7 @@ from dragoman._request import (
     ToolResult,
 )
 from dragoman._seal import Sealer
-from dragoman._spec import Exchange, ProtocolSpec, Target, ToolRule
+from dragoman._spec import Endpoint, Exchange, Target, ToolRule, UpstreamSpec
 from dragoman._sse import Frame, frame
 
 EVENTS: dict[str, type[Any]] = {
@@ -69,6 +70,7 @@ EVENTS: dict[str, type[Any]] = {
     "logprobs": Logprobs,
     "done": BlockEnded,
     "opaque": Opaque,
+    "compacted": Compacted,
     "usage": Usage,
     "stop": Stopped,
     "end": Ended,
@@ -86,10 +88,30 @@ PARTS: dict[str, type[Any]] = {
 TOOLS: dict[str, type[Any]] = {"function": FunctionTool, "custom": CustomTool, "hosted": HostedTool}
 NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.items()}
 
-PARAMS_READ: dict[str, Param] = {"heat": "temperature", "dice": "seed", "who": "user"}
-PARAMS_WRITTEN: dict[Param, str] = {"temperature": "heat", "seed": "dice"}
+# What stands in a whole answer beside blocks.
+WHOLE_NAMES: dict[type[Any], str] = {Opaque: "opaque", Compacted: "compacted"}
+
+PARAMS_READ: dict[str, Param] = {
+    "heat": "temperature",
+    "dice": "seed",
+    "who": "user",
+    "stop": "stop",
+    "n": "n",
+}
+PARAMS_WRITTEN: dict[Param, str] = {"temperature": "heat", "seed": "dice", "stop": "stop", "n": "n"}
 REQUEST_FIELDS = frozenset(
-    {"model", "stream", "messages", "tools", "tool_choice", "reasoning", "response_format", *PARAMS_READ}
+    {
+        "model",
+        "stream",
+        "messages",
+        "tools",
+        "tool_choice",
+        "reasoning",
+        "response_format",
+        "include_usage",
+        "compact",
+        *PARAMS_READ,
+    }
 )
 HEARTBEAT = b": toy\n\n"
 
@@ -139,10 +161,9 @@ def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> 
     if extra and "extra" in kind.__struct_fields__:
         known["extra"] = extra
     if kind is ToolResult:
-        known["parts"] = ()
         inner = value.get("parts", [])
         parts = tuple(_object(PARTS, each, f"{path}/parts/{at}", origin) for at, each in enumerate(inner))
-        return msgspec.structs.replace(msgspec.convert(known, kind), parts=parts)
+        return ToolResult(**known, parts=parts)
     return msgspec.convert(known, kind)
 
 
@@ -152,7 +173,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
         each = getattr(value, name)
         if name == "parts":
             out[name] = [_plain_object(part) for part in each]
-        elif name not in ("path", "extra", "cache") and each is not None:
+        elif name not in ("path", "extra", "cache", "forged") and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
 
@@ -180,6 +201,8 @@ def read_request(body: dict[str, Any], sealer: Sealer, *, name: str) -> Request:
         tools=tools,
         tool_choice=_optional(ToolChoice, body, "tool_choice"),
         stream=bool(body.get("stream")),
+        include_usage=bool(body.get("include_usage")),
+        compact=bool(body.get("compact")),
         params=read_params(body, PARAMS_READ),
         param_paths=param_paths(PARAMS_READ),
         reasoning=_optional(ReasoningConfig, body, "reasoning"),
@@ -256,6 +279,7 @@ class ToyTap:
     def __init__(self) -> None:
         self.usage = Usage()
         self.ended = self.failed = False
+        self.whole: dict[str, Any] | None = None
 
     def watch(self, frame: Frame) -> None:
         try:
@@ -272,10 +296,7 @@ class ToyTap:
 
 
 def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str, Any]:
-    blocks = [
-        {"opaque" if isinstance(block, Opaque) else "block": msgspec.to_builtins(block)}
-        for block in answer.blocks
-    ]
+    blocks = [{WHOLE_NAMES.get(type(block), "block"): msgspec.to_builtins(block)} for block in answer.blocks]
     return {
         "started": msgspec.to_builtins(answer.started),
         "blocks": blocks,
@@ -292,6 +313,8 @@ def read_whole(body: dict[str, Any], exchange: Exchange, ledger: Ledger) -> Sequ
     for each in body.get("blocks", []):
         if "opaque" in each:
             out.append(msgspec.convert(each["opaque"], Opaque))
+        elif "compacted" in each:
+            out.append(msgspec.convert(each["compacted"], Compacted))
         else:
             out += events_of_block(msgspec.convert(each["block"], Block))
     out.append(msgspec.convert(body.get("usage", {}), Usage))
@@ -343,16 +366,25 @@ ANY_TOOLS = ToolRule()
 
 
 def toy(
-    name: str = "toy", *, sequential: bool = False, choices: bool = True, tools: ToolRule = ANY_TOOLS
-) -> ProtocolSpec:
-    """A toy protocol of any name and habits: two of different names are translated, two of one are relayed."""
-    return ProtocolSpec(
+    name: str = "toy",
+    *,
+    sequential: bool = False,
+    choices: bool = True,
+    tools: ToolRule = ANY_TOOLS,
+    keeps_seals: bool = False,
+    needs_usage: bool = False,
+    **habits: Any,
+) -> UpstreamSpec:
+    """A toy protocol of any name and habits: two of different names are translated, two of one are relayed.
+
+    Unless told otherwise, its clients get no estimates, and what they have no form for is lost to them.
+    """
+    return UpstreamSpec(
         name=name,
         path="/toy",
-        client_path="/v1/toy",
+        endpoints=(Endpoint("/v1/toy", heartbeat=HEARTBEAT),),
         sequential=sequential,
         choices=choices,
-        heartbeat=HEARTBEAT,
         tools=tools,
         read_request=lambda body, sealer: read_request(body, sealer, name=name),
         write_request=lambda request, target, ledger: write_request(request, target, ledger, name=name),
@@ -364,10 +396,15 @@ def toy(
         is_fault=is_fault,
         write_fault=write_fault,
         tap=lambda exchange: ToyTap(),
+        keeps_seals=keeps_seals,
+        needs_usage=needs_usage,
+        **habits,
     )
 
 
 def exchange_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> Exchange:
     """What an answer's machines must know, for a request that matters to nobody."""
-    request = Request(protocol=protocol, model="alias", messages=(), raw={}, stream=stream)
+    request = Request(
+        protocol=protocol, model="alias", messages=(), raw={}, stream=stream, include_usage=False
+    )
     return Exchange(request=request, id=id, now=1_790_000_000, model="alias")

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES
+from law_clients import endpoint_of, spec_of
+from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
 from dragoman import (
-    REGISTRY,
+    UPSTREAMS,
     Exchange,
     Relay,
     RequestTranslator,
     ResponseTranslator,
-    ToolBook,
     translate_fault,
 )
 
@@ -40,11 +40,11 @@ def translate_stream(
     """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
     answer: Relay | ResponseTranslator
-    exchange, tools = _ask(client, upstream, body)
+    exchange = _ask(client, upstream, body)
     if upstream == client:
-        answer = Relay(REGISTRY[client], exchange)
+        answer = Relay(UPSTREAMS[client], exchange)
     else:
-        answer = ResponseTranslator(REGISTRY[upstream], REGISTRY[client], exchange, tools=tools)
+        answer = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         answer.receive_data(stream[at : at + (step or len(stream))])
@@ -56,13 +56,13 @@ def translate_stream(
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
     """What a client gets for a whole answer that is no error. Raises AssertionError where it became one."""
     asked = client_request(client, upstream, request, stream=False)
-    exchange, tools = _ask(client, upstream, asked)
+    exchange = _ask(client, upstream, asked, streams=False)
     answer: Relay | ResponseTranslator
     if upstream == client:
-        answer = Relay(REGISTRY[client], exchange, streams=False)
+        answer = Relay(UPSTREAMS[client], exchange, streams=False)
     else:
-        specs = (REGISTRY[upstream], REGISTRY[client])
-        answer = ResponseTranslator(*specs, exchange, tools=tools, upstream_streams=False)
+        specs = (UPSTREAMS[upstream], spec_of(client))
+        answer = ResponseTranslator(*specs, exchange, upstream_streams=False)
     answer.receive_data(body)
     answer.receive_eof()
     assert answer.fault is None, answer.fault
@@ -71,13 +71,14 @@ def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, 
 
 def translate_error(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:
     """Status and body that a client gets for an upstream's error answer."""
-    answer = translate_fault(status, body, upstream=REGISTRY[upstream], client=REGISTRY[client])
+    answer = translate_fault(status, body, upstream=UPSTREAMS[upstream], client=spec_of(client))
     return answer[0], answer[1]
 
 
-def _ask(client: str, upstream: str, body: dict[str, Any]) -> tuple[Exchange, ToolBook]:
-    translated = RequestTranslator(REGISTRY[client], REGISTRY[upstream]).translate(json.dumps(body).encode())
-    return translated.exchange(id=EXCHANGE_ID, now=NOW), translated.tools
+def _ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> Exchange:
+    specs = spec_of(client), UPSTREAMS[upstream]
+    translator = RequestTranslator(*specs, endpoint=endpoint_of(client) if streams else None)
+    return translator.translate(json.dumps(body).encode()).exchange(id=EXCHANGE_ID, now=NOW)
 
 
 def client_request(
@@ -90,6 +91,8 @@ def client_request(
     custom_tools: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """A plain request in the client's protocol, with the function tools of the recorded one."""
+    if client in SIMPLE:  # it has no tools, and its endpoint says whether it streams
+        return {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
     tools = [_TOOL_FORMS[client](*tool) for tool in function_tools(upstream, recorded or {})]
     tools += [_CUSTOM_FORMS[client](name) for name in sorted(custom_tools) if client in _CUSTOM_FORMS]
     body: dict[str, Any] = {"model": MODEL, "stream": stream} | ({"tools": tools} if tools else {})

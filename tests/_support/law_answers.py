@@ -405,6 +405,7 @@ RESPONSES_FULL: Body = {
         },
     ],
     "usage": _USAGE,
+    "output_text": "Hello there",
     # What repeats the request.
     "access_programs": None,
     "background": False,

@@ -16,7 +16,7 @@ from oracle import Block, Kind, Meaning, Stop
 from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
-from dragoman import REGISTRY, Exchange, Frame, Ledger, ProtocolSpec
+from dragoman import UPSTREAMS, Exchange, Frame, Ledger, UpstreamSpec
 from dragoman._events import (
     ENDED,
     Annotation,
@@ -64,13 +64,13 @@ class _Script:
         return None
 
 
-def scripted(events: Sequence[Event]) -> tuple[ProtocolSpec, bytes]:
+def scripted(events: Sequence[Event]) -> tuple[UpstreamSpec, bytes]:
     """A protocol in which these events are said, one a frame, and the stream that says them."""
 
     def reader(exchange: Exchange, ledger: Ledger) -> _Script:
         return _Script([[event] for event in events])
 
-    spec = msgspec.structs.replace(REGISTRY["openai_chat"], name=SCRIPTED, stream_reader=reader)
+    spec = msgspec.structs.replace(UPSTREAMS["openai_chat"], name=SCRIPTED, stream_reader=reader)
     return spec, b"".join(b"data: %d\n\n" % number for number in range(len(events)))
 
 

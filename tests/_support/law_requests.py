@@ -471,7 +471,7 @@ MESSAGES_FULL: Body = {
                             "title": "S",
                             "content": [{"type": "text", "text": "s"}],
                         },
-                        {"type": "tool_reference", "tool_name": "weather"},
+                        {"type": "tool_reference", "tool_name": "see"},
                         {
                             "type": "browser_state",
                             "tabs": [{"tab_id": "t", "title": "T", "url": "u", "active": True}],
@@ -1036,8 +1036,34 @@ RESPONSES_SMALL: dict[str, Body] = {
     "odd-part": _responses(input=[{"role": "user", "content": [{"type": "input_video", "url": "u"}]}]),
 }
 
+# --- the simple API -------------------------------------------------------------------------------------------
+
+SIMPLE = "simple_chat"  # for clients alone, so the oracle names its streams, not its requests
+
+SIMPLE_ALL: dict[str, Body] = {
+    "full": {
+        "model": "some-model",
+        "messages": [
+            {"role": "system", "content": "You are terse."},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "system", "content": "Be kind now."},
+            {"role": "user", "content": "And now?"},
+        ],
+        "temperature": 0.75,
+    },
+    "more": {
+        "model": "some-model",
+        "messages": [{"role": "user", "content": "Hi", "name": "ada"}],
+        "stream": True,
+        "max_tokens": 77,
+    },
+}
+
+
 FIXTURES: dict[str, dict[str, Body]] = {
     CHAT: {"full": CHAT_FULL, **CHAT_SMALL},
     MESSAGES: {"full": MESSAGES_FULL, **MESSAGES_SMALL},
     RESPONSES: {"full": RESPONSES_FULL, **RESPONSES_SMALL},
+    SIMPLE: SIMPLE_ALL,
 }

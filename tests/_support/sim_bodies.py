@@ -29,7 +29,7 @@ PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1
 
 SCHEMA: Body = {
     "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 2}},
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "enum": [2, 3, 5]}},
     "required": ["city", "days"],
     "additionalProperties": False,
 }

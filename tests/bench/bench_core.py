@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman import (
-    REGISTRY,
+    UPSTREAMS,
     ArgumentsDelta,
     BlockEnded,
     BlockKind,
@@ -68,7 +68,7 @@ def stream(protocol: str, kind: str) -> bytes:
     """An upstream's stream with DELTAS deltas of one kind, as our own writer of that protocol prints it."""
     from dragoman import Ledger
 
-    writer = REGISTRY[protocol].stream_writer(exchange(protocol), Ledger())
+    writer = UPSTREAMS[protocol].stream_writer(exchange(protocol), Ledger())
     events = [Started("up_1", "m", 1_700_000_000)]
     if kind == "text":
         events.append(BlockStarted(0, BlockKind.TEXT))
@@ -108,7 +108,7 @@ def best(run: Callable[[], object], rounds: int) -> float:
 def bench_streams(rounds: int) -> list[dict[str, object]]:
     rows = []
     for kind in ("text", "reasoning", "arguments"):
-        for upstream in REGISTRY:
+        for upstream in UPSTREAMS:
             body = stream(upstream, kind)
             reads = reads_of(body)
             payloads = [frame.data for frame in SSEParser().receive_data(body) if frame.data != b"[DONE]"]
@@ -117,15 +117,15 @@ def bench_streams(rounds: int) -> list[dict[str, object]]:
                 for payload in payloads:
                     _encode(_decode(payload))
 
-            for client in REGISTRY:
+            for client in UPSTREAMS:
 
                 def translate(
                     upstream: str = upstream, client: str = client, reads: list[bytes] = reads
                 ) -> None:
                     if upstream == client:
-                        machine: Relay | ResponseTranslator = Relay(REGISTRY[client], exchange(client))
+                        machine: Relay | ResponseTranslator = Relay(UPSTREAMS[client], exchange(client))
                     else:
-                        machine = ResponseTranslator(REGISTRY[upstream], REGISTRY[client], exchange(client))
+                        machine = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], exchange(client))
                     for data in reads:
                         machine.receive_data(data)
                         machine.data_to_send()
@@ -183,21 +183,21 @@ def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
     as_chat = json.dumps(body).encode()
     if protocol == "openai_chat":
         return as_chat
-    translator = RequestTranslator(REGISTRY["openai_chat"], REGISTRY[protocol])
+    translator = RequestTranslator(UPSTREAMS["openai_chat"], UPSTREAMS[protocol])
     return translator.translate(as_chat).body
 
 
 def bench_requests(rounds: int) -> list[dict[str, object]]:
     rows = []
     for messages, tools in ((64, False), (64, True), (400, True)):
-        for client in REGISTRY:
+        for client in UPSTREAMS:  # others are too small to matter
             body = conversation(client, messages, tools=tools)
 
             def bare(body: bytes = body) -> None:
                 _encode(_decode(body))
 
-            for upstream in REGISTRY:
-                translator = RequestTranslator(REGISTRY[client], REGISTRY[upstream])
+            for upstream in UPSTREAMS:
+                translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream])
 
                 def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
                     translator.translate(body, model="other")

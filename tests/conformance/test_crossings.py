@@ -13,6 +13,7 @@ import pytest
 from crossing import translate_error, translate_stream, translate_whole
 from oracle import (
     CHAT,
+    CLIENTS,
     MESSAGES,
     PROTOCOLS,
     RESPONSES,
@@ -34,25 +35,25 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 STREAMS = [
     pytest.param(recording, client, id=f"{recording.name}-to-{client}")
     for recording in corpus.recordings()
-    for client in PROTOCOLS
+    for client in CLIENTS
     if recording.protocol != client
 ]
 RELAYED = [pytest.param(recording, id=recording.name) for recording in corpus.recordings()]
 WHOLE = [
     pytest.param(answer, client, id=f"{answer.name}-to-{client}")
     for answer in corpus.equivalents()
-    for client in PROTOCOLS
+    for client in CLIENTS
     if answer.status == 200
 ]
 ERRORS = [
     pytest.param(answer, client, id=f"{answer.name}-to-{client}")
     for answer in corpus.errors()
-    for client in PROTOCOLS
+    for client in CLIENTS
 ]
 
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_sample_streams_cross(upstream: str, client: str) -> None:
     """Hand-written streams of each protocol, so that this runs where no recordings are at hand."""
     stream = s.render(upstream, SAMPLES[upstream]())
@@ -64,7 +65,7 @@ def test_sample_streams_cross(upstream: str, client: str) -> None:
 
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:
     """An upstream that ends early, after any frame, ends in the client's own error and never in a success."""
     frames = s.render(upstream, SAMPLES[upstream]()).split(b"\n\n")[:-1]

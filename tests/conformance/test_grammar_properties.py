@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from law_clients import endpoint_of, spec_of
 from law_events import ANY, EVENTS, illegal, legal, meaning_of_events, scripted
 from oracle import (
     CHAT,
+    CLIENTS,
     MESSAGES,
     PROTOCOLS,
     RESPONSES,
+    SIMPLE,
     Kind,
     Stop,
     check_stream,
@@ -23,7 +26,7 @@ from oracle import (
     meaning_of_whole,
 )
 
-from dragoman import REGISTRY, Checker, Event, Exchange, LocalProtocolError, Request, ResponseTranslator
+from dragoman import UPSTREAMS, Checker, Event, Exchange, LocalProtocolError, Request, ResponseTranslator
 from dragoman.testing import events_of
 
 # Derandomised, so that a run says the same each time; fuzzers are the place for luck.
@@ -31,14 +34,23 @@ PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples
 
 
 def asked(client: str) -> Exchange:
-    request = Request(protocol=client, model="alias", messages=(), raw={}, params={"stop": ["STOP"]})
-    return Exchange(request=request, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
+    request = Request(
+        protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
+    )
+    return Exchange(
+        request=request,
+        id="0123456789abcdef",
+        now=1,
+        model="alias",
+        prompt_tokens=7,
+        endpoint=endpoint_of(client),
+    )
 
 
 def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
     """What a client gets for these events."""
     upstream, stream = scripted(events)
-    translator = ResponseTranslator(upstream, REGISTRY[client], asked(client), client_streams=streams)
+    translator = ResponseTranslator(upstream, spec_of(client), asked(client), client_streams=streams)
     translator.receive_data(stream)
     translator.receive_eof()
     return translator.data_to_send()
@@ -50,34 +62,34 @@ def judge(events: list[Event], client: str) -> None:
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("name", EVENTS)
 def test_fixed_answers(name: str, client: str) -> None:
     judge(EVENTS[name], client)
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal())
 def test_legal_answers(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(choices=2))
 def test_legal_answers_of_several_choices(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
-@pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES, *SIMPLE])
 @PROPERTY
 @given(events=legal(together=ANY))
 def test_any_blocks_open_together(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(fails=True))
 def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> None:
@@ -94,7 +106,7 @@ def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> Non
         assert "".join(said.said(*kinds).split()).startswith("".join(heard.said(*kinds).split()))
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(together=ANY))
 def test_legal_answers_whole(client: str, events: list[Event]) -> None:
@@ -110,7 +122,7 @@ def test_legal_answers_whole(client: str, events: list[Event]) -> None:
 @PROPERTY
 @given(events=legal())
 def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) -> None:
-    read = events_of(REGISTRY[client], told(events, client))
+    read = events_of(UPSTREAMS[client], told(events, client))
     assert type(read[-1]).__name__ == "Ended"
 
 

@@ -7,7 +7,8 @@ from core_chop import PROPERTY, all_ways
 from core_events import STARTED, answers, start_of
 from hypothesis import given
 
-from dragoman._calls import CallStage
+from dragoman._book import Book, Origin
+from dragoman._calls import CallStage, CheckInput, Unchecked
 from dragoman._events import (
     ENDED,
     ArgumentsDelta,
@@ -23,14 +24,14 @@ from dragoman._fold import Fold
 from dragoman._freeform import wrap_input
 from dragoman._grammar import Checker
 from dragoman._loss import Ledger, LossCode
-from dragoman._request import CustomTool, FunctionTool, Message, Request, ToolCall
+from dragoman._request import CustomTool, FunctionTool, Grammar, Message, Request, ToolCall
 from dragoman._spec import Target, ToolRule
-from dragoman._tools import Origin, ToolBook, fit_tools
+from dragoman._tools import fit_tools
 
 CUSTOM = ToolKind.CUSTOM
 EVERYTHING = ToolRule(custom=True, namespaces=True)
 FUNCTIONS = ToolRule(custom=False)
-WRAPPED = ToolBook({"patch": Origin("patch", None, CUSTOM, wrapped=True)})
+WRAPPED = Book({"patch": Origin("patch", None, CUSTOM, wrapped=True)})
 
 
 def call(
@@ -45,7 +46,7 @@ def call(
 
 
 def staged(
-    events: list[Event], book: ToolBook = ToolBook(), rule: ToolRule = EVERYTHING
+    events: list[Event], book: Book = Book(), rule: ToolRule = EVERYTHING
 ) -> tuple[list[Event], Ledger]:
     ledger = Ledger()
     stage = CallStage(book, rule, "0123456789", ledger)
@@ -99,19 +100,19 @@ def test_nothing_is_added_to_others(events: list[Event]) -> None:
 
 
 def test_names_are_mapped_back() -> None:
-    book = ToolBook({"fs_read_1": Origin("fs.read", None, ToolKind.FUNCTION, wrapped=False)})
+    book = Book({"fs_read_1": Origin("fs.read", None, ToolKind.FUNCTION, wrapped=False)})
     out, _ = staged(call("c1", "fs_read_1", "{}"), book)
     assert out == call("c1", "fs.read", "{}")
 
 
 def test_namespaces_come_back() -> None:
-    book = ToolBook({"fs__read": Origin("read", "fs", ToolKind.FUNCTION, wrapped=False)})
+    book = Book({"fs__read": Origin("read", "fs", ToolKind.FUNCTION, wrapped=False)})
     out, _ = staged(call("c1", "fs__read", "{}", item_id="fc_1"), book)
     assert out == call("c1", "read", "{}", namespace="fs", item_id="fc_1")
 
 
 def test_a_renamed_custom_tool_stays_custom() -> None:
-    book = ToolBook({"a_b_1": Origin("a.b", None, CUSTOM, wrapped=False)})
+    book = Book({"a_b_1": Origin("a.b", None, CUSTOM, wrapped=False)})
     out, _ = staged(call("c1", "a_b_1", "free", kind=CUSTOM), book)
     assert out == call("c1", "a.b", "free", kind=CUSTOM)
 
@@ -197,17 +198,17 @@ def test_two_calls_of_one_id() -> None:
 
 
 def test_an_id_that_the_conversation_has_used() -> None:
-    out, _ = staged(call("call_0", "look", "{}"), ToolBook({}, frozenset({"call_0"})))
+    out, _ = staged(call("call_0", "look", "{}"), Book({}, frozenset({"call_0"})))
     assert ids(out) == ["call_0_01234567"]
 
 
 def test_the_suffix_may_be_used_too() -> None:
-    book = ToolBook({}, frozenset({"c", "c_01234567", "c_012345671"}))
+    book = Book({}, frozenset({"c", "c_01234567", "c_012345671"}))
     assert ids(staged(call("c", "look", "{}"), book)[0]) == ["c_012345672"]
 
 
 def test_renamed_and_used() -> None:
-    book = ToolBook({"x_1": Origin("x", None, ToolKind.FUNCTION, wrapped=False)}, frozenset({"c"}))
+    book = Book({"x_1": Origin("x", None, ToolKind.FUNCTION, wrapped=False)}, frozenset({"c"}))
     assert staged(call("c", "x_1", "{}"), book)[0] == call("c_01234567", "x", "{}")
 
 
@@ -246,10 +247,75 @@ def test_there_and_back() -> None:
 @given(answers(choices=2))
 def test_what_is_legal_stays_legal(events: list[Event]) -> None:
     checker = Checker()
-    for event in staged(events, ToolBook({"look": Origin("l", None, CUSTOM, wrapped=True)}))[0]:
+    for event in staged(events, Book({"look": Origin("l", None, CUSTOM, wrapped=True)}))[0]:
         checker.check(event)
 
 
 def test_text_between_calls_passes() -> None:
     text: list[Event] = [start_of(BlockKind.TEXT, 9), TextDelta(9, "a"), BlockEnded(9), ENDED]
     assert staged(text)[0] == text
+
+
+# Hosted tools, and grammars
+
+
+def test_a_call_of_a_stand_in_is_one_of_the_clients_own_tool() -> None:
+    book = Book({"shell_1": Origin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell")})
+    out, _ = staged(call("c", "shell_1", "{}"), book)
+    assert out[0] == BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "shell", hosted="shell"))
+
+
+GRAMMAR = Grammar("regex", "[0-9]+")
+CHECKED = Book({"count": Origin("count", None, CUSTOM, wrapped=True, grammar=GRAMMAR)})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "complete", "judged", "breach"),
+    [
+        (['{"input":"12', '34"}'], True, ["1234"], False),
+        (['{"input":"1x', '"}'], True, ["1x"], True),
+        (["1x"], True, ["1x"], True),  # not wrapped: that is told beside it
+        (['{"input":"1'], False, [], False),  # cut off: there is nothing to judge
+    ],
+)
+def test_input_is_judged_by_its_grammar(
+    pieces: list[str], complete: bool, judged: list[str], breach: bool
+) -> None:
+    asked: list[str] = []
+
+    def check(grammar: Grammar, text: str) -> str | None:
+        assert grammar is GRAMMAR
+        asked.append(text)
+        return None if text.isdigit() else "line 1"
+
+    ledger = Ledger()
+    stage = CallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
+    out = [each for event in call("c", "count", *pieces, complete=complete) for each in stage.send(event)]
+    assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
+    assert asked == judged
+    losses = {(loss.code, loss.path) for loss in ledger}
+    assert ((LossCode.BREACH, "/tool_calls/c/input") in losses) is breach
+
+
+def cannot_tell(grammar: Grammar, text: str) -> str | None:
+    raise Unchecked("it is too long")
+
+
+@pytest.mark.parametrize(
+    ("check", "reason"),
+    [(None, "nobody has looked"), (cannot_tell, "it is too long")],
+    ids=["nobody", "no idea"],
+)
+def test_what_nobody_could_judge_is_told(check: CheckInput | None, reason: str) -> None:
+    ledger = Ledger()
+    stage = CallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
+    out = [each for event in call("c", "count", '{"input":"x"}') for each in stage.send(event)]
+    assert len(out) == 3
+    [loss] = ledger
+    assert (loss.code, loss.path) == (LossCode.UNCHECKED, "/tool_calls/c/input")
+    assert loss.detail.endswith(reason)
+
+
+def test_of_a_call_that_was_cut_off_nothing_is_told() -> None:
+    _, ledger = staged(call("c", "count", '{"input":"1', complete=False), CHECKED)
+    assert len(ledger) == 0

@@ -58,6 +58,23 @@ def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (Usage(), Usage(), Usage()),
+        (Usage(1, 2, 3, 4, 5, {"a": 1}, 6), Usage(), Usage(1, 2, 3, 4, 5, {"a": 1}, 6)),
+        (
+            Usage(1, 2, 3, 4, 5, {"a": 1}, 6),
+            Usage(1, 1, 1, 1, 1, {"b": 2}, 1),
+            Usage(2, 3, 4, 5, 6, {"a": 1, "b": 2}, 7),
+        ),
+    ],
+)
+def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
+    assert one.plus(other) == both
+    assert other.plus(one) == both
+
+
+@pytest.mark.parametrize(
     ("native", "more"),
     [
         ({"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 9}, False),

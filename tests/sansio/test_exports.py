@@ -94,11 +94,12 @@ def python(code: str, cache: Path) -> str:
 
 
 def test_an_import_is_quick(tmp_path: Path) -> None:
-    """msgspec has its own price; ours, on top of it, stays under 50 ms of processor time."""
-    code = "import time, msgspec; start = time.process_time(); import dragoman; print(time.process_time() - start)"
+    """In processor time of one and the same process: machines differ, and are busy. Ours comes on top of msgspec's."""
+    clock = "time.process_time()"
+    code = f"import time; a = {clock}; import msgspec; b = {clock}; import dragoman; print(({clock} - b) / (b - a))"
     python(code, tmp_path)  # compiles
     best = min(float(python(code, tmp_path)) for _ in range(5))
-    assert best < 0.050
+    assert best < 1.5
 
 
 def test_an_import_brings_nothing_unwanted(tmp_path: Path) -> None:

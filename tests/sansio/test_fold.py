@@ -41,6 +41,13 @@ def folded(*events: Event) -> Answer:
     return fold.answer()
 
 
+def test_whether_it_has_started() -> None:
+    fold = Fold()
+    assert not fold.started
+    fold.send(STARTED)
+    assert fold.started
+
+
 BLOCKS: dict[str, tuple[list[Event], Block]] = {
     "text": (
         [

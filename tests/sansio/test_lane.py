@@ -12,6 +12,7 @@ from core_toy import ToyReader, exchange_of, frame_of, toy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._answer import ResponseTranslator
 from dragoman._events import (
     ENDED,
     ArgumentsDelta,
@@ -26,7 +27,6 @@ from dragoman._events import (
 )
 from dragoman._lane import Delta, Lane, LaneHint, learn
 from dragoman._spec import ProtocolSpec
-from dragoman._translate import ResponseTranslator
 
 HINT = LaneHint(b"text", number=b"n", padding=b"pad")
 

@@ -1,12 +1,14 @@
 """The same protocol on both sides: the bytes pass, a tap watches, and a cut stream ends in good form."""
 
+import msgspec
 import pytest
 from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
 from core_events import FAULT, STARTED, answers, start_of
-from core_toy import HEARTBEAT, events_of, exchange_of, frame_of, stream_of, toy
+from core_toy import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman import _relay
+from dragoman._answer import Outcome
 from dragoman._events import (
     ENDED,
     BlockEnded,
@@ -20,11 +22,10 @@ from dragoman._events import (
 )
 from dragoman._fault import Fault, FaultKind
 from dragoman._fold import Fold
-from dragoman._json import encode
+from dragoman._json import decode, encode
 from dragoman._loss import Ledger
 from dragoman._relay import Relay
-from dragoman._sse import SSEParser
-from dragoman._translate import Outcome
+from dragoman._sse import Frame, SSEParser
 
 STOP = Stopped(StopReason.END)
 USAGE = Usage(input=3, output=4)
@@ -142,6 +143,20 @@ def test_committed_with_the_first_frame() -> None:
     assert not machine.committed
     machine.receive_data(b"{}\n\n")
     assert machine.committed
+
+
+def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
+    """The client does not get it, so nothing is committed by it and the tap does not count it."""
+    _, machine = relayed([frame_of(STARTED)[:-2]])
+    assert (machine.committed, machine.usage, machine.fault) == (False, Usage(), TRUNCATED)
+    _, machine = relayed([stream_of(HELLO[:2]) + frame_of(USAGE)[:-2]])
+    assert (machine.committed, machine.usage, machine.fault) == (True, Usage(), TRUNCATED)
+
+
+def test_an_unfinished_frame_behind_the_end_counts() -> None:
+    data = stream_of([*HELLO[:-2], ENDED, USAGE])[:-2]
+    out, machine = relayed([data])
+    assert (out, machine.usage, machine.outcome) == (data, USAGE, Outcome.COMPLETED)
 
 
 LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in range(700)], *HELLO[3:]]
@@ -338,3 +353,27 @@ def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
 def test_what_the_client_reads_is_what_was_said() -> None:
     out, _ = relayed([stream_of(HELLO)])
     assert events_of(out) == HELLO
+
+
+def test_the_whole_body() -> None:
+    data = whole_body()
+    machine = relay(streams=False)
+    machine.receive_data(data)
+    assert machine.whole_body() is None
+    machine.receive_eof()
+    assert machine.whole_body() == decode(data)
+
+
+def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
+    class Repeats(ToyTap):
+        def watch(self, frame: Frame) -> None:
+            super().watch(frame)
+            self.whole = {"seen": True} if self.ended else None
+
+    spec = msgspec.structs.replace(toy(), tap=lambda exchange: Repeats())
+    machine = Relay(spec, exchange_of())
+    machine.receive_data(stream_of(HELLO[:-1]))
+    assert machine.whole_body() is None
+    machine.receive_data(stream_of(HELLO[-1:]))
+    assert machine.whole_body() == {"seen": True}
+    assert relayed([stream_of(HELLO)])[1].whole_body() is None

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from dragoman._request import Message, Param, Part, Request, Text, Tool
+from dragoman._request import McpServer, Message, Param, Part, Request, Text, Tool
 
 
 def test_frozen() -> None:
@@ -34,3 +34,8 @@ def test_every_part_knows_where_it_stood(kind: type) -> None:
 def test_neutral_names_are_unique_and_sorted() -> None:
     names = get_args(Param)
     assert list(names) == sorted(set(names))
+
+
+def test_no_secret_is_shown() -> None:
+    server = McpServer("files", "https://secret.example/?key=1", "token", ("read",))
+    assert repr(server) == "McpServer(label='files', url=..., authorization=..., allowed_tools=('read',))"

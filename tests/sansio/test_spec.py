@@ -1,9 +1,11 @@
 """The defaults of targets and tool rules, and that a protocol needs every field but no more."""
 
+from typing import Any
+
 import pytest
 from core_toy import exchange_of, toy
 
-from dragoman._spec import ProtocolSpec, Target, ToolRule
+from dragoman._spec import Endpoint, ProtocolSpec, Target, ToolRule
 
 
 def test_defaults_suit_the_widest_range() -> None:
@@ -17,8 +19,25 @@ def test_a_spec_is_complete_at_birth() -> None:
     with pytest.raises(TypeError, match="name"):
         ProtocolSpec()  # type: ignore[call-arg]
     spec = toy()
-    assert all(getattr(spec, field) is not None for field in spec.__struct_fields__)
+    assert all(getattr(spec, field) is not None for field in spec.__struct_fields__ if field != "max_stops")
+
+
+def test_most_bodies_demand_no_headers() -> None:
+    assert toy().request_headers({"model": "m"}) == ()
 
 
 def test_exchange_hides_no_secret_by_default() -> None:
     assert exchange_of().sealer.secret is None
+
+
+@pytest.mark.parametrize(
+    ("streams", "asked", "does"),
+    [
+        ("asked", True, True),
+        ("asked", False, False),
+        ("always", False, True),
+        ("never", True, False),
+    ],
+)
+def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> None:
+    assert Endpoint("/x", streams=streams).streams_if(asked) is does

@@ -7,6 +7,7 @@ from core_chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._book import Book, Origin
 from dragoman._events import ToolKind
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
@@ -20,10 +21,11 @@ from dragoman._request import (
     Tool,
     ToolCall,
     ToolChoice,
+    ToolRef,
     ToolResult,
 )
 from dragoman._spec import Target, ToolRule
-from dragoman._tools import Origin, ToolBook, fit_call_id, fit_name, fit_tools
+from dragoman._tools import fit_call_id, fit_name, fit_tools
 
 PLAIN = ToolRule(custom=False)
 STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
@@ -39,9 +41,7 @@ def request(
     return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
 
 
-def fitted(
-    given_request: Request, rule: ToolRule, target: Target = Target()
-) -> tuple[Request, ToolBook, Ledger]:
+def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) -> tuple[Request, Book, Ledger]:
     ledger = Ledger()
     out, book = fit_tools(given_request, rule, target, ledger)
     return out, book, ledger
@@ -145,7 +145,7 @@ def test_what_fits_is_given_as_it_is() -> None:
 
 def test_an_empty_request() -> None:
     out, book, _ = fitted(request(), PLAIN)
-    assert (out, book) == (request(), ToolBook())
+    assert (out, book) == (request(), Book())
 
 
 # Names of tools, calls and choices change together
@@ -233,8 +233,12 @@ CHOICES: dict[str, tuple[ToolChoice | None, ToolChoice | None]] = {
         ToolChoice("named", name="patch"),
     ),
     "allowed": (
-        ToolChoice("allowed", allowed=("x.y", "patch"), required=True),
-        ToolChoice("allowed", allowed=(fit_name("x.y", None, PLAIN), "patch"), required=True),
+        ToolChoice(
+            "allowed", allowed=(ToolRef("x.y"), ToolRef("patch", kind=ToolKind.CUSTOM)), required=True
+        ),
+        ToolChoice(
+            "allowed", allowed=(ToolRef(fit_name("x.y", None, PLAIN)), ToolRef("patch")), required=True
+        ),
     ),
 }
 
@@ -325,3 +329,93 @@ def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolRule) -> 
 def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
     given = request(parts=(ToolResult("lost", (Text("a"),)),))
     assert fitted(given, STRICT)[0].messages == given.messages
+
+
+# Tools that the client runs, of a kind that others do not know
+
+
+SHELL = HostedTool("toy", "shell", {"type": "shell"}, "/tools/0", stand_in=FunctionTool("shell", "Runs."))
+ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", stand_in=FunctionTool("run.2"))
+SEARCH = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2")
+
+
+def test_functions_stand_in_for_them() -> None:
+    out, book, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
+    wire = fit_name("run.2", None, PLAIN)
+    assert out.tools == (FunctionTool("shell", "Runs."), FunctionTool(wire), SEARCH)
+    assert book.origins == {
+        "shell": Origin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell"),
+        wire: Origin("run.2", None, ToolKind.FUNCTION, wrapped=False, hosted="run_2"),
+    }
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.ALTERED, "/tools/0"),
+        (LossCode.ALTERED, "/tools/1"),
+    ]
+
+
+@pytest.mark.parametrize("first", ["client", "vendor"])
+@pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
+def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
+    """Two tools of one name: the later one gets a hash, and calls in the history know whose they are."""
+    namesakes: dict[str, Tool] = {
+        "function": FunctionTool("shell", "Own."),
+        "custom": CustomTool("shell", "Own."),
+        "vendor": HostedTool("toy", "shell_2", {}, "/tools/1", stand_in=FunctionTool("shell", "Own.")),
+    }
+    own = namesakes[kind]
+    hosted = own.kind if isinstance(own, HostedTool) else None
+    calls = (ToolCall("c1", "shell", "{}", hosted="shell"), ToolCall("c2", "shell", "{}", hosted=hosted))
+    tools = (own, SHELL) if first == "client" else (SHELL, own)
+    out, book, _ = fitted(request(*tools, parts=calls), PLAIN)
+    wires = {
+        ("Own." in (tool.description or "")): tool.name
+        for tool in out.tools
+        if isinstance(tool, FunctionTool)
+    }
+    assert wires.keys() == {True, False}
+    assert [part.name for part in out.messages[0].parts if isinstance(part, ToolCall)] == [
+        wires[False],
+        wires[True],
+    ]
+    assert wires[first == "client"] == "shell"
+    assert re.fullmatch("shell_[0-9a-f]{8}", wires[first != "client"])
+    assert book.origins[wires[False]].hosted == "shell"
+    if wires[True] in book.origins:  # a function under its own name needs no entry
+        assert book.origins[wires[True]].hosted == hosted
+        assert book.origins[wires[True]].name == "shell"
+    else:
+        assert (kind, first) == ("function", "client")
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (ToolChoice("named", hosted="shell", path="/c"), ToolChoice("named", "shell", path="/c")),
+        (ToolChoice("named", hosted="web_search"), ToolChoice("named", hosted="web_search")),
+        (
+            ToolChoice("allowed", allowed=(ToolRef("", hosted="shell"), ToolRef("", hosted="web_search"))),
+            ToolChoice("allowed", allowed=(ToolRef("shell"), ToolRef("", hosted="web_search"))),
+        ),
+    ],
+)
+def test_choices_of_them(choice: ToolChoice, expected: ToolChoice) -> None:
+    out, _, _ = fitted(request(SHELL, SEARCH, choice=choice), PLAIN)
+    assert out.tool_choice == expected
+
+
+def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:
+    choice = ToolChoice("allowed", allowed=(ToolRef("x.y", kind=ToolKind.CUSTOM),))
+    out, _, _ = fitted(request(CustomTool("x.y"), choice=choice), ToolRule(), Target(custom_tools=True))
+    assert out.tool_choice is not None
+    assert out.tool_choice.allowed == (ToolRef(fit_name("x.y", None, PLAIN), kind=ToolKind.CUSTOM),)
+
+
+@pytest.mark.parametrize("call_id", ["abcDEF123", "call_0", "", "toolu_01ABC", "abcdefgh_"])
+def test_ids_of_nine_letters_and_digits(call_id: str) -> None:
+    found = fit_call_id(call_id, PLAIN, "alnum9")
+    assert re.fullmatch("[a-zA-Z0-9]{9}", found)
+    assert (found == call_id) is (call_id == "abcDEF123")
+    assert fit_call_id(call_id, PLAIN, "alnum9") == found
+    call, result = ToolCall(call_id, "f", "{}"), ToolResult(call_id, ())
+    out, _, _ = fitted(request(parts=(call, result)), PLAIN, Target(call_ids="alnum9"))
+    assert [part.call_id for part in out.messages[0].parts] == [found, found]  # type: ignore[union-attr]

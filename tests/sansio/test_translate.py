@@ -1,63 +1,34 @@
-"""Requests one way, answers the other way, between toy protocols of different habits."""
+"""Requests from the client's bytes to the upstream's, and errors the other way, between toy protocols."""
 
-import json
 from typing import Any
 
 import msgspec
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from core_events import FAULT, SEAL, STARTED, answers, start_of
+from core_events import STARTED, start_of
 from core_toy import (
-    HEARTBEAT,
-    ToyReader,
-    events_of,
-    exchange_of,
-    frame_of,
-    plain,
-    stream_of,
     toy,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dragoman import _sse, _translate
+from dragoman._book import Book
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
     ENDED,
-    ArgumentsDelta,
     BlockEnded,
     BlockKind,
-    BlockStarted,
     Event,
-    Failed,
-    Opaque,
-    ReasoningDelta,
-    SealDelta,
-    Started,
+    Seal,
     Stopped,
     StopReason,
     TextDelta,
-    ToolHead,
-    ToolKind,
     Usage,
 )
 from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Answer, Fold
-from dragoman._grammar import Checker, Phase
 from dragoman._json import decode, encode
 from dragoman._loss import Ledger, LossCode, Policy
-from dragoman._request import Request
+from dragoman._request import Request, Thought
 from dragoman._seal import Sealer
-from dragoman._spec import ProtocolSpec, Target, ToolRule
-from dragoman._tools import Origin, ToolBook
-from dragoman._translate import (
-    Outcome,
-    RequestTranslator,
-    ResponseTranslator,
-    TranslatedRequest,
-    fault_of,
-    translate_fault,
-)
+from dragoman._spec import Endpoint, ProtocolSpec, Target
+from dragoman._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
@@ -104,6 +75,16 @@ def test_a_request() -> None:
     assert isinstance(whole, TranslatedRequest)
     assert (whole.request.model, whole.relayed, len(whole.losses)) == ("alias", False, 0)
     assert whole.prompt_tokens == len(body) // 4
+
+
+def test_the_upstreams_protocol_says_which_headers_a_body_demands() -> None:
+    upstream = toy("there", request_headers=lambda body: [("model-too", body["model"])])
+    body = request_body()
+    out = RequestTranslator(CLIENT, upstream).translate(body, model="wire-model")
+    assert out.headers == (("model-too", "wire-model"),)
+    assert translated(body)[1].headers == ()
+    # Of a relayed request the client says them.
+    assert RequestTranslator(upstream, upstream).translate(body).headers == ()
 
 
 def test_the_clients_model_name_stays_by_default() -> None:
@@ -164,10 +145,10 @@ def test_target_and_tools_are_obeyed() -> None:
     body = request_body(tools=[{"t": "custom", "name": "a.b"}])
     out, whole = translated(body, target=Target(custom_tools=True))
     assert out["tools"][0]["t"] == "custom"
-    assert [origin.wrapped for origin in whole.tools.origins.values()] == [False]
+    assert [origin.wrapped for origin in whole.book.origins.values()] == [False]
     out, whole = translated(body, target=Target(custom_tools=False))
     assert out["tools"][0]["t"] == "function"
-    assert [origin.wrapped for origin in whole.tools.origins.values()] == [True]
+    assert [origin.wrapped for origin in whole.book.origins.values()] == [True]
 
 
 def test_the_sealer_reaches_the_reader() -> None:
@@ -216,7 +197,7 @@ def test_between_equals_the_bytes_stay() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
     out = RequestTranslator(CLIENT, toy("client"), policy=Policy.REFUSE).translate(body, model="wire")
     assert out.body == body.replace(b"alias", b"wire")
-    assert (out.relayed, len(out.losses), out.tools) == (True, 0, ToolBook())
+    assert (out.relayed, len(out.losses), out.book) == (True, 0, Book())
     assert (out.request.model, out.request.stream, out.request.protocol) == ("alias", True, "client")
     assert out.prompt_tokens == len(body) // 4
 
@@ -233,472 +214,57 @@ def test_a_relay_wants_a_model_too(body: bytes) -> None:
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
 
 
-# Answers
+# A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
+
+THERE = toy("client", carriers=(b"CARRIED",))
+HERE = {"origin": "client", "native": 1, "model": "wire"}
 
 
-def machine(
-    client: ProtocolSpec = CLIENT,
-    *,
-    upstream: ProtocolSpec = UPSTREAM,
-    upstream_streams: bool = True,
-    client_streams: bool = True,
-    tools: ToolBook = ToolBook(),
-) -> ResponseTranslator:
-    return ResponseTranslator(
-        upstream,
-        client,
-        exchange_of(stream=client_streams),
-        tools=tools,
-        upstream_streams=upstream_streams,
-    )
-
-
-def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
-    """What the client got, taken after every piece and after the end."""
-    out = b""
-    for piece in pieces:
-        translator.receive_data(piece)
-        out += translator.data_to_send()
-    translator.receive_eof()
-    return out + translator.data_to_send()
-
-
-def folded(events: list[Event]) -> Answer:
-    fold = Fold()
-    for event in events:
-        fold.send(event)
-    return fold.answer()
-
-
-def whole_of(events: list[Event]) -> bytes:
-    return encode(UPSTREAM.write_whole(folded(events), exchange_of(), Ledger()))
-
-
-def test_a_stream() -> None:
-    for pieces in all_ways(stream_of(HELLO)):
-        translator = machine()
-        assert events_of(run(translator, pieces)) == HELLO
-        assert (translator.outcome, translator.fault) == (Outcome.COMPLETED, None)
-        assert translator.stop_reason is StopReason.END
-        assert translator.usage == Usage(input=3, output=4)
-        assert (translator.upstream_model, translator.upstream_id) == (STARTED.model, STARTED.id)
-        assert translator.committed
-        assert len(translator.losses) == 0
-
-
-def test_frames_of_no_events_and_of_several() -> None:
-    several = b"data: [" + b",".join(encode(plain(event)) for event in HELLO[1:4]) + b"]\n\n"
-    data = frame_of(STARTED) + b": ping\n\ndata: []\n\n" + several + b"id: 7\n\n" + stream_of(HELLO[4:])
-    for pieces in ([data], one_by_one(data)):
-        assert events_of(run(machine(), pieces)) == HELLO
-
-
-def test_a_reader_without_a_fast_lane() -> None:
-    class Slow(ToyReader):
-        def lane(self, delta: object) -> None:
-            return None
-
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Slow())
-    assert events_of(run(machine(upstream=upstream), [stream_of(HELLO)])) == HELLO
-
-
-def test_events_go_out_one_by_one() -> None:
-    translator = machine()
-    for event in HELLO:
-        assert translator.data_to_send() == b""
-        translator.receive_data(frame_of(event))
-        assert translator.data_to_send() == frame_of(event)
-
-
-def test_committed_with_the_first_content() -> None:
-    translator = machine()
-    translator.receive_data(frame_of(STARTED) + frame_of(Usage(input=1)))
-    assert not translator.committed
-    translator.receive_data(frame_of(TEXT[0]))
-    assert translator.committed
-
-
-def test_a_failure_is_no_content() -> None:
-    translator = machine()
-    translator.receive_data(stream_of([STARTED, Failed(FAULT)]))
-    assert not translator.committed
-
-
-def test_usage_is_shown_whole_and_consistent() -> None:
-    translator = machine()
-    events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]
-    out = events_of(run(translator, [stream_of(events)]))
-    assert [event for event in out if isinstance(event, Usage)] == [
-        Usage(input=3),
-        Usage(input=3, output=2, reasoning=2),
-    ]
-
-
-@PROPERTY
-@given(answers(choices=2, origin="client"), places)
-def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) -> None:
-    data = stream_of(answer)
-    whole = run(machine(), [data])
-    assert run(machine(), cut_at(data, cuts)) == whole
-    assert run(machine(), one_by_one(data)) == whole
-    narrow = run(machine(NARROW), [data])
-    assert run(machine(NARROW), cut_at(data, cuts)) == narrow
-
-
-@PROPERTY
-@given(answers(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
-def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec) -> None:
-    translator = machine(client)
-    checker = Checker()
-    for event in events_of(run(translator, [stream_of(answer)])):
-        checker.check(event)
-        assert not client.sequential or len(checker.open_blocks) <= 1
-        assert client.choices or getattr(event, "choice", 0) == 0
-    assert checker.phase is Phase.ENDED
-    assert translator.outcome is Outcome.COMPLETED
-
-
-@PROPERTY
-@given(answers(choices=2, origin="client"), st.sampled_from([CLIENT, NARROW]))
-def test_streamed_and_whole_are_the_same(answer: list[Event], client: ProtocolSpec) -> None:
-    """All four mixtures of a streaming and a whole upstream and client tell the same answer."""
-    stream, whole = stream_of(answer), whole_of(answer)
-    as_whole = run(machine(client, client_streams=False), [stream])
-    assert run(machine(client, client_streams=False, upstream_streams=False), [whole]) == as_whole
-    for data, streams in ((stream, True), (whole, False)):
-        events = events_of(run(machine(client, upstream_streams=streams), [data]))
-        assert encode(client.write_whole(folded(events), exchange_of(), Ledger())) == as_whole
-
-
-def test_a_whole_answer_for_the_client_comes_at_the_end() -> None:
-    translator = machine(client_streams=False)
-    translator.receive_data(stream_of(HELLO[:-1]))
-    assert (translator.data_to_send(), translator.heartbeat()) == (b"", b"")
-    translator.receive_data(frame_of(ENDED))
-    body = decode(translator.data_to_send())
-    assert body["blocks"][0]["block"]["text"] == "héllo"
-    assert translator.data_to_send() == b""
-
-
-def test_the_request_decides_whether_the_client_streams() -> None:
-    as_asked = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(stream=False))
-    assert run(as_asked, [stream_of(HELLO)]).startswith(b"{")
-    told = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(stream=False), client_streams=True)
-    assert run(told, [stream_of(HELLO)]).startswith(b"data: ")
-
-
-def test_heartbeats_while_it_is_open() -> None:
-    translator = machine()
-    assert translator.heartbeat() == HEARTBEAT
-    translator.receive_data(stream_of(HELLO[:-1]) + b"data: ha")
-    assert translator.heartbeat() == HEARTBEAT
-    translator.receive_data(b"lf\n\n")
-    assert translator.outcome is Outcome.FAILED
-    assert translator.heartbeat() == b""
-
-
-# The end, and nothing after it
-
-
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
-def test_nothing_comes_after_the_end(end: Event) -> None:
-    data = stream_of([STARTED, STOP, end, end, STARTED]) + b"data: no json\n\n"
-    for pieces in ([data], one_by_one(data)):
-        translator = machine()
-        out = run(translator, pieces)
-        translator.receive_data(b"data: {}\n\n")
-        translator.fail(Fault(FaultKind.TIMEOUT, "late"))
-        translator.receive_eof()
-        assert out + translator.data_to_send() == stream_of([STARTED, STOP, end])
-        assert translator.outcome is (Outcome.COMPLETED if end is ENDED else Outcome.FAILED)
-        assert translator.fault == (None if end is ENDED else FAULT)
-
-
-def test_a_last_frame_without_its_blank_line() -> None:
-    for tail in (b"", b"\n"):
-        translator = machine()
-        data = stream_of(HELLO).removesuffix(b"\n\n") + tail
-        assert events_of(run(translator, [data])) == HELLO
-        assert translator.outcome is Outcome.COMPLETED
-
-
-def test_the_reader_may_end_the_answer_at_eof() -> None:
-    translator = machine()
-    assert events_of(run(translator, [stream_of(HELLO[:-1])])) == HELLO
-    assert translator.outcome is Outcome.COMPLETED
-
-
-# Failures
-
-
-def failed(translator: ResponseTranslator, out: bytes, *before: Event) -> Fault:
-    """The client got these events and then the error, and nobody was told of a success."""
-    assert translator.outcome is Outcome.FAILED
-    assert translator.fault is not None
-    assert events_of(out) == [*before, Failed(translator.fault)]
-    return translator.fault
-
-
-def test_cut_at_every_place_before_the_stop() -> None:
-    data = stream_of(HELLO)
-    for at in range(data.index(frame_of(STOP)) + 1):
-        translator = machine()
-        out = run(translator, [data[:at]])
-        given_events = HELLO[: len(events_of(out)) - 1]
-        fault = failed(translator, out, *given_events)
-        assert fault.kind is FaultKind.TRUNCATED
-
-
-def test_cut_before_anything() -> None:
-    translator = machine()
-    assert failed(translator, run(translator, [])).kind is FaultKind.TRUNCATED
-    assert not translator.committed
-
-
-def test_a_reader_that_says_nothing_of_the_end() -> None:
-    class Mute(ToyReader):
-        def eof(self) -> list[Event]:
-            return []
-
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Mute())
-    translator = machine(upstream=upstream)
-    fault = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
-    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+def carrying(seal: dict[str, Any], **fields: Any) -> bytes:
+    thought = {"t": "thought", "text": "CARRIED", "seal": seal}
+    return request_body(messages=[{"role": "assistant", "parts": [thought]}], **fields)
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("seal", "kept"),
     [
-        (b"data: no json\n\n", "the upstream's answer cannot be read: JSON is malformed"),
-        (b'data: {"e":"?"}\n\n', "the upstream's answer cannot be read: no toy event"),
-        (frame_of(TextDelta(9, "a")), "cannot be read: TextDelta for block 9, which is not open"),
-        (frame_of(STARTED), "cannot be read: Started may not come while the answer is active"),
+        (HERE, True),
+        ({**HERE, "origin": "elsewhere"}, False),
+        ({**HERE, "model": "another"}, False),
     ],
 )
-def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
-    data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
-    for pieces in ([data], one_by_one(data)):
-        translator = machine()
-        fault = failed(translator, run(translator, pieces), *HELLO[:3])
-        assert message in fault.message
-        assert fault.kind is FaultKind.SERVER
+def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> None:
+    body = carrying(seal, heat=0.5, new_field=1)
+    out = RequestTranslator(THERE, THERE).translate(body, model="wire")
+    sent = decode(out.body)
+    assert (sent["model"], sent["heat"]) == ("wire", 0.5)
+    assert ("seal" in sent["messages"][0]["parts"][0]) is kept
+    assert (LossCode.FOREIGN_SEAL in {loss.code for loss in out.losses}) is not kept
+    assert (out.relayed, out.headers, out.book, out.upstream_model) == (True, (), Book(), "wire")
+    assert out.prompt_tokens == len(body) // 4
 
 
-def test_a_last_frame_that_breaks_the_order() -> None:
-    translator = machine()
-    out = run(translator, [frame_of(STARTED) + frame_of(ENDED).strip()])
-    assert "choice 0 has not stopped" in failed(translator, out, STARTED).message
+def test_between_equals_seals_are_opened_under_the_clients_model_name() -> None:
+    out = RequestTranslator(THERE, THERE).translate(carrying({**HERE, "model": "alias"}))
+    assert (decode(out.body)["model"], out.upstream_model, len(out.losses)) == ("alias", "alias", 0)
 
 
-def test_an_error_of_the_upstream_passes_in_the_clients_form() -> None:
-    translator = machine()
-    assert failed(translator, run(translator, [stream_of([STARTED, Failed(FAULT)])]), STARTED) == FAULT
+def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
+    body = carrying({**HERE, "origin": "elsewhere"})
+    out = RequestTranslator(THERE, THERE, target=Target(opens_seals=True)).translate(body)
+    assert (out.body, len(out.losses)) == (body, 0)
 
 
-def test_the_driver_fails_it_before_and_after_the_start() -> None:
-    for before in ([], HELLO[:1], HELLO[:3]):
-        translator = machine()
-        translator.receive_data(stream_of(before))
-        translator.fail(Fault(FaultKind.TIMEOUT, "no bytes for a minute"))
-        fault = failed(translator, translator.data_to_send(), *before)
-        assert fault.kind is FaultKind.TIMEOUT
+def test_between_equals_a_model_is_wanted_all_the_same() -> None:
+    with pytest.raises(RemoteProtocolError, match="model is required"):
+        RequestTranslator(THERE, THERE).translate(carrying(HERE, model=""))
 
 
-def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
-    events: list[Event] = [STARTED, TEXT[0], start_of(BlockKind.TEXT, 1), TextDelta(1, "b"), Failed(FAULT)]
-    translator = machine(NARROW)
-    assert failed(translator, run(translator, [stream_of(events)]), STARTED, TEXT[0]) == FAULT
-
-
-@pytest.mark.parametrize("tail", [b"", b"\n\n"])
-def test_an_event_that_is_too_large(tail: bytes) -> None:
-    data = frame_of(STARTED) + b"data: " + b"x" * 595 + tail
-    for pieces in (*all_ways(data),) if tail else ([data], one_by_one(data)):
-        translator = machine()
-        translator._sse = _sse.SSEParser(max_event_bytes=600)
-        fault = failed(translator, run(translator, pieces), STARTED)
-        assert "one server-sent event has more than 600 bytes" in fault.message
-
-
-def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
-    translator = machine(client_streams=False)
-    assert run(translator, [stream_of(HELLO[:3])]) == b""
-    assert translator.outcome is Outcome.FAILED
-    assert translator.fault is not None
-    assert translator.fault.kind is FaultKind.TRUNCATED
-
-
-def test_an_answer_that_is_nested_too_deep() -> None:
-    class Deep(ToyReader):
-        def read(self, frame: _sse.Frame) -> Any:
-            return exhausted() if b"deep" in frame.data else super().read(frame)
-
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Deep())
-    for end in (b"", b"\n\n"):
-        translator = machine(upstream=upstream)
-        out = run(translator, [frame_of(STARTED) + b'data: "deep"' + end])
-        assert "nested too deep" in failed(translator, out, STARTED).message
-
-
-# Whole answers of the upstream
-
-
-def test_a_whole_answer() -> None:
-    for pieces in all_ways(whole_of(HELLO)):
-        translator = machine(upstream_streams=False)
-        out = events_of(run(translator, pieces))
-        assert folded(out) == folded(HELLO)
-        assert translator.outcome is Outcome.COMPLETED
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "message"),
-    [
-        (b"", FaultKind.SERVER, "the upstream's answer is not valid JSON"),
-        (b"<html>", FaultKind.SERVER, "the upstream's answer is not valid JSON"),
-        (b"[]", FaultKind.SERVER, "must be a JSON object, not an array"),
-        (b"{}", FaultKind.SERVER, "no toy answer"),
-        (whole_of(HELLO)[:-9], FaultKind.SERVER, "the upstream's answer is not valid JSON"),
-    ],
-)
-def test_a_bad_whole_answer(body: bytes, kind: FaultKind, message: str) -> None:
-    for streams in (True, False):
-        translator = machine(upstream_streams=False, client_streams=streams)
-        out = run(translator, [body])
-        assert bool(out) is streams
-        assert translator.fault is not None
-        assert (translator.outcome, translator.fault.kind) == (Outcome.FAILED, kind)
-        assert message in translator.fault.message
-
-
-def test_a_whole_answer_without_its_end() -> None:
-    translator = machine(upstream_streams=False)
-    body = encode({"started": {"id": "i", "model": "m"}})
-    fault = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
-    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete")
-
-
-def test_a_whole_answer_in_a_wrong_order() -> None:
-    upstream = msgspec.structs.replace(UPSTREAM, read_whole=lambda *_: [STARTED, ENDED])
-    translator = machine(upstream=upstream, upstream_streams=False)
-    assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"]), STARTED).message
-
-
-def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = whole_of(HELLO)
-    monkeypatch.setattr(_translate, "MAX_DOCUMENT_BYTES", len(data) - 1)
-    for pieces in ([data], one_by_one(data)):
-        translator = machine(upstream_streams=False)
-        fault = failed(translator, run(translator, pieces))
-        assert f"more than {len(data) - 1} bytes" in fault.message
-        assert translator._body == []
-    monkeypatch.setattr(_translate, "MAX_DOCUMENT_BYTES", len(data))
-    translator = machine(upstream_streams=False)
-    run(translator, [data])
-    assert translator.outcome is Outcome.COMPLETED
-
-
-# Stages
-
-
-def test_choices_that_the_client_cannot_show() -> None:
-    other: list[Event] = [
-        start_of(BlockKind.TEXT, 1, 1),
-        start_of(BlockKind.REASONING, 2, 1),
-        start_of(BlockKind.TOOL_CALL, 3, 2),
-        Opaque("narrow", "thing", {}, choice=1),
-        TextDelta(1, "x"),
-        ReasoningDelta(2, "x"),
-        ArgumentsDelta(3, "x"),
-        BlockEnded(1),
-        BlockEnded(2),
-        BlockEnded(3),
-        Stopped(StopReason.MAX_TOKENS, choice=1),
-        Stopped(StopReason.END, choice=2),
-    ]
-    mine: list[Event] = [*TEXT[:2], Opaque("narrow", "mine", {}), *TEXT[2:]]
-    translator = machine(msgspec.structs.replace(NARROW, sequential=False))
-    events: list[Event] = [STARTED, mine[0], *other, *mine[1:], STOP, ENDED]
-    assert events_of(run(translator, [stream_of(events)])) == [STARTED, *mine, STOP, ENDED]
-    assert translator.stop_reason is StopReason.END
-    assert losses_of(translator.losses) == [
-        (LossCode.DROPPED, "/choices/1"),
-        (LossCode.DROPPED, "/choices/2"),
-    ]
-
-
-def test_choices_that_the_client_can_show() -> None:
-    events: list[Event] = [
-        STARTED,
-        start_of(BlockKind.TEXT, 1, 1),
-        TextDelta(1, "x"),
-        BlockEnded(1),
-        Stopped(StopReason.MAX_TOKENS, choice=1),
-        STOP,
-        ENDED,
-    ]
-    translator = machine()
-    assert events_of(run(translator, [stream_of(events)])) == events
-    assert translator.stop_reason is StopReason.END
-
-
-def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
-    foreign = Opaque("upstream", "web_search", {"x": 1}, "/content/2")
-    own = Opaque("client", "web_search", {"x": 1}, "/content/3")
-    translator = machine()
-    events: list[Event] = [STARTED, foreign, own, foreign, STOP, ENDED]
-    assert events_of(run(translator, [stream_of(events)])) == [STARTED, own, STOP, ENDED]
-    assert losses_of(translator.losses) == [(LossCode.UNKNOWN_KIND, "/content/2")]
-
-
-def test_tool_calls_come_back_as_the_client_knows_them() -> None:
-    book = ToolBook({"p_1": Origin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
-    events: list[Event] = [
-        STARTED,
-        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "p_1")),
-        ArgumentsDelta(0, '{"input":"a'),
-        ArgumentsDelta(0, '\\n"}'),
-        BlockEnded(0),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-    ]
-    out = events_of(run(machine(tools=book), [stream_of(events)]))
-    assert out == [
-        STARTED,
-        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c_abc123", "pa.tch", ToolKind.CUSTOM)),
-        ArgumentsDelta(0, "a"),
-        ArgumentsDelta(0, "\n"),
-        BlockEnded(0),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-    ]
-
-
-def test_a_client_without_custom_tools() -> None:
-    client = toy("client", tools=ToolRule(custom=False))
-    events: list[Event] = [
-        STARTED,
-        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "run", ToolKind.CUSTOM)),
-        ArgumentsDelta(0, "ls"),
-        BlockEnded(0),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-    ]
-    out = folded(events_of(run(machine(client), [stream_of(events)])))
-    assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
-
-
-def test_seals_pass() -> None:
-    events: list[Event] = [
-        STARTED,
-        start_of(BlockKind.REASONING),
-        ReasoningDelta(0, "hm"),
-        SealDelta(0, SEAL),
-        BlockEnded(0),
-        STOP,
-        ENDED,
-    ]
-    assert events_of(run(machine(NARROW), [stream_of(events)])) == events
+def test_between_equals_losses_can_be_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        RequestTranslator(THERE, THERE, policy=Policy.REFUSE).translate(
+            carrying({**HERE, "model": "another"})
+        )
 
 
 # Errors
@@ -743,19 +309,107 @@ class _Bottomless:
     eof = whole = read
 
 
-def test_a_value_that_is_too_deep_for_the_stack_is_an_error() -> None:
+def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
     bottomless = _Bottomless()
     spec = msgspec.structs.replace(
         toy(),
         name="bottomless",
         read_request=bottomless.read,
-        stream_reader=lambda exchange, ledger: bottomless,
     )
     with pytest.raises(RemoteProtocolError, match="nested too deep"):
         RequestTranslator(spec, toy()).translate(b"{}")
-    for data in (b"data: {}\n\n", b""):
-        machine = ResponseTranslator(spec, toy(), exchange_of(), client_streams=True)
-        machine.receive_data(data)
-        machine.receive_eof()
-        assert machine.fault is not None
-        assert "nested too deep" in machine.fault.message
+
+
+# The passes
+
+
+def test_every_pass_is_made() -> None:
+    """What each of them does is its own test's matter; here it is that they are made, and in which order."""
+    body = request_body(
+        response_format={"schema": {"type": "object"}},
+        stop=["a", "b"],
+        n=3,
+        heat=1,
+        messages=[
+            {"role": "assistant", "parts": [{"t": "call", "call_id": "c", "name": "f", "input": "{}"}]},
+            {
+                "role": "assistant",
+                "parts": [
+                    {"t": "thought", "text": "", "seal": {"origin": "narrow", "native": 1, "model": "x"}}
+                ],
+            },
+        ],
+    )
+    upstream = toy("narrow", choices=False, max_stops=1)
+    target = Target(structured="none", refuses=frozenset({"temperature"}))
+    out, whole = translated(body, upstream=upstream, target=target, most_answers=3)
+    assert [each["parts"][0]["t"] for each in out["messages"]] == ["call", "thought", "result"]
+    assert "seal" not in out["messages"][1]["parts"][0]
+    assert [tool["name"] for tool in out["tools"]] == ["json_response"]
+    assert out["tool_choice"]["name"] == "json_response"
+    assert (out["stop"], "n" in out, "heat" in out) == (["a"], False, False)
+    book = whole.book
+    assert (book.json_tool, book.bare_json, book.stops, book.compacts) == (
+        "json_response",
+        False,
+        ("b",),
+        False,
+    )
+    assert whole.answers == 3
+    assert losses_of(whole.losses) == [
+        (LossCode.REPAIRED, "/messages/0/parts/0"),
+        (LossCode.FOREIGN_SEAL, "/messages/1/parts/0"),
+        (LossCode.ALTERED, "/response_format"),
+        (LossCode.DROPPED, "/heat"),
+    ]
+    exchange = whole.exchange(id="x", now=1)
+    assert (exchange.book, exchange.upstream_model) == (book, "wire-model")
+
+
+def test_a_summary_is_asked_for() -> None:
+    out, whole = translated(request_body(compact=True, tools=[{"t": "function", "name": "f"}]))
+    assert out["tool_choice"]["mode"] == "none"
+    assert "summary" in out["messages"][-1]["parts"][0]["text"]
+    assert whole.book.compacts
+
+
+@pytest.mark.parametrize("structured", ["object", "none"])
+def test_bare_json_is_asked_for(structured: Any) -> None:
+    body = request_body(response_format={"schema": {"type": "array"}})
+    _, whole = translated(body, target=Target(structured=structured))
+    assert (whole.book.json_tool, whole.book.bare_json) == (None, True)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
+    client = toy("client", forgets_seals=forgets)
+    call = {"t": "call", "call_id": "c", "name": "f", "input": "{}"}
+    result = {"t": "result", "call_id": "c", "parts": []}
+    messages = [{"role": "assistant", "parts": [call]}, {"role": "user", "parts": [result]}]
+    seal = Seal("upstream", {"x": 1}, "m")
+    translator = RequestTranslator(client, UPSTREAM)
+    body = request_body(messages=messages)
+    out = decode(translator.translate(body, model="m", recall=lambda calls: [Thought("", seal)]).body)
+    parts = [part["t"] for part in out["messages"][0]["parts"]]
+    assert parts == (["thought", "call"] if forgets else ["call"])
+    assert len(decode(translator.translate(body).body)["messages"][0]["parts"]) == 1
+
+
+def test_the_endpoint_decides_on_the_stream() -> None:
+    always = Endpoint("/s", streams="always")
+    whole = RequestTranslator(CLIENT, UPSTREAM, endpoint=always).translate(request_body())
+    assert (whole.request.stream, decode(whole.body)["stream"]) == (True, True)
+    assert whole.exchange(id="x", now=1).endpoint is always
+
+
+def test_a_model_is_needed() -> None:
+    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, sealer: Request("client", "", (), body))
+    with pytest.raises(RemoteProtocolError, match="model is required"):
+        RequestTranslator(spec, UPSTREAM).translate(b"{}")
+    assert decode(RequestTranslator(spec, UPSTREAM).translate(b"{}", model="m").body)["model"] == "m"
+
+
+def test_pictures_are_not_counted_by_their_bytes() -> None:
+    picture = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
+    body = request_body(messages=[{"role": "user", "parts": [picture]}])
+    assert translated(body)[1].prompt_tokens < 5_000

@@ -274,9 +274,9 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("POST", "/chat/completions", {}, CHAT),
     ("POST", "/v1/v1/messages", {}, CHAT),
     ("POST", "/v1/v1/messages", ANTHROPIC, MESSAGES),
-    ("POST", "/v1/messages/count_tokens", {}, MESSAGES),
-    ("GET", "/v1/responses/resp_1", {}, RESPONSES),
-    ("GET", "/v1/responses/resp_1", ANTHROPIC, RESPONSES),
+    ("POST", "/v1/messages/batches", {}, MESSAGES),
+    ("GET", "/v1/responses/resp_1/none", {}, RESPONSES),
+    ("GET", "/v1/responses/resp_1/none", ANTHROPIC, RESPONSES),
     ("POST", "/v1/chat/completions/", ANTHROPIC, CHAT),
     ("POST", "/v1/messages/", {}, MESSAGES),
     ("POST", "/v1/messagesx", {}, CHAT),
@@ -718,7 +718,8 @@ async def test_the_root_says_who_is_there() -> None:
     assert client.status == 200
     body = json.loads(client.body)
     assert body["name"] == "dragoman"
-    assert [line.split()[1] for line in body["endpoints"]] == [PATHS[name] for name in PATHS]
+    simple = ["/chat/json", "/chat/stream", "/chat/sse"]
+    assert [line.split()[1] for line in body["endpoints"]] == [*PATHS.values(), *simple]
     assert (await call(app, "/", method="HEAD")).status == 200
 
 

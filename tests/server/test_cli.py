@@ -16,7 +16,11 @@ from cfg_process import Server
 from cl_processes import Simulator
 from click.testing import CliRunner, Result
 
+from dragoman_server._edit_config import EditError, remove_client_key
+from dragoman_server._fields import Kind
 from dragoman_server._listen import Listening
+from dragoman_server._secret import Secret
+from dragoman_server.access import hash_of
 from dragoman_server.banner import Line, Style, banner, commands, example_model, print_lines
 from dragoman_server.cli import main
 from dragoman_server.config import load
@@ -60,9 +64,13 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
     result = run(*command, "--help")
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for name in SERVER_KEYS:
-        assert "--" + name.replace("_", "-") in text
-        assert f"[DRAGOMAN_{name.upper()}]" in text
+    for name, key in SERVER_KEYS.items():
+        flag = "--" + name.replace("_", "-")
+        if key.kind is Kind.SECRET:
+            assert flag not in text  # everybody on a machine can read command lines
+        else:
+            assert flag in text
+            assert f"[DRAGOMAN_{name.upper()}]" in text
     assert "[DRAGOMAN_CONFIG]" in text
 
 
@@ -91,7 +99,8 @@ def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
 
 def test_check_says_what_it_checked_and_warns() -> None:
     Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
-    result = run("config", "check", "--config", "other.toml", "--host", "0.0.0.0", LOCAL_KEY=CANARY)
+    public = ("--host", "0.0.0.0", "--allow-public-without-keys")
+    result = run("config", "check", "--config", "other.toml", *public, LOCAL_KEY=CANARY)
     assert (result.exit_code, result.stdout) == (0, "other.toml: correct; upstreams: 1, models: 1\n")
     assert result.stderr.startswith("warning: server.host: 0.0.0.0 is reachable from other machines")
 
@@ -155,7 +164,8 @@ def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
 
 
 def test_the_banner_shows_warnings() -> None:
-    texts = [line.text for line in lines_of("", DRAGOMAN_HOST="0.0.0.0") if line.style is Style.WARNING]
+    public = {"DRAGOMAN_HOST": "0.0.0.0", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "true"}
+    texts = [line.text for line in lines_of("", **public) if line.style is Style.WARNING]
     assert len(texts) == 1
     assert texts[0].startswith("warning: server.host: 0.0.0.0")
 
@@ -167,7 +177,7 @@ def test_the_banner_shows_warnings() -> None:
 def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
     lines = lines_of("", Listening("http", host, 8080, "asyncio"))
     copied = [line.text for line in lines if line.style is Style.COMMAND]
-    assert len(copied) == 5
+    assert len(copied) == 6
     for text in copied:
         assert url in text
 
@@ -194,11 +204,12 @@ def test_the_example_is_a_model_that_works(settings: Settings, model: str) -> No
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
     words = {title: shlex.split(command) for title, command in commands(url, model).items()}
-    assert list(words) == ["curl", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+    assert list(words) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
 
-    curl = words["curl"]
-    assert curl[1] == url + "/v1/chat/completions"
-    assert json.loads(curl[curl.index("-d") + 1])["model"] == model
+    for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
+        curl = words[title]
+        assert url + path in curl
+        assert json.loads(curl[curl.index("-d") + 1])["model"] == model
 
     for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
         assert words[title][:2] == ["python", "-c"]
@@ -259,7 +270,7 @@ def test_serve_prints_the_banner_and_serves(tmp_path: Path) -> None:
         assert server.backend == "trio"
         assert server.get("/") == b"hello"
     assert server.output[0] == f"Dragoman 0.1.0, configured by {file}"
-    (curl,) = [line for line in server.output if line.startswith("  curl")]
+    curl = next(line for line in server.output if line.startswith("  curl"))
     assert f"http://127.0.0.1:{server.port}/v1/chat/completions" in curl
     assert CANARY not in "\n".join(server.output)
 
@@ -313,3 +324,147 @@ def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert output.splitlines()[-1] == "[]"
+
+
+# Client keys.
+
+SECRET = "a-secret-of-some-length-0123456789-wq7zk"
+
+
+def add(name: str, **environ: str) -> tuple[str, str]:
+    """A new key, and the configuration with it."""
+    result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
+    assert result.exit_code == 0
+    key, _, lines = result.stdout.partition("\n")
+    return key, lines
+
+
+def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
+    key, lines = add("ci")
+    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
+    Path("dragoman.toml").write_text(lines)
+    (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
+    assert (found.name, found.hash) == ("ci", hash_of(key, Secret(SECRET)))
+    assert key not in lines
+    assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout == "ci\n"
+    assert add("other")[0] != key
+
+
+def test_keys_are_listed_with_what_they_may_do() -> None:
+    more = 'loss_policy = "refuse"\nmay_loosen = true\n'
+    Path("keys.toml").write_text(add("ci")[1] + more + add("dev")[1])
+    result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
+    assert result.stdout == "ci loss_policy=refuse may_loosen\ndev\n"
+
+
+def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
+    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
+    assert run("config", "check").exit_code == 2
+    lines = add("ci")[1]
+    with Path("dragoman.toml").open("a") as file:
+        file.write(lines)
+    assert run("config", "check", DRAGOMAN_SECRET=SECRET).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (("add", "ci"), {}, "keys need server.secret"),
+        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is no name'),
+        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is a key of the name 'old' already"),
+        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key of the name 'odl'; there are old"),
+    ],
+)
+def test_what_the_key_commands_refuse(
+    arguments: tuple[str, ...], environ: dict[str, str], message: str
+) -> None:
+    if environ:
+        Path("dragoman.toml").write_text(add("old")[1])
+    result = run("keys", *arguments, **environ)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
+BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["first", "middle", "last"])
+def test_a_revoked_key_is_gone_and_nothing_else(name: str, mark: str) -> None:
+    tables = {
+        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
+        for each in ("first", "middle", "last")
+    }
+    file = Path("dragoman.toml")
+    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
+    file.chmod(0o640)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert (
+        result.stdout == "dragoman.toml: 3 lines removed; the key counts until the gateway is started anew\n"
+    )
+    left = "".join(table for each, table in tables.items() if each != name)
+    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
+
+
+@pytest.mark.parametrize(
+    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
+)
+def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: str, line: int) -> None:
+    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
+    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
+    Path("dragoman.toml").write_text(text)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    told = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
+    assert told in result.stderr
+
+
+def test_a_file_that_went_away_is_told() -> None:
+    with pytest.raises(EditError, match=r"cannot read gone\.toml: No such file"):
+        remove_client_key(Path("gone.toml"), 0)
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    text = add("a")[1]
+    Path("dragoman.toml").write_text(text)
+    monkeypatch.setattr(Path, "replace", refuse)
+    result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    assert "Permission denied" in result.stderr
+    assert len(list(Path().iterdir())) == 1
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
+    made = commands("http://127.0.0.1:8080", "sim/echo", needs_key=configured)
+    assert {"YOUR_KEY" in line for line in made.values()} == {configured}
+    assert ('env_key="DRAGOMAN_KEY"' in made["Codex"]) is configured
+
+
+# The extra for grammars.
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed", "noted"),
+    [
+        ("", False, True),
+        ("", True, False),
+        ("custom_tools = true\n", False, False),
+        ("[server]\ncheck_grammars = false\n", False, False),
+    ],
+)
+def test_check_notes_that_grammars_are_not_checked(
+    settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.cli.available", lambda: installed)
+    Path("dragoman.toml").write_text(LOCAL + settings)
+    result = run("config", "check", LOCAL_KEY=CANARY)
+    assert result.exit_code == 0
+    assert ("note: what models write for tools with a grammar is not checked" in result.stderr) is noted
+    assert (": local" in result.stderr) is noted

@@ -144,7 +144,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
         "in the middle": Script([START + WORD, Sleep(25), END]),
     }
     fake, _, record = await run(scripts[where], client=client)
-    beat = REGISTRY[client].heartbeat
+    beat = REGISTRY[client].endpoints[0].heartbeat
     beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
     assert [when for when in beats if when < 25] == [pytest.approx(10), pytest.approx(20)]
     assert fake.finished

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman import Ledger
+from dragoman import Ledger, LossCode
 from dragoman_server._secret import Secret
 from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
 from dragoman_server.replies import loss_header
@@ -126,6 +126,52 @@ def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     assert headers["authorization"] == "Bearer k"
 
 
+@pytest.mark.parametrize(
+    ("client", "own", "configured", "needed", "sent_on"),
+    [
+        (MESSAGES, "a,b", None, None, "a,b"),
+        (MESSAGES, "a,b", "b, c", None, "a,b,c"),
+        (MESSAGES, None, "c", None, "c"),
+        (CHAT, "a", None, ("n",), "n"),
+        (RESPONSES, "a", "c", ("n", "c"), "n,c"),
+        (CHAT, "a", None, None, None),
+        (CHAT, "a", "c", None, "c"),
+    ],
+)
+def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
+    client: str, own: str | None, configured: str | None, needed: tuple[str, ...] | None, sent_on: str | None
+) -> None:
+    extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
+    headers = for_upstream(
+        upstream(MESSAGES, headers=extra),
+        MESSAGES,
+        client,
+        {} if own is None else {"anthropic-beta": own},
+        stream=False,
+        needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
+    )
+    assert dict(headers).get("anthropic-beta") == sent_on
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
+    own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
+    for client in PROTOCOLS:
+        headers = dict(for_upstream(upstream(protocol), protocol, client, own, stream=False))
+        assert not {"anthropic-beta", "anthropic-version"} & headers.keys()
+
+
+def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
+    for protocol in PROTOCOLS:
+        headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
+        assert "accept-encoding" not in headers  # the HTTP client says `identity`
+
+
+def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
+    told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
+    assert for_client(told) == []
+
+
 # What an upstream's answer may bring to the client.
 RESPONSE_HEADERS = {
     "anthropic-organization-id": True,
@@ -199,6 +245,16 @@ def ledger(*paths: str) -> Ledger:
 )
 def test_losses_in_a_header(paths: list[str], value: str) -> None:
     assert loss_header(ledger(*paths)) == [("dragoman-loss", value)]
+
+
+def test_losses_of_request_and_answer_in_one_header() -> None:
+    answer = Ledger()
+    answer.add(LossCode.ESTIMATED, "/usage", "why")
+    assert loss_header(ledger(), answer) == [("dragoman-loss", "1; estimated=answer:/usage")]
+    assert loss_header(ledger("/seed"), answer) == [
+        ("dragoman-loss", "2; dropped=/seed, estimated=answer:/usage")
+    ]
+    assert loss_header(ledger("/seed"), Ledger()) == [("dragoman-loss", "1; dropped=/seed")]
 
 
 def test_no_loss_has_no_header_and_a_thousand_have_a_short_one() -> None:

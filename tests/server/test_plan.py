@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from dragoman import REGISTRY, Relay, RemoteProtocolError, ResponseTranslator
+from dragoman import REGISTRY, Grammar, Relay, RemoteProtocolError, ResponseTranslator, Seal, Thought
 from dragoman_server._secret import Secret
+from dragoman_server.access import sealer_of
 from dragoman_server.plan import Plan, make_plan
-from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
@@ -28,6 +29,9 @@ def plan(
     query: str = "",
     headers: dict[str, str] | None = None,
     server: ServerSettings | None = None,
+    client_key: ClientKey | None = None,
+    check_input: Any = None,
+    recall: Any = None,
     **upstream: Any,
 ) -> Plan:
     base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
@@ -36,7 +40,8 @@ def plan(
         upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **upstream),),
     )
     data = json.dumps({**BODIES[client], **(body or {})}).encode()
-    return make_plan(settings, REGISTRY[client], headers or {}, query, data, id="abc", now=5)
+    more = {"client_key": client_key, "check_input": check_input, "recall": recall}
+    return make_plan(settings, REGISTRY[client], headers or {}, query, data, id="abc", now=5, **more)
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
@@ -102,6 +107,49 @@ def test_a_model_is_required(client: str, model: str | None) -> None:
     assert (caught.value.status_hint, caught.value.param) == (400, "model")
 
 
+SIMPLE = REGISTRY["simple_chat"]
+
+
+def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> Plan:
+    upstream = UpstreamSettings(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9")
+    data = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
+    settings = Settings(server=server, upstreams=(upstream,))
+    place = SIMPLE.endpoints[endpoint]
+    return make_plan(settings, SIMPLE, {}, "", data, id="abc", now=5, endpoint=place)
+
+
+@pytest.mark.parametrize("body", [{}, {"model": None}, {"model": ""}])
+def test_a_protocol_that_needs_no_model_gets_the_default(body: dict[str, Any]) -> None:
+    made = simple(ServerSettings(default_model="up/big"), body)
+    assert (made.upstream_model, made.exchange.model) == ("big", "up/big")
+    assert json.loads(made.translated.body)["model"] == "big"
+    assert simple(ServerSettings(default_model="up/big"), {"model": "up/small"}).exchange.model == "up/small"
+
+
+def test_without_a_default_a_model_is_required_all_the_same() -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        simple(ServerSettings(), {})
+    assert (caught.value.status_hint, caught.value.path) == (400, "/model")
+    assert caught.value.message == (
+        "model is missing, and this gateway has no default: name one, or have server.default_model set"
+    )
+
+
+@pytest.mark.parametrize("asked", [{}, {"stream": True}, {"stream": False}])
+@pytest.mark.parametrize(("endpoint", "streams"), [(0, False), (1, True), (2, True)])
+def test_the_endpoint_says_whether_the_answer_is_a_stream(
+    asked: dict[str, Any], endpoint: int, streams: bool
+) -> None:
+    made = simple(ServerSettings(), {"model": "up/m", **asked}, endpoint)
+    assert (made.streams, made.exchange.request.stream, made.exchange.endpoint) == (
+        streams,
+        streams,
+        SIMPLE.endpoints[endpoint],
+    )
+    assert json.loads(made.translated.body).get("stream", False) is streams
+    assert ("accept", "text/event-stream" if streams else "application/json") in made.headers
+
+
 def test_a_model_that_leads_nowhere() -> None:
     two = (
         UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),
@@ -134,6 +182,132 @@ def test_the_loss_policy_is_the_upstreams_else_the_servers(
             make()
     else:
         assert [loss.path for loss in make().translated.losses] == ["/seed"]
+
+
+STRICT, LAX = (
+    ClientKey(name="k", hash="", loss_policy="refuse"),
+    ClientKey(name="k", hash="", may_loosen=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("server", "upstream", "key", "asked", "outcome"),
+    [
+        ("record", None, None, None, "recorded"),
+        ("record", None, STRICT, None, "refused"),
+        ("refuse", None, ClientKey(name="k", hash="", loss_policy="record"), None, "recorded"),
+        ("record", "refuse", ClientKey(name="k", hash="", loss_policy="record"), None, "recorded"),
+        ("record", None, None, "refuse", "refused"),
+        ("record", "record", LAX, " Refuse ", "refused"),
+        ("record", None, None, "record", "recorded"),
+        ("refuse", None, None, "record", "not allowed"),
+        ("record", "refuse", None, "record", "not allowed"),
+        ("record", None, STRICT, "record", "not allowed"),
+        ("refuse", None, LAX, "record", "recorded"),
+        ("refuse", None, None, "refuse", "refused"),
+        ("record", None, None, "strict", "wrong"),
+        ("record", None, None, "", "wrong"),
+        ("record", None, None, "refuse, record", "wrong"),
+    ],
+)
+def test_strict_mode_by_server_upstream_key_and_request(
+    server: str, upstream: str | None, key: ClientKey | None, asked: str | None, outcome: str
+) -> None:
+    headers = {} if asked is None else {"dragoman-loss-policy": asked}
+
+    def make(client: str = CHAT) -> Plan:
+        own = ServerSettings(loss_policy=server)
+        body = {"seed": 1}
+        return plan(client, MESSAGES, body, server=own, loss_policy=upstream, client_key=key, headers=headers)
+
+    if outcome == "recorded":
+        assert [loss.path for loss in make().translated.losses] == ["/seed"]
+        return
+    with pytest.raises(RemoteProtocolError) as caught:
+        make()
+    status, text = {
+        "refused": (400, "/seed"),
+        "not allowed": (403, "dragoman-loss-policy: record is not allowed"),
+        "wrong": (400, "write record or refuse"),
+    }[outcome]
+    assert caught.value.status_hint == status
+    assert text in caught.value.message
+
+
+def test_a_wrong_policy_is_wrong_for_a_relay_too() -> None:
+    with pytest.raises(RemoteProtocolError, match="write record or refuse"):
+        plan(CHAT, CHAT, headers={"dragoman-loss-policy": "x"})
+    assert plan(CHAT, CHAT, headers={"dragoman-loss-policy": "refuse"}).translated.relayed
+
+
+def test_the_policy_of_a_client_does_not_reach_an_upstream() -> None:
+    for protocol in PROTOCOLS:
+        made = plan(CHAT, protocol, headers={"dragoman-loss-policy": "record"})
+        assert "dragoman-loss-policy" not in dict(made.headers)
+
+
+# Seals, recalled thoughts, grammars.
+
+
+def with_thought(signature: str) -> dict[str, Any]:
+    """A conversation in which the assistant thought, as a client of Messages sends it back."""
+    content = [
+        {"type": "thinking", "thinking": "Hm.", "signature": signature},
+        {"type": "text", "text": "Ho"},
+    ]
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": content},
+        {"role": "user", "content": "Hi"},
+    ]
+    return {"messages": turns}
+
+
+def sealed(secret: str | None) -> str:
+    native = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "canary"}
+    own = None if secret is None else Secret(secret)
+    return sealer_of(own).wrap(Seal(origin=RESPONSES, model="m", native=native))
+
+
+@pytest.mark.parametrize(
+    ("made_with", "secret", "opens"),
+    [("s" * 32, "s" * 32, True), ("t" * 32, "s" * 32, False), (None, "s" * 32, False), (None, None, True)],
+)
+def test_a_seal_opens_with_the_secret_that_made_it(
+    made_with: str | None, secret: str | None, opens: bool
+) -> None:
+    server = ServerSettings(secret=None if secret is None else Secret(secret))
+    made = plan(MESSAGES, RESPONSES, with_thought(sealed(made_with)), server=server)
+    assert (b"canary" in made.translated.body) is opens
+    assert ("foreign_seal" in {loss.code.value for loss in made.translated.losses}) is not opens
+    assert made.exchange.sealer == sealer_of(server.secret)
+
+
+def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "canary"}
+    asked: list[tuple[str, ...]] = []
+
+    def recall(calls: tuple[str, ...]) -> tuple[Thought, ...]:
+        asked.append(calls)
+        return (Thought("", Seal(origin=MESSAGES, model="m", native=block)),)
+
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "4"},
+    ]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    body = sent(CHAT, MESSAGES, {"messages": turns, "tools": [tool]}, recall=recall)
+    assert body["messages"][1]["content"][0] == block
+    assert asked == [("call_1",)]
+
+
+def test_who_judges_inputs_is_told_to_the_answer() -> None:
+    def check(grammar: Grammar, text: str) -> str | None:
+        return None
+
+    assert plan(CHAT, MESSAGES, check_input=check).check_input is check
 
 
 # What an upstream takes.
@@ -233,6 +407,76 @@ def test_sampling_goes_with_the_api_version_that_is_sent(version: str, said: boo
     assert dict(made.headers)["anthropic-version"] == version
     assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept
     assert len(made.translated.losses) == (0 if kept else 1)
+
+
+OLD, NEW = "2023-06-01", "2026-10-21"
+
+
+@pytest.mark.parametrize(
+    ("body", "model", "said", "version"),
+    [
+        ({}, "m", None, NEW),
+        ({"temperature": 0}, "m", None, OLD),
+        ({"top_p": 0.9}, "m", None, OLD),
+        ({"temperature": 1}, "m", False, NEW),
+        ({"temperature": 1}, "claude-opus-5", None, NEW),
+        ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
+        ({"temperature": 1}, "claude-opus-5", True, OLD),
+        # What thinking forbids is left out, and then nothing needs the old version.
+        (
+            {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
+            "claude-haiku-4-5",
+            None,
+            NEW,
+        ),
+    ],
+)
+def test_the_old_version_is_sent_when_and_only_when_sampling_needs_it(
+    body: dict[str, Any], model: str, said: bool | None, version: str
+) -> None:
+    made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
+    assert dict(made.headers)["anthropic-version"] == version
+    written = json.loads(made.translated.body)
+    assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD)
+
+
+@pytest.mark.parametrize(
+    ("own", "configured", "version"),
+    [
+        (OLD, "auto", OLD),
+        (NEW, "auto", NEW),
+        ("2030-01-01", "auto", "2030-01-01"),
+        (None, "auto", OLD),
+        (None, NEW, NEW),
+        (OLD, NEW, OLD),
+    ],
+)
+def test_a_relay_forwards_its_clients_version_whatever_it_is(
+    own: str | None, configured: str, version: str
+) -> None:
+    headers = {} if own is None else {"anthropic-version": own}
+    made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
+    assert dict(made.headers)["anthropic-version"] == version
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_every_version_of_a_client_is_translated(protocol: str) -> None:
+    for version in (OLD, NEW, "2030-01-01", "nonsense"):
+        made = plan(MESSAGES, protocol, headers={"anthropic-version": version, "anthropic-beta": "x"})
+        assert not {"anthropic-version", "anthropic-beta"} & dict(made.headers).keys()
+
+
+def test_i4_a_translation_says_which_betas_it_needs() -> None:
+    tool = {
+        "type": "mcp",
+        "server_label": "docs",
+        "server_url": "https://mcp.example/sse",
+        "require_approval": "never",
+    }
+    made = plan(RESPONSES, MESSAGES, {"tools": [tool]}, hosted_tools=("mcp",))
+    assert json.loads(made.translated.body)["mcp_servers"][0]["name"] == "docs"
+    assert dict(made.headers)["anthropic-beta"] == "mcp-client-2025-11-20"
+    assert "anthropic-beta" not in dict(plan(RESPONSES, MESSAGES).headers)
 
 
 def test_a_relay_keeps_its_clients_version_and_sampling() -> None:

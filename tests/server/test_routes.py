@@ -1,9 +1,19 @@
 """Routing: a table of settings and names in, routes out."""
 
+from dataclasses import replace
+
 import pytest
 
-from dragoman import REGISTRY
-from dragoman_server.routes import DEFAULT_MODEL, FAMILIES, Route, UnknownModel, model_ids, resolve
+from dragoman import UPSTREAMS
+from dragoman_server.routes import (
+    DEFAULT_MODEL,
+    FAMILIES,
+    Route,
+    UnknownModel,
+    default_model,
+    model_ids,
+    resolve,
+)
 from dragoman_server.settings import (
     ANTHROPIC_MESSAGES,
     OPENAI_CHAT,
@@ -166,8 +176,17 @@ def test_the_simulator_has_the_model_that_answers_by_default() -> None:
     assert DEFAULT_MODEL in SIMULATED
 
 
+def test_the_default_model() -> None:
+    assert default_model(NOTHING) == DEFAULT_MODEL  # so that any client works at the first try
+    assert default_model(TWO) is None
+    assert default_model(Settings(server=ServerSettings(simulator=False))) is None
+    for settings in (NOTHING, TWO):
+        chosen = replace(settings, server=ServerSettings(default_model="openai/gpt-5"))
+        assert default_model(chosen) == "openai/gpt-5"
+
+
 def test_upstream_protocols_are_those_of_the_core() -> None:
-    assert set(UPSTREAM_PROTOCOLS) <= set(REGISTRY)
+    assert set(UPSTREAM_PROTOCOLS) == set(UPSTREAMS)
 
 
 @pytest.mark.parametrize("client", [*UPSTREAM_PROTOCOLS, "simple_chat"])

@@ -151,9 +151,17 @@ def test_a_port_in_use_is_one_line(backend: str) -> None:
 
 
 def test_a_host_that_is_not_ours() -> None:
-    with Server("--host", "192.0.2.1", "--port", "0") as server:
+    with Server("--host", "192.0.2.1", "--port", "0", "--allow-public-without-keys") as server:
         assert server.wait() == 1
-    assert server.output == ["dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"]
+    assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
+
+
+def test_a_public_host_without_client_keys() -> None:
+    with Server("--host", "0.0.0.0", "--port", "0") as server:
+        assert server.wait() == 2
+    (line,) = server.output
+    assert line.startswith("command line: --host: 0.0.0.0 can be reached from other machines")
+    assert "dragoman keys add" in line
 
 
 def test_ipv6() -> None:

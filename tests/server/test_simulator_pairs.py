@@ -28,7 +28,6 @@ def exchange(client: str, upstream: str, body: Body) -> bytes:
         REGISTRY[upstream],
         REGISTRY[client],
         asked.exchange(id="0123456789abcdef", now=1),
-        tools=asked.tools,
         upstream_streams=body["stream"],
     )
     answer.receive_data(data)

@@ -1,11 +1,18 @@
-"""gzip and deflate bodies, piece by piece and bounded."""
+"""gzip, deflate and zstd bodies, piece by piece and bounded."""
 
 import gzip
+import os
+import sys
 import zlib
 
 import pytest
 
-from dragoman_server._content_coding import MAX_PORTION, CodingError, ContentDecoder, decoder_for
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from dragoman_server._content_coding import MAX_PORTION, CodingError, ContentDecoder, TooLarge, decoder_for
 
 TEXT = b'data: {"delta":"hello"}\n\n' * 40
 
@@ -23,6 +30,11 @@ CODED = {
     "deflate": ("deflate", zlib.compress(TEXT)),
     "deflate, fast": ("deflate", zlib.compress(TEXT, 1)),
     "deflate without the zlib wrapper": ("deflate", raw_deflate(TEXT)),
+    "zstd": ("zstd", zstd.compress(TEXT)),
+    "zstd in two frames": ("ZSTD", zstd.compress(TEXT[:100]) + zstd.compress(TEXT[100:])),
+    "gzip, then zstd": ("gzip, zstd", zstd.compress(gzip.compress(TEXT))),
+    "zstd, then deflate": ("zstd, identity, deflate", zlib.compress(zstd.compress(TEXT))),
+    "gzip twice": ("gzip, x-gzip", gzip.compress(gzip.compress(TEXT))),
 }
 
 
@@ -54,9 +66,9 @@ def test_there_may_be_nothing_to_undo(header: str) -> None:
     assert decoder_for(header) is None
 
 
-@pytest.mark.parametrize("header", ["br", "zstd", "gzip, gzip", "gzip\r\nx"])
+@pytest.mark.parametrize("header", ["br", "gzip, br", "gzip, gzip, gzip", "gzip\r\nx"])
 def test_other_codings_are_refused(header: str) -> None:
-    with pytest.raises(CodingError, match="the gateway reads gzip and deflate") as caught:
+    with pytest.raises(CodingError, match="the gateway reads gzip, deflate, zstd") as caught:
         decoder_for(header)
     assert "\n" not in str(caught.value)
 
@@ -70,7 +82,7 @@ def test_a_body_that_is_cut_off_is_an_error(header: str, coded: bytes) -> None:
             decoder.receive_eof()
 
 
-@pytest.mark.parametrize("header", ["gzip", "deflate"])
+@pytest.mark.parametrize("header", ["gzip", "deflate", "zstd"])
 def test_a_body_that_is_something_else_is_an_error(header: str) -> None:
     with pytest.raises(CodingError, match=f"the body is not valid {header}"):
         decoded(made(header), [b"\xff\xffnot compressed at all"])
@@ -82,11 +94,44 @@ def test_no_body_at_all_is_no_error() -> None:
     decoder.receive_eof()
 
 
+PACKERS = {"gzip": gzip.compress, "zstd": zstd.compress}
+
+
+@pytest.mark.parametrize("coding", PACKERS)
 @pytest.mark.parametrize("size", [MAX_PORTION - 1, MAX_PORTION, MAX_PORTION + 1, 3 * MAX_PORTION + 17])
-def test_portions_are_bounded_and_none_is_lost(size: int) -> None:
-    decoder = made("gzip")
-    decoder.receive_data(gzip.compress(b"\0" * size))
+def test_portions_are_bounded_and_none_is_lost(size: int, coding: str) -> None:
+    decoder = made(coding)
+    decoder.receive_data(PACKERS[coding](b"\0" * size))
     portions = list(iter(decoder.next_portion, b""))
     assert max(map(len, portions)) <= MAX_PORTION
     assert sum(map(len, portions)) == size
     decoder.receive_eof()
+
+
+def test_a_zstd_frame_cannot_demand_a_large_window() -> None:
+    options = {zstd.CompressionParameter.window_log: 27}
+    packer = zstd.ZstdCompressor(options=options)
+    coded = packer.compress(os.urandom(100)) + packer.flush()
+    with pytest.raises(CodingError, match="a window of more than 8 MB"):
+        decoded(made("zstd"), [coded])
+
+
+@pytest.mark.parametrize("coding", PACKERS)
+def test_what_comes_out_has_a_limit(coding: str) -> None:
+    def unpack(size: int) -> int:
+        decoder = decoder_for(coding, 100)
+        assert decoder is not None
+        return len(decoded(decoder, [PACKERS[coding](bytes(size))]))
+
+    assert unpack(100) == 100
+    with pytest.raises(TooLarge, match="more than 100 bytes"):
+        unpack(101)
+
+
+def test_the_limit_holds_between_two_codings() -> None:
+    """Empty members unpack to nothing, however many there are."""
+    inner = gzip.compress(b"", mtime=0) * 10_000
+    decoder = decoder_for("gzip, zstd", 10_000)
+    assert decoder is not None
+    with pytest.raises(TooLarge):
+        decoded(decoder, [zstd.compress(inner)])

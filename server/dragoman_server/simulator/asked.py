@@ -101,7 +101,8 @@ class Asked:
         if choice.mode == "named":
             return [t for t in tools if t.name == choice.name and t.namespace in (choice.namespace, None)]
         if choice.mode == "allowed":
-            return [tool for tool in tools if tool.name in choice.allowed]
+            named = {(ref.namespace, ref.name) for ref in choice.allowed}
+            return [tool for tool in tools if (tool.namespace, tool.name) in named]
         return tools
 
     @property

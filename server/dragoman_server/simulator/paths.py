@@ -2,13 +2,13 @@
 
 import json
 
-from dragoman import REGISTRY
+from dragoman import UPSTREAMS
 
 from .model import MADE_AT
 from .scripts import MODELS
 
 # Protocol -> its path without a version: base URLs differ in what stands before it.
-PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in REGISTRY.values()}
+PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}
 MODELS_PATH = "/models"
 
 _MADE_AT_TEXT = "2026-01-01T00:00:00Z"

@@ -2,24 +2,41 @@
 
 It shares no code with the product: types come from the official SDKs, order from automata of its own,
 meaning from readers of its own. Every function returns problems as strings `where: what`; an empty list is
-a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses".
+a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses",
+and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 """
 
 from __future__ import annotations
 
-from . import meaning_chat, meaning_messages, meaning_responses
+from . import meaning_chat, meaning_messages, meaning_responses, simple
 from .compare import compare
 from .errors import ErrorAnswer, check_error, compare_error, read_error
 from .frames import as_object, strict_frames
 from .meaning import Block, Kind, Meaning, Stop, Usage
 from .order import check_order, check_whole_order
-from .types import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_body, check_event, check_models_body
+from .types import (
+    CHAT,
+    CLIENTS,
+    MESSAGES,
+    PROTOCOLS,
+    RESPONSES,
+    SIMPLE,
+    SIMPLE_EVENTS,
+    SIMPLE_LINES,
+    check_body,
+    check_event,
+    check_models_body,
+)
 
 __all__ = [
     "CHAT",
+    "CLIENTS",
     "MESSAGES",
     "PROTOCOLS",
     "RESPONSES",
+    "SIMPLE",
+    "SIMPLE_EVENTS",
+    "SIMPLE_LINES",
     "Block",
     "ErrorAnswer",
     "Kind",
@@ -38,7 +55,13 @@ __all__ = [
     "read_error",
 ]
 
-_READERS = {CHAT: meaning_chat, MESSAGES: meaning_messages, RESPONSES: meaning_responses}
+_READERS = {
+    CHAT: meaning_chat,
+    MESSAGES: meaning_messages,
+    RESPONSES: meaning_responses,
+    SIMPLE_LINES: simple,
+    SIMPLE_EVENTS: simple,
+}
 
 
 def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -> list[str]:
@@ -46,6 +69,8 @@ def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -
 
     `include_usage` is True for a Chat client that asked for the usage chunk.
     """
+    if protocol in SIMPLE:
+        return simple.check_lines(stream) if protocol == SIMPLE_LINES else simple.check_events(stream)
     frames, problems = strict_frames(stream)
     for number, frame in enumerate(frames):
         if protocol != CHAT or frame.data != "[DONE]":
@@ -55,6 +80,8 @@ def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -
 
 def check_whole(protocol: str, body: bytes) -> list[str]:
     """Problems of a whole answer sent to a client."""
+    if protocol in SIMPLE:
+        return simple.check_whole(body)
     return check_body(protocol, body) + check_whole_order(protocol, body)
 
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from .meaning import Block, Kind, Meaning, Stop, Usage
-from .types import CHAT, MESSAGES, RESPONSES
+from .types import CHAT, MESSAGES, RESPONSES, SIMPLE
 
 ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}},
@@ -45,6 +45,8 @@ def compare(
     """What the client's answer lost or changed. `custom_tools` are the free-form tools the client declared;
     `include_usage` is False for a Chat client that did not ask for a usage chunk."""
     problems = _ends(upstream, client, client_protocol)
+    if client_protocol in SIMPLE:
+        return problems + _words(upstream, client)
     problems += _contents(upstream, client, client_protocol, custom_tools)
     if upstream.stop not in BROKEN and upstream.usages and (include_usage or client_protocol != CHAT):
         problems += _costs(upstream.usages, client.usages)
@@ -52,7 +54,8 @@ def compare(
 
 
 def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
-    allowed = ENDS[upstream.stop][protocol]
+    # The simple API does not tell why an answer ended.
+    allowed = {Stop.END} if protocol in SIMPLE else ENDS[upstream.stop][protocol]
     if upstream.stop in BROKEN:
         if client.stop is not Stop.ERROR:
             return [f"stop: the upstream's {upstream.stop} came out as {client.stop}"]
@@ -147,6 +150,15 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     if _joined(got, Kind.REFUSAL):
         problems.append("refusal: the upstream refused nothing")
     return problems
+
+
+def _words(upstream: Meaning, client: Meaning) -> list[str]:
+    """The simple API has the words alone, of refusals too, and an explanation where there are no other words."""
+    one = upstream.said(Kind.TEXT, Kind.REFUSAL)
+    if not one and upstream.stop is Stop.FILTER:
+        one = upstream.explanation
+    other = client.said(Kind.TEXT)
+    return [] if one == other else [f"text: {_differ(one, other)}"]
 
 
 def _differ(one: str, other: str) -> str:

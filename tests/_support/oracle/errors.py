@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import meaning_chat, meaning_messages, meaning_responses
+from . import meaning_chat, meaning_messages, meaning_responses, simple
 from .frames import as_object
-from .types import CHAT, MESSAGES, RESPONSES, check_error_body
+from .types import CHAT, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, SIMPLE_LINES, check_error_body
 
 # Messages: which error types a status may carry.
 MESSAGES_TYPES = {
@@ -52,6 +52,8 @@ READERS = {
     CHAT: meaning_chat.failure_of,
     MESSAGES: meaning_messages.failure_of,
     RESPONSES: meaning_responses.failure_of,
+    SIMPLE_LINES: simple.failure_of,
+    SIMPLE_EVENTS: simple.failure_of,
 }
 
 
@@ -80,7 +82,7 @@ def read_error(protocol: str, status: int, body: bytes) -> ErrorAnswer:
 
 def check_error(protocol: str, status: int, body: bytes) -> list[str]:
     """Problems of an error answer sent to a client of this protocol."""
-    problems = check_error_body(protocol, body)
+    problems = simple.check_error_body(body) if protocol in SIMPLE else check_error_body(protocol, body)
     if not 400 <= status <= 599:
         problems.append(f"status: {status} is no error")
     if protocol == MESSAGES and not problems:
@@ -108,6 +110,8 @@ def compare_error(upstream: ErrorAnswer, client: ErrorAnswer) -> list[str]:
             problems.append(f"message: a context overflow does not say {TOO_LONG!r}")
     elif upstream.too_long and client.kind != "context_length_exceeded":
         problems.append(f"code: a context overflow came out as {client.kind!r}")
+    elif client.protocol in SIMPLE:
+        pass  # has codes of its own
     elif upstream.protocol == MESSAGES and client.kind not in CODES.get(client.status, {client.kind}):
         problems.append(f"code: {client.kind!r} with status {client.status}")
     return problems

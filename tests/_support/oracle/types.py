@@ -21,6 +21,7 @@ import openai.types.responses as r
 from anthropic.types import raw_message_delta_event as m_delta
 from anthropic.types.beta import beta_raw_message_delta_event as mb_delta
 from anthropic.types.shared import ErrorObject as MErrorObject
+from openai.types import CompletionUsage
 from openai.types import Model as OpenAIModel
 from openai.types.chat import chat_completion as c_whole
 from openai.types.chat import chat_completion_chunk as c_chunk
@@ -34,6 +35,11 @@ CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
 PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+# The simple API is for clients alone; its streams come in two forms, by the path of the endpoint.
+SIMPLE_LINES = "simple_chat/chat/stream"
+SIMPLE_EVENTS = "simple_chat/chat/sse"
+SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
+CLIENTS = (*PROTOCOLS, *SIMPLE)
 
 # "Required, may be null": the generator gives such a field a default, so pydantic lets it be absent.
 _CITED = {"document_title", "file_id"}
@@ -94,6 +100,7 @@ EXTENSIONS: dict[type[BaseModel], set[str]] = {
     c.ChatCompletionMessage: _CHAT_MESSAGE_EXTENSIONS,
     c_chunk.Choice: {"stop_reason"},  # the matched stop string
     c_whole.Choice: {"stop_reason"},
+    CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter tells it
     r.ResponseErrorEvent: {"error"},  # the server nests what the SDK type has flat; we send both
     r.Response: {"store"},  # the server echoes it
 }

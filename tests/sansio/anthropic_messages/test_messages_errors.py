@@ -183,4 +183,4 @@ def test_the_tap_ends_a_broken_stream() -> None:
 
 
 def test_the_heartbeat() -> None:
-    assert SPEC.heartbeat == b'event: ping\ndata: {"type":"ping"}\n\n'
+    assert SPEC.endpoints[0].heartbeat == b'event: ping\ndata: {"type":"ping"}\n\n'

@@ -9,9 +9,9 @@ import pytest
 from dragoman._events import Started
 from dragoman._json import encode
 from dragoman._loss import Ledger
-from dragoman._request import FunctionTool, Message, Request, ResponseFormat, Text, Thought, ToolChoice
+from dragoman._request import Request, Thought
 from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
+from dragoman._spec import Exchange
 from dragoman._sse import Frame
 from dragoman.protocols.anthropic_messages import SPEC
 
@@ -32,25 +32,6 @@ def test_an_unsigned_thought_keeps_its_other_fields() -> None:
 def test_a_cache_mark_of_another_type_is_kept() -> None:
     [found] = parts_of({"type": "text", "text": "a", "cache_control": {"type": "odd"}})
     assert found.extra == {"cache_control": {"type": "odd"}}
-
-
-def losses_of(**fields: Any) -> list[tuple[str, str]]:
-    ledger = Ledger()
-    said = (Message("user", (Text("hi"),), "/m"),)
-    SPEC.write_request(Request("other", "m", said, {}, **fields), Target(), ledger)
-    return [(loss.code.value, loss.path) for loss in ledger]
-
-
-def test_a_schema_is_always_strict() -> None:
-    schema = {"type": "object", "additionalProperties": False}
-    form = ResponseFormat(schema, strict=False, path="/form")
-    assert losses_of(response_format=form) == [("altered", "/form/strict")]
-
-
-def test_tools_that_are_not_allowed_are_not_offered() -> None:
-    tools = tuple(FunctionTool(name, parameters={"type": "object"}, path=f"/{name}") for name in "fg")
-    choice = ToolChoice("allowed", allowed=("g", "h"), path="/choice")
-    assert losses_of(tools=tools, tool_choice=choice) == [("dropped", "/f"), ("dropped", "/choice")]
 
 
 MESSAGE = {"id": "i", "type": "message", "role": "assistant", "model": "m", "content": []}
@@ -89,6 +70,11 @@ A = {"type": "text_delta", "text": "a"}
             [START, opened(TEXT), delta(A), delta({**A, "x": 1}, y=1)],
             [("unknown_field", "/content/0/y"), ("unknown_field", "/content/0/x")],
         ),
+        (
+            [START, opened(TEXT), {"type": "content_block_stop", "index": 0, "x": 1}],
+            [("unknown_field", "/content/0/x")],
+        ),
+        ([START, stop(), {"type": "message_stop", "x": 1}], [("unknown_field", "/x")]),
         # A block that travels whole keeps what its deltas bring.
         ([START, opened({"type": "odd"}), delta({"type": "odd_delta", "x": 1})], []),
         (

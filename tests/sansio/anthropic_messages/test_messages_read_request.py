@@ -10,8 +10,7 @@ from dragoman._errors import RemoteProtocolError
 from dragoman._events import Seal
 from dragoman._request import (
     CacheMark,
-    FunctionTool,
-    HostedTool,
+    Citation,
     Media,
     Message,
     OpaquePart,
@@ -21,7 +20,6 @@ from dragoman._request import (
     Text,
     Thought,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from dragoman._seal import PREFIX, Sealer
@@ -84,12 +82,21 @@ def test_system_messages_stay_in_place_and_turns_of_one_role_stay_apart() -> Non
         messages=[HELLO, HELLO, {"role": "system", "content": "Now.", "output_config": {"effort": "low"}}]
     )
     assert [message.role for message in request.messages] == ["user", "user", "system"]
-    assert request.messages[2].extra == {"output_config": {"effort": "low"}}
+    assert request.reasoning == ReasoningConfig(effort="low", path="/messages/2/output_config/effort")
 
 
 BASE64 = {"type": "base64", "media_type": "image/png", "data": "iVBOR"}
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 REDACTED = {"type": "redacted_thinking", "data": "xyz"}
+
+
+CITATIONS = [
+    {"type": "web_search_result_location", "url": "https://x", "title": "T", "cited_text": "c"},
+    {"type": "search_result_location", "source": "https://y", "title": None},
+    {"type": "search_result_location", "source": "the attic", "title": "B"},
+    {"type": "page_location", "document_title": "D"},
+    "odd",
+]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +108,16 @@ REDACTED = {"type": "redacted_thinking", "data": "xyz"}
             Text("a", CacheMark(f"{AT}/cache_control"), None, {"new": 1}, AT),
         ),
         ({"type": "text", "text": "a", "citations": [{"x": 1}]}, Text("a", citations=[{"x": 1}], path=AT)),
+        ({"type": "text", "text": "a", "citations": {"x": 1}}, Text("a", citations={"x": 1}, path=AT)),
+        (
+            {"type": "text", "text": "a", "citations": CITATIONS},
+            Text(
+                "a",
+                citations=CITATIONS,
+                path=AT,
+                sources=(Citation("https://x", "T"), Citation("https://y")),
+            ),
+        ),
         (
             {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "9h", "scope": "s"}},
             Text(
@@ -203,45 +220,15 @@ REDACTED = {"type": "redacted_thinking", "data": "xyz"}
             Thought("hm", Seal(NAME, THINKING), extra={"cache_control": {"type": "ephemeral"}}, path=AT),
         ),
         ({"type": "thinking", "thinking": "hm", "signature": ""}, Thought("hm", path=AT)),
-        ({"type": "thinking", "thinking": "hm", "signature": PREFIX + "forged"}, Thought("hm", path=AT)),
+        (
+            {"type": "thinking", "thinking": "hm", "signature": PREFIX + "forged"},
+            Thought("hm", path=AT, forged=True),
+        ),
         (REDACTED, Thought("", Seal(NAME, REDACTED), path=AT)),
     ],
 )
 def test_blocks(block: Any, part: Any) -> None:
     assert blocks(block) == (part,)
-
-
-@pytest.mark.parametrize(
-    ("block", "text"),
-    [
-        ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, None),
-        ({"type": "compaction", "content": "So far: all is well."}, "So far: all is well."),
-        ({"type": "compaction", "content": None}, None),
-        ({"type": "tool_reference"}, None),
-        (
-            {
-                "type": "search_result",
-                "title": "T",
-                "source": "https://x",
-                "content": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}],
-            },
-            "T\n\nhttps://x\n\nOne.\n\nTwo.",
-        ),
-        ({"type": "document", "source": {"type": "content", "content": "Inline."}}, "Inline."),
-        (
-            {
-                "type": "document",
-                "title": "T",
-                "source": {"type": "content", "content": [{"text": "Inline."}]},
-            },
-            "T\n\nInline.",
-        ),
-        ({"type": "image", "source": {"type": "base64", "data": None}}, None),
-        ({"type": "image", "source": {"type": ["odd"]}}, None),
-    ],
-)
-def test_a_block_without_a_form_of_its_own_is_kept_whole_with_its_words(block: Any, text: str | None) -> None:
-    assert blocks(block) == (OpaquePart(NAME, block["type"], block, AT, text),)
 
 
 @pytest.mark.parametrize("place", ["thinking", "redacted_thinking"])
@@ -253,78 +240,6 @@ def test_a_wrapped_seal_is_unwrapped(place: str) -> None:
     assert part.seal == seal
 
 
-TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": True}
-
-
-@pytest.mark.parametrize(
-    ("tool", "read_as"),
-    [
-        (TOOL, FunctionTool("f", "d", {"type": "object"}, True, path="/tools/0")),
-        (
-            {"type": "custom", "name": "f", "defer_loading": True, "cache_control": {"type": "ephemeral"}},
-            FunctionTool(
-                "f", cache=CacheMark("/tools/0/cache_control"), extra={"defer_loading": True}, path="/tools/0"
-            ),
-        ),
-        (
-            {"type": "web_search_20250305", "name": "web_search"},
-            HostedTool(
-                NAME, "web_search_20250305", {"type": "web_search_20250305", "name": "web_search"}, "/tools/0"
-            ),
-        ),
-    ],
-)
-def test_tools(tool: Any, read_as: Any) -> None:
-    assert read(tools=[tool]).tools == (read_as,)
-
-
-@pytest.mark.parametrize(
-    ("choice", "read_as", "parallel"),
-    [
-        (None, None, None),
-        ({"type": "auto"}, ToolChoice("auto", path="/tool_choice"), None),
-        (
-            {"type": "any", "disable_parallel_tool_use": True},
-            ToolChoice("required", path="/tool_choice"),
-            False,
-        ),
-        ({"type": "none"}, ToolChoice("none", path="/tool_choice"), None),
-        (
-            {"type": "tool", "name": "f", "disable_parallel_tool_use": False},
-            ToolChoice("named", "f", path="/tool_choice"),
-            True,
-        ),
-    ],
-)
-def test_tool_choice(choice: Any, read_as: ToolChoice | None, parallel: bool | None) -> None:
-    request = read(tool_choice=choice)
-    assert (request.tool_choice, request.parallel_tool_calls) == (read_as, parallel)
-
-
-@pytest.mark.parametrize(
-    ("fields", "config"),
-    [
-        ({}, None),
-        ({"output_config": {"effort": "high"}}, ReasoningConfig(effort="high", path="/output_config/effort")),
-        (
-            {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max"}},
-            ReasoningConfig("adaptive", "max", None, "omitted", path="/thinking"),
-        ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "updates"}},
-            ReasoningConfig("enabled", None, 2048, extra={"display": "updates"}, path="/thinking"),
-        ),
-        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
-        (
-            {"thinking": {"type": "between_tools"}},
-            ReasoningConfig("disabled", extra={"type": "between_tools"}, path="/thinking"),
-        ),
-    ],
-)
-def test_reasoning(fields: Any, config: ReasoningConfig | None) -> None:
-    assert read(**fields).reasoning == config
-
-
 FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 
 
@@ -333,38 +248,20 @@ FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
     [
         (
             {"output_config": {"format": {**FORMAT, "odd": 1}}},
-            ResponseFormat({"type": "object"}, extra={"odd": 1}, path="/output_config/format"),
+            ResponseFormat({"type": "object"}, strict=True, extra={"odd": 1}, path="/output_config/format"),
         ),
-        ({"output_format": FORMAT}, ResponseFormat({"type": "object"}, path="/output_format")),
+        ({"output_format": FORMAT}, ResponseFormat({"type": "object"}, strict=True, path="/output_format")),
+        (
+            {"output_config": {"format": FORMAT}, "output_format": FORMAT},
+            ResponseFormat({"type": "object"}, strict=True, path="/output_config/format"),
+        ),
+        ({"output_config": {}}, None),
     ],
 )
-def test_response_format(fields: Any, read_as: ResponseFormat) -> None:
-    assert read(**fields).response_format == read_as
-
-
-def test_settings() -> None:
-    request = read(
-        temperature=0,
-        top_p=0.5,
-        top_k=3,
-        stop_sequences=["END"],
-        service_tier="standard_only",
-        metadata={"user_id": "u"},
-        context_management={"edits": []},
-        stream=True,
-    )
-    assert request.params == {
-        "max_output_tokens": 10,
-        "temperature": 0,
-        "top_p": 0.5,
-        "top_k": 3,
-        "stop": ["END"],
-        "service_tier": "default",
-        "context_management": {"edits": []},
-        "user": "u",
-    }
-    assert request.param_paths["user"] == "/metadata/user_id"
-    assert request.stream is True
+def test_response_format(fields: Any, read_as: ResponseFormat | None) -> None:
+    request = read(**fields)
+    assert request.response_format == read_as
+    assert request.extra == ({"output_format": FORMAT} if len(fields) == 2 else None)
 
 
 def test_unknown_fields_are_kept_where_they_stood() -> None:
@@ -402,6 +299,15 @@ def message(content: Any) -> dict[str, Any]:
             "messages.0.role: Input should be 'user', 'assistant' or 'system'",
         ),
         ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
+        ({"messages": [{"role": "system"}]}, "messages.0.content: Field required"),
+        (
+            {"messages": [{"role": "system", "output_config": 1}]},
+            "messages.0.output_config: Input should be an object",
+        ),
+        (
+            {"messages": [{"role": "system", "output_config": {"effort": 1}}]},
+            "messages.0.output_config.effort: Input should be a valid string",
+        ),
         (message(7), "messages.0.content: Input should be a valid string or list"),
         (message(["x"]), "messages.0.content.0: Input should be an object"),
         (message([{"text": "x"}]), "messages.0.content.0.type: Field required"),
@@ -413,18 +319,6 @@ def message(content: Any) -> dict[str, Any]:
             "messages.0.content.0.input: Input should be a valid dictionary",
         ),
         (message([{"type": "tool_result"}]), "messages.0.content.0.tool_use_id: Field required"),
-        ({"temperature": "hot"}, "temperature: Input should be a valid number"),
-        ({"stop_sequences": ["a", 1]}, "stop_sequences.1: Input should be a valid string"),
-        ({"metadata": "me"}, "metadata: Input should be an object"),
-        ({"metadata": {"user_id": 1}}, "metadata.user_id: Input should be a valid string"),
-        ({"tools": {"a": 1}}, "tools: Input should be a valid list"),
-        ({"tools": ["f"]}, "tools.0: Input should be an object"),
-        ({"tools": [{"input_schema": {}}]}, "tools.0.name: Field required"),
-        ({"tool_choice": {"type": "tool"}}, "tool_choice.name: Field required"),
-        (
-            {"tool_choice": {"type": "required"}},
-            "tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'",
-        ),
         (
             {"thinking": {"type": "hard"}},
             "thinking.type: Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'",

@@ -20,6 +20,8 @@ from dragoman._events import (
     ReasoningDelta,
     Seal,
     SealDelta,
+    Search,
+    Source,
     Started,
     Stopped,
     StopReason,
@@ -57,6 +59,15 @@ def delta(kind: str, index: int = 0, **fields: Any) -> dict[str, Any]:
 
 def closed(index: int = 0) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
+
+
+def found(use_id: str, *results: Any) -> dict[str, Any]:
+    return {"type": "web_search_tool_result", "tool_use_id": use_id, "content": list(results)}
+
+
+def shown(block: int, kind: BlockKind, at: int | None = None, **fields: Any) -> BlockStarted:
+    """A block that is opened. at: its index in the upstream's answer, by default its number."""
+    return BlockStarted(block, kind, path=f"/content/{block if at is None else at}", **fields)
 
 
 def stopped(reason: str | None = "end_turn", usage: Any = None, **fields: Any) -> dict[str, Any]:
@@ -97,12 +108,14 @@ def body_of(*values: Any, stop: Any = None, ledger: Ledger | None = None) -> lis
 
 TEXT = opened({"type": "text", "text": ""})
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
-CALL = BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"))
+CALL = shown(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"))
 CITATION = {"type": "web_search_result_location", "url": "https://x", "title": "T", "cited_text": "c"}
+CITATION_OWN = {"type": "search_result_location", "source": "https://y", "title": "O"}
 CITATION_PAGE = {"type": "page_location", "document_title": "D", "url": 7}
 THINKING = {"type": "thinking", "thinking": "", "signature": ""}
-TEXT_SHOWN = BlockStarted(0, BlockKind.TEXT)
-REASONING_SHOWN = BlockStarted(0, BlockKind.REASONING)
+FOUND = {"type": "web_search_result", "url": "https://x", "title": "T", "encrypted_content": "e"}
+TEXT_SHOWN = shown(0, BlockKind.TEXT)
+REASONING_SHOWN = shown(0, BlockKind.REASONING)
 
 
 def seal(native: Any, block: int = 0) -> SealDelta:
@@ -136,6 +149,16 @@ def seal(native: Any, block: int = 0) -> SealDelta:
                 BlockEnded(0),
             ],
             id="a text block that starts full",
+        ),
+        pytest.param(
+            [opened({"type": "text", "text": "a", "citations": [CITATION_OWN]}), closed()],
+            [
+                TEXT_SHOWN,
+                TextDelta(0, "a"),
+                Annotation(0, NAME, CITATION_OWN, url="https://y", title="O"),
+                BlockEnded(0),
+            ],
+            id="a search result of the client's own",
         ),
         pytest.param(
             [
@@ -206,7 +229,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
         ),
         pytest.param(
             [opened({"type": "tool_use", "name": "f"}), closed()],
-            [BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("toolu_x1_0", "f")), BlockEnded(0)],
+            [shown(0, BlockKind.TOOL_CALL, tool=ToolHead("toolu_x1_0", "f")), BlockEnded(0)],
             id="a tool call without an id",
         ),
         pytest.param(
@@ -221,7 +244,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
                 CALL,
                 ArgumentsDelta(0, "{oops"),
                 BlockEnded(0),
-                BlockStarted(1, BlockKind.TEXT),
+                shown(1, BlockKind.TEXT),
                 TextDelta(1, "a"),
                 BlockEnded(1),
             ],
@@ -230,28 +253,61 @@ def seal(native: Any, block: int = 0) -> SealDelta:
         pytest.param(
             [
                 opened({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
-                delta("input_json_delta", partial_json='{"q":'),
-                delta("input_json_delta", partial_json="1}"),
+                delta("input_json_delta", partial_json='{"query":'),
+                delta("input_json_delta", partial_json='"q"}'),
                 delta("input_json_delta", partial_json=None),
                 closed(),
-                opened({"type": "web_search_tool_result", "tool_use_id": "s", "content": []}, 1),
+                opened(found("s", FOUND, {"url": "https://y", "title": None}, {"url": 7}, "odd"), 1),
                 closed(1),
             ],
             [
                 Opaque(
                     NAME,
                     "server_tool_use",
-                    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}},
+                    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
                     "/content/0",
                 ),
                 Opaque(
                     NAME,
                     "web_search_tool_result",
-                    {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+                    found("s", FOUND, {"url": "https://y", "title": None}, {"url": 7}, "odd"),
                     "/content/1",
+                    search=Search(("q",), (Source("https://x", "T"), Source("https://y"))),
                 ),
             ],
-            id="a server tool",
+            id="a web search",
+        ),
+        pytest.param(
+            [
+                opened({"type": "server_tool_use", "id": "s", "name": "web_fetch", "input": {"query": "q"}}),
+                closed(),
+                opened({"type": "web_search_tool_result", "tool_use_id": "s", "content": {"error": 1}}, 1),
+                closed(1),
+                opened({"type": "server_tool_use", "id": "t", "name": "web_search", "input": "half"}, 2),
+                closed(2),
+            ],
+            [
+                Opaque(
+                    NAME,
+                    "server_tool_use",
+                    {"type": "server_tool_use", "id": "s", "name": "web_fetch", "input": {"query": "q"}},
+                    "/content/0",
+                ),
+                Opaque(
+                    NAME,
+                    "web_search_tool_result",
+                    {"type": "web_search_tool_result", "tool_use_id": "s", "content": {"error": 1}},
+                    "/content/1",
+                    search=Search(()),
+                ),
+                Opaque(
+                    NAME,
+                    "server_tool_use",
+                    {"type": "server_tool_use", "id": "t", "name": "web_search", "input": "half"},
+                    "/content/2",
+                ),
+            ],
+            id="other tools, and a search that failed",
         ),
         pytest.param(
             [opened({"type": "mcp_tool_use"}), delta("input_json_delta", partial_json="{oops"), closed()],
@@ -286,7 +342,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
                 TEXT_SHOWN,
                 TextDelta(0, "a"),
                 BlockEnded(0),
-                BlockStarted(1, BlockKind.TEXT),
+                shown(1, BlockKind.TEXT, 0),
                 TextDelta(1, "b"),
                 BlockEnded(1),
             ],
@@ -388,6 +444,13 @@ def usage_start(**usage: Any) -> dict[str, Any]:
     return {"type": "message_start", "message": {**START["message"], "usage": usage}}  # type: ignore[dict-item]
 
 
+ITERATIONS = [
+    {"type": "compaction", "input_tokens": 100, "output_tokens": 30, "cache_read_input_tokens": 4},
+    {"type": "message", "input_tokens": 10, "output_tokens": 3, "cache_read_input_tokens": 1},
+    "odd",
+]
+
+
 @pytest.mark.parametrize(
     ("start", "later", "usages"),
     [
@@ -420,8 +483,48 @@ def usage_start(**usage: Any) -> dict[str, Any]:
                 "output_tokens_details": {"thinking_tokens": 1},
                 "server_tool_use": {"web_search_requests": 1},
             },
-            [Usage(), Usage(output=2, reasoning=1, extra={"server_tool_use": {"web_search_requests": 1}})],
-            id="unknown figures, reasoning, own counters",
+            [Usage(), Usage(output=2, reasoning=1, searches=1)],
+            id="unknown figures, reasoning, searches",
+        ),
+        pytest.param(
+            {
+                "input_tokens": 1,
+                "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+                "inference_geo": "eu",
+                "speed": "standard",
+                "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+            },
+            {
+                "output_tokens": 2,
+                "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
+                "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
+            },
+            [
+                Usage(1, extra={"inference_geo": "eu"}, searches=0),
+                Usage(
+                    1,
+                    2,
+                    extra={
+                        "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
+                        "inference_geo": "eu",
+                        "server_tool_use": {"web_fetch_requests": 1},
+                    },
+                    searches=2,
+                ),
+            ],
+            id="own counters, when they count something",
+        ),
+        pytest.param(
+            {"input_tokens": 9, "output_tokens": 0},
+            {"input_tokens": 2, "output_tokens": 3, "cache_read_input_tokens": 1, "iterations": ITERATIONS},
+            [Usage(9, 0), Usage(115, 33, 5, extra={"iterations": ITERATIONS})],
+            id="what all iterations took",
+        ),
+        pytest.param(
+            {"input_tokens": 9, "output_tokens": 0},
+            {"output_tokens": 3, "iterations": "odd"},
+            [Usage(9, 0), Usage(9, 3, extra={"iterations": "odd"})],
+            id="iterations that cannot be read",
         ),
     ],
 )
@@ -441,9 +544,61 @@ def test_the_tier_of_the_answer(tier: str | None, told: str | None) -> None:
 def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
     end = {**stopped("end_turn", container={"id": "c"}), "context_management": {"applied_edits": []}}
     assert body_of(stop=end) == [
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container"),
-        Opaque(NAME, "message", {"context_management": {"applied_edits": []}}, "/context_management"),
+        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
+        Opaque(
+            NAME,
+            "message",
+            {"context_management": {"applied_edits": []}},
+            "/context_management",
+            carried=False,
+        ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "usage", "tier", "extra", "figures", "losses"),
+    [
+        ("other", {"service_tier": "batch"}, "flex", None, None, []),
+        ("other", {"service_tier": ["odd"]}, None, None, None, [("dropped", "/usage/service_tier")]),
+        ("other", {"service_tier": "standard", "speed": "fast"}, "priority", None, None, []),
+        ("other", {"speed": ["odd"]}, None, {"speed": ["odd"]}, None, []),
+        (NAME, {"service_tier": "standard", "speed": "fast"}, "default", {"speed": "fast"}, None, []),
+        (
+            NAME,
+            {"cache_creation": {}, "input_tokens": 1, "iterations": [{"input_tokens": 9}]},
+            None,
+            {
+                "cache_creation": {},
+                "iterations": [{"input_tokens": 9}],
+            },
+            1,
+            [],
+        ),
+    ],
+)
+def test_tiers_and_figures_for_clients_of_this_protocol_and_others(
+    protocol: str, usage: Any, tier: str | None, extra: Any, figures: int | None, losses: Any
+) -> None:
+    ledger = Ledger()
+    exchange = Exchange(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    body = {**START["message"], "usage": usage, "stop_reason": "end_turn"}  # type: ignore[dict-item]
+    started, counted, *_ = SPEC.read_whole(body, exchange, ledger)
+    assert isinstance(started, Started)
+    assert isinstance(counted, Usage)
+    assert started.service_tier == tier
+    assert (counted.extra, counted.input) == (extra, figures)
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+@pytest.mark.parametrize(("protocol", "losses"), [("other", ["/stop_details/category"]), (NAME, [])])
+def test_details_of_a_stop_reach_clients_of_this_protocol(protocol: str, losses: list[str]) -> None:
+    ledger = Ledger()
+    exchange = Exchange(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    details = {"type": "refusal", "category": "bio", "explanation": "No."}
+    body = {**START["message"], "stop_reason": "refusal", "stop_details": details}  # type: ignore[dict-item]
+    events = SPEC.read_whole(body, exchange, ledger)
+    assert events[-2] == Stopped(StopReason.CONTENT_FILTER, "refusal", explanation="No.", details=details)
+    assert [loss.path for loss in ledger] == losses
 
 
 def test_an_answer_that_is_whole_in_its_start() -> None:
@@ -604,17 +759,17 @@ def test_a_whole_answer_gives_the_events_of_a_stream() -> None:
         ReasoningDelta(0, "hm"),
         seal({"type": "thinking", "thinking": "hm", "signature": "s"}),
         BlockEnded(0),
-        BlockStarted(1, BlockKind.REASONING),
+        shown(1, BlockKind.REASONING),
         seal({"type": "redacted_thinking", "data": "d"}, 1),
         BlockEnded(1),
-        BlockStarted(2, BlockKind.TEXT),
+        shown(2, BlockKind.TEXT),
         TextDelta(2, "a"),
         BlockEnded(2),
         Opaque(NAME, "fallback", {"type": "fallback", "from": {"model": "a"}}, "/content/4"),
-        BlockStarted(3, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")),
+        shown(3, BlockKind.TOOL_CALL, 5, tool=ToolHead("t1", "f")),
         ArgumentsDelta(3, '{"a":1}'),
         BlockEnded(3),
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container"),
+        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
         Stopped(StopReason.TOOL_USE, "tool_use"),
         ENDED,
     ]

@@ -80,13 +80,16 @@ def turns(protocol: str, *parts: Part) -> Any:
     return decode(encode(SPEC.write_request(request, Target(), Ledger())))["messages"][1:]
 
 
-@pytest.mark.parametrize("inner", [(Text("a"),), (Text(" "),), (Text("a"), Text("b")), ()])
+@pytest.mark.parametrize("inner", [(Text("a"),), (Text(" "),), (Text("a"), Text("b")), (Text(""),), ()])
 def test_the_short_way_writes_the_result_that_the_general_way_writes(inner: Any) -> None:
     result = ToolResult("c", inner)
-    # Requests of this very protocol never take it.
-    assert turns("other", result) == turns("anthropic_messages", result)
     [short], [long] = turns("other", result), turns("other", msgspec.structs.replace(result, is_error=False))
     assert long["content"] == [{**short["content"][0], "is_error": False}]
+
+
+def test_a_request_of_this_protocol_takes_the_general_way() -> None:
+    result = ToolResult("c", (Text("a"),))
+    assert turns("other", result) == turns("anthropic_messages", result)
 
 
 def test_a_call_in_a_users_message_stays_there() -> None:

@@ -292,7 +292,17 @@ OWN_CITATION = {"type": "page_location", "cited_text": "c"}
 @pytest.mark.parametrize(
     ("annotation", "citations", "losses"),
     [
-        (WEB, [CITED], [("altered", "/content/0/citations")]),
+        (WEB, [CITED], []),
+        (
+            Annotation(0, "openai_chat", {}, url="https://x", title="T", start=0, end=1),
+            [CITED],
+            [("altered", "/content/0/citations")],
+        ),
+        (
+            Annotation(0, "openai_chat", {"more": "b"}, url="https://x", title="T"),
+            [CITED],
+            [("altered", "/content/0/citations")],
+        ),
         (Annotation(0, NAME, OWN_CITATION), [OWN_CITATION], []),
         (Annotation(0, "openai_chat", {"file_id": "f"}), [], [("dropped", "/content/0/citations")]),
     ],
@@ -320,6 +330,25 @@ def test_logprobs_and_phases_have_no_place() -> None:
     whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
     for one in (ledger, whole_ledger):
         assert [loss.path for loss in one] == ["/content/0/phase", "/content/0/logprobs"]
+
+
+def test_losses_name_the_place_in_the_upstreams_answer() -> None:
+    events = [
+        BlockStarted(0, BlockKind.TEXT, phase="final_answer", path="/output/3/content/1"),
+        TextDelta(0, "a"),
+        Logprobs(0, [1]),
+        Annotation(0, "other", {"file_id": "f"}),
+        BlockEnded(0),
+        BlockStarted(1, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"), path="/output/4"),
+        ArgumentsDelta(1, "{oops"),
+        BlockEnded(1),
+    ]
+    ledger, whole_ledger = Ledger(), Ledger()
+    body_of(*events, ledger=ledger)
+    whole_of(STARTED, *events, END, COUNTED, ENDED, ledger=whole_ledger)
+    places = [f"/output/3/content/1/{name}" for name in ("phase", "logprobs", "citations")]
+    assert [loss.path for loss in ledger] == places
+    assert [loss.path for loss in whole_ledger] == [*places, "/output/4/input"]
 
 
 NO_DETAILS = {"type": "refusal", "category": None, "explanation": None}
@@ -360,7 +389,7 @@ def test_stop_reasons(events: list[Event], stop: Any, reason: str, sequence: Any
 @pytest.mark.parametrize(
     ("usage", "written", "losses"),
     [
-        (Usage(), (11, 0, 0, 0), ["/usage"]),
+        (Usage(), (0, 0, 0, 0), []),
         (Usage(input=3, output=1, cached=9), (0, 0, 9, 1), []),
         (
             Usage(input=3, output=1, extra={"audio_tokens": 1, "speed": "fast"}),

@@ -132,6 +132,15 @@ def test_what_only_the_assistant_says_keeps_its_words_in_a_tool_message() -> Non
     ]
 
 
+def test_a_ciphertext_of_openai_needs_no_id() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "E", "format": "openai-responses-v1"}]
+    request = read(messages=[{"role": "assistant", "content": None, "reasoning_details": details}])
+    item = {"type": "reasoning", "summary": [], "encrypted_content": "E"}
+    assert request.messages[0].parts == (
+        Thought("", Seal("openai_responses", item), path="/messages/0/reasoning_details/0"),
+    )
+
+
 def test_text_before_a_signature_is_a_thought_of_its_own() -> None:
     details = [
         {"type": "reasoning.text", "text": "loose", "index": 0},
@@ -204,10 +213,7 @@ CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
                 chunk({"tool_calls": [{"index": 0, "function": {"arguments": "{", "x": 1}}]}),
                 chunk({"tool_calls": [{"index": 0, "y": 1, "function": {"arguments": "}"}}]}),
             ],
-            [
-                ("unknown_field", "/choices/0/message/tool_calls/0/function/x"),
-                ("unknown_field", "/choices/0/message/tool_calls/0/y"),
-            ],
+            [],  # they go with the seal of the call
         ),
         (
             [{**HELLO, "usage": {"prompt_tokens": 1, "cost": 2, "prompt_tokens_details": {"x": "y"}}}],

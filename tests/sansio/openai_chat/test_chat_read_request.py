@@ -25,6 +25,7 @@ from dragoman._request import (
     Thought,
     ToolCall,
     ToolChoice,
+    ToolRef,
     ToolResult,
 )
 from dragoman._seal import Sealer
@@ -274,7 +275,7 @@ def test_tools() -> None:
                     "tools": [{"type": "function", "function": {"name": "f"}}],
                 },
             },
-            ToolChoice("allowed", allowed=("f",), required=True, path="/tool_choice"),
+            ToolChoice("allowed", allowed=(ToolRef("f"),), required=True, path="/tool_choice"),
         ),
         (
             {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}},
@@ -291,21 +292,50 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
     [
         ({}, None),
         ({"reasoning_effort": "none"}, ReasoningConfig(effort="none", path="/reasoning_effort")),
-        ({"reasoning": {"effort": "low"}}, ReasoningConfig(effort="low", path="/reasoning")),
+        (
+            {"reasoning": {"effort": "low"}},
+            ReasoningConfig(effort="low", path="/reasoning", effort_path="/reasoning/effort"),
+        ),
         (
             {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
             ReasoningConfig(
                 "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
             ),
         ),
+        (
+            {"reasoning": {"enabled": True, "exclude": False}},
+            ReasoningConfig("adaptive", show="summarized", path="/reasoning"),
+        ),
+        (
+            {"reasoning": {"enabled": False, "max_tokens": 9}},
+            ReasoningConfig("disabled", None, 9, path="/reasoning"),
+        ),
+        # Switches of open servers and of their templates.
+        ({"enable_thinking": True}, ReasoningConfig("adaptive", path="/enable_thinking")),
+        ({"enable_thinking": False}, ReasoningConfig("disabled", path="/enable_thinking")),
+        (
+            {"enable_thinking": True, "thinking_budget": 4000},
+            ReasoningConfig("enabled", None, 4000, path="/thinking_budget"),
+        ),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            ReasoningConfig("disabled", path="/chat_template_kwargs"),
+        ),
+        (
+            {"chat_template_kwargs": {"thinking": True}},
+            ReasoningConfig("adaptive", path="/chat_template_kwargs"),
+        ),
+        ({"include_reasoning": False}, ReasoningConfig(show="omitted", path="/include_reasoning")),
+        ({"include_reasoning": True}, ReasoningConfig(show="summarized", path="/include_reasoning")),
         ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
         ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 5}},
             ReasoningConfig("enabled", None, 5, path="/thinking"),
         ),
-        ({"thinking": {"type": "odd"}}, ReasoningConfig(path="/thinking")),
-        ({"thinking": True}, ReasoningConfig(path="/reasoning_effort")),
+        ({"thinking": {"type": "odd"}}, None),
+        ({"thinking": True}, None),
+        ({"reasoning_effort": None, "reasoning": {}}, None),
     ],
 )
 def test_reasoning(body: Any, expected: Any) -> None:
@@ -410,7 +440,7 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
         # One that looks like ours and is not.
         (
             {"reasoning_details": [{"type": "reasoning.encrypted", "data": "drg1.forged", "index": 0}]},
-            [Thought("", None, path=f"{AT}/reasoning_details/0/data")],
+            [Thought("", None, path=f"{AT}/reasoning_details/0/data", forged=True)],
         ),
         # Real signatures of OpenRouter, in the pieces of a stream.
         (
@@ -562,7 +592,7 @@ def test_earlier_reasoning(fields: Any, expected: Any) -> None:
 def test_a_seal_without_its_mac_is_forged() -> None:
     entry = {"type": "reasoning.text", "text": "hm", "signature": WRAPPED_M}
     [thought] = parts({"role": "assistant", "reasoning_details": [entry]}, Sealer(b"secret"))
-    assert thought == Thought("hm", None, path=f"{AT}/reasoning_details/0/signature")
+    assert thought == Thought("hm", None, path=f"{AT}/reasoning_details/0/signature", forged=True)
 
 
 # -- bodies that cannot be read ----------------------------------------------------------------------------

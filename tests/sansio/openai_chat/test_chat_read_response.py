@@ -186,9 +186,9 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
               {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "1"), TextDelta(1, "2"), BlockEnded(1)]),
         ([{"content": [{"type": "reference", "ids": [1]}]}],
-         [Opaque(CHAT, "reference", {"type": "reference", "ids": [1]}, "/choices/0/message/content")]),
+         [Opaque(CHAT, "reference", {"type": "reference", "ids": [1]}, "/choices/0/message/content", carried=False)]),
         ([{"audio": {"id": "a", "data": "QQ=="}}, {"images": []}],
-         [Opaque(CHAT, "audio", {"id": "a", "data": "QQ=="}, "/choices/0/message/audio")]),
+         [Opaque(CHAT, "audio", {"id": "a", "data": "QQ=="}, "/choices/0/message/audio", carried=False)]),
     ],
 )  # fmt: skip
 def test_deltas(deltas: list[dict[str, Any]], expected: list[Event]) -> None:
@@ -546,7 +546,7 @@ def test_choices_interleave() -> None:
 
 def test_a_moderation_chunk_is_opaque() -> None:
     found = events(chunk(delta(content="x")) + chunk(moderation={"input": {}}) + DONE)
-    assert Opaque(CHAT, "moderation", {"input": {}}, "/moderation") in found
+    assert Opaque(CHAT, "moderation", {"input": {}}, "/moderation", carried=False) in found
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ MARK = CacheMark("/mark")
         (Text("a", cache=MARK),),
         (Text("a", citations=[{}]),),
         (Text("a"), Text("b")),
-        (Text(""), ToolCall("c", "f", "")),
+        (ToolCall("c", "f", ""),),
         (Text("a"), ToolCall("c", "f", "{}"), ToolCall("d", "f", "x", ToolKind.CUSTOM)),
         (ToolCall("c", "f", "{}"), Text("a")),
         (ToolCall("c", "f", "{}", cache=MARK),),

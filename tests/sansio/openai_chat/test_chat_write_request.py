@@ -19,14 +19,13 @@ from dragoman._request import (
     Message,
     OpaquePart,
     Part,
-    ReasoningConfig,
     Refusal,
     Request,
-    ResponseFormat,
     Text,
     Thought,
     ToolCall,
     ToolChoice,
+    ToolRef,
     ToolResult,
 )
 from dragoman._seal import Sealer
@@ -34,6 +33,7 @@ from dragoman._spec import Target
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
 
 
@@ -222,14 +222,19 @@ def test_parts_without_a_place_are_losses() -> None:
     out, losses = messages_of(
         user(Text("hi", citations=[1], path="/t"), Refusal("no", path="/f")),
         said(Thought("", path="/h")),
+        user(Text("and?")),
         Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
-    assert out == [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}]
+    assert out == [
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": "and?"},
+        {"role": "assistant", "content": "x"},
+    ]
     assert losses == [("altered", "/t"), ("dropped", "/f"), ("dropped", "/p/phase")]
 
 
 def test_a_turn_of_which_nothing_is_left_is_left_out() -> None:
-    out, losses = messages_of(said(Text(""), OpaquePart("other", "compaction", {}, "/c")), user(Text("hi")))
+    out, losses = messages_of(said(OpaquePart("other", "compaction", {}, "/c")), user(Text("hi")))
     assert out == [{"role": "user", "content": "hi"}]
     assert losses == [("unknown_kind", "/c")]
 
@@ -244,9 +249,11 @@ def test_system_text_keeps_its_place() -> None:
         Message("system", (Text("d"),), "/5"),
     )
     out, losses = messages_of(*late)
-    assert [message["role"] for message in out] == ["system", "system", "user", "user", "assistant", "user"]
-    assert out[3]["content"] == [text_part("<system>\nc\n</system>"), IMAGE_PART]
-    assert out[5]["content"] == "<system>\nd\n</system>"
+    # Servers that take no system message later on take no second one either.
+    assert out[0] == {"role": "system", "content": "a\n\nb"}
+    assert [message["role"] for message in out[1:]] == ["user", "user", "assistant", "user"]
+    assert out[2]["content"] == [text_part("<system>\nc\n</system>"), IMAGE_PART]
+    assert out[4]["content"] == "<system>\nd\n</system>"
     assert losses == [("altered", "/1/role"), ("altered", "/3/role"), ("altered", "/5/role")]
     out, losses = messages_of(*late, target=Target(mid_system=True, developer_role=True))
     assert [message["role"] for message in out] == [
@@ -264,7 +271,6 @@ def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
     out, losses = messages_of(
         said(
             Thought("t1", Seal("other", {}), path="/t1"),
-            Text(""),
             ToolCall("c1", "p", "free", ToolKind.CUSTOM, cache=CacheMark("/c1/cache")),
         ),
         said(Thought("t2", Seal(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")),
@@ -359,19 +365,21 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
 def test_tools() -> None:
     body, losses = write(
         tools=(
-            FunctionTool("f", "d", {"type": "object"}, True, cache=CacheMark("/tools/0/cache_control")),
+            FunctionTool("f", "d", CLOSED, True, cache=CacheMark("/tools/0/cache_control")),
             FunctionTool("g"),
             CustomTool("p", "d"),
             CustomTool("q", grammar=Grammar("regex", "a+")),
             HostedTool("other", "web_search_20250305", {}, "/tools/4"),
         ),
-        tool_choice=ToolChoice("allowed", allowed=("f", "p"), required=True),
+        tool_choice=ToolChoice(
+            "allowed", allowed=(ToolRef("f"), ToolRef("p", kind=ToolKind.CUSTOM)), required=True
+        ),
         parallel_tool_calls=False,
     )
     assert body["tools"] == [
         {
             "type": "function",
-            "function": {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True},
+            "function": {"name": "f", "description": "d", "parameters": CLOSED, "strict": True},
         },
         {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {}}}},
         {"type": "custom", "custom": {"name": "p", "description": "d"}},
@@ -395,6 +403,41 @@ def test_tools() -> None:
     }
     assert body["parallel_tool_calls"] is False
     assert losses == [("dropped", "/tools/0/cache_control"), ("unknown_kind", "/tools/4")]
+
+
+@pytest.mark.parametrize(("description", "expected"), [("Does it.", "Does it.\n\n"), (None, "")])
+def test_examples_of_input_go_into_the_description(description: Any, expected: str) -> None:
+    tool = FunctionTool("f", description, {}, path="/tools/0", examples=[{"a": 1}, {"b": "x"}])
+    body, losses = write(tools=(tool,))
+    told = body["tools"][0]["function"]["description"]
+    assert told == expected + 'Examples of its input:\n{"a":1}\n{"b":"x"}'
+    assert losses == [("altered", "/tools/0/input_examples")]
+
+
+@pytest.mark.parametrize(
+    ("deferred", "losses"), [(True, [("altered", "/tools/0/defer_loading")]), (False, [])]
+)
+def test_deferred_tools_are_sent_at_once(deferred: bool, losses: Any) -> None:
+    body, found = write(tools=(FunctionTool("f", None, {}, path="/tools/0", deferred=deferred),))
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["f"]
+    assert found == losses
+
+
+@pytest.mark.parametrize(
+    ("strict", "parameters", "expected", "losses"),
+    [
+        (True, CLOSED, True, []),
+        (True, {"type": "object"}, False, [("altered", "/tools/0/strict")]),
+        (False, CLOSED, False, []),
+        (None, CLOSED, None, []),
+    ],
+)
+def test_tools_are_strict_where_the_server_takes_them_so(
+    strict: Any, parameters: Any, expected: Any, losses: Any
+) -> None:
+    body, found = write(tools=(FunctionTool("f", None, parameters, strict, path="/tools/0"),))
+    assert body["tools"][0]["function"].get("strict") == expected
+    assert found == losses
 
 
 @pytest.mark.parametrize(
@@ -426,16 +469,18 @@ def test_no_choice_without_tools(mode: Any, losses: Any) -> None:
     [
         ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
         ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
-        ({"stop": ["a", "b", "c", "d", "e"]}, {"stop": ["a", "b", "c", "d"]}, [("dropped", "/stop/4")]),
         ({"stop": "a"}, {"stop": "a"}, []),
         ({"metadata": {"user_id": "u"}}, {"user": "u"}, []),
-        ({"metadata": {"user_id": "u"}, "user": "v"}, {"user": "v"}, []),
+        ({"metadata": {"user_id": "u"}, "user": "v"}, {"user": "v"}, [("dropped", "/metadata")]),
         ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
         ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
         ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
         ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
         ({"speed": "fast"}, {"service_tier": "fast"}, []),
         ({"speed": "standard"}, {}, []),
+        ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"service_tier": "auto", "speed": "fast"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"prompt_cache_options": {"mode": "implicit"}}, {}, [("dropped", "/prompt_cache_options")]),
         ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
         (
             {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
@@ -472,51 +517,6 @@ def test_what_needs_a_store_is_refused(param: Any) -> None:
 def test_streams_always_ask_for_usage() -> None:
     body, _ = write(stream=True, include_usage=False)
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
-
-
-@pytest.mark.parametrize(
-    ("config", "effort", "losses"),
-    [
-        (ReasoningConfig(effort="xhigh"), "xhigh", []),
-        (ReasoningConfig("adaptive", "low"), "low", []),
-        (ReasoningConfig("adaptive"), "high", []),
-        (ReasoningConfig("enabled"), None, []),
-        (ReasoningConfig("enabled", None, 1024, path="/thinking"), "minimal", ["altered"]),
-        (ReasoningConfig("enabled", None, 1025, path="/thinking"), "low", ["altered"]),
-        (ReasoningConfig("enabled", None, 31999, path="/thinking"), "xhigh", ["altered"]),
-        (ReasoningConfig("enabled", None, 99999, path="/thinking"), "max", ["altered"]),
-        (ReasoningConfig("enabled", "low", 99999, path="/thinking"), "low", ["altered"]),
-        (ReasoningConfig("disabled", path="/thinking"), None, ["dropped"]),
-        (ReasoningConfig("disabled", "high", path="/thinking"), None, ["dropped"]),
-        (ReasoningConfig("disabled", "none"), "none", []),
-        (ReasoningConfig(None, "high", show="omitted", path="/thinking"), "high", ["dropped"]),
-    ],
-)
-def test_reasoning(config: ReasoningConfig, effort: Any, losses: list[str]) -> None:
-    body, found = write(reasoning=config)
-    assert body.get("reasoning_effort") == effort
-    assert found == [(code, "/thinking") for code in losses]
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        (ResponseFormat(), {"type": "json_object"}),
-        (
-            ResponseFormat({"a": 1}),
-            {"type": "json_schema", "json_schema": {"name": "response", "schema": {"a": 1}}},
-        ),
-        (
-            ResponseFormat({}, "n", "d", True, {"x": 1}),
-            {
-                "type": "json_schema",
-                "json_schema": {"name": "n", "description": "d", "schema": {}, "strict": True},
-            },
-        ),
-    ],
-)
-def test_response_format(form: ResponseFormat, expected: Any) -> None:
-    assert write(response_format=form)[0]["response_format"] == expected
 
 
 # -- Chat's own requests -----------------------------------------------------------------------------------
@@ -597,6 +597,14 @@ OWN_BODY: dict[str, Any] = {
     "tools": [
         {"type": "function", "function": {"name": "f", "z": 1}, "cache_control": MARK},
         {"type": "custom", "custom": {"name": "p", "z": 1}},
+        {
+            "type": "custom",
+            "custom": {
+                "name": "q",
+                "format": {"type": "grammar", "grammar": {"definition": "a+", "syntax": "regex"}},
+            },
+        },
+        {"type": "function", "function": {"name": "g", "parameters": {}, "strict": True}},
         {"type": "web_search", "x": 1},
     ],
     "tool_choice": "auto",
@@ -622,6 +630,20 @@ def test_a_chat_request_read_and_written_is_itself() -> None:
     assert body["messages"] == OWN_MESSAGES
     assert body == OWN_BODY
     assert losses == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stream": True},
+        {"stream": True, "stream_options": {"include_obfuscation": False}},
+        {"max_tokens": 5},
+        {"max_completion_tokens": 5},
+    ],
+)
+def test_nothing_is_asked_for_that_the_client_did_not_ask_for(fields: dict[str, Any]) -> None:
+    body = {"model": "m", "messages": OWN_MESSAGES, **fields}
+    assert own(body) == (body, [])
 
 
 def test_a_role_that_the_upstream_does_not_know_is_told() -> None:

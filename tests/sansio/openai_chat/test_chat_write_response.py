@@ -20,6 +20,7 @@ from dragoman._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Event,
     Failed,
     Logprobs,
@@ -59,7 +60,7 @@ USAGE_BODY = {
 
 def exchange(*, include_usage: bool = False, **raw: Any) -> Exchange:
     request = Request(CHAT, "alias", (), raw, stream=True, include_usage=include_usage)
-    return Exchange(request, "X1", 7, "alias", prompt_tokens=3)
+    return Exchange(request, "X1", 7, "alias")
 
 
 def printed(events: list[Event], asked: Exchange, ledger: Ledger) -> bytes:
@@ -146,10 +147,15 @@ def test_usage_comes_last_and_only_when_asked_for() -> None:
     assert (last["choices"], last["usage"]) == ([], USAGE_BODY)
 
 
+def test_a_whole_answer_of_which_nobody_knows_the_figures_has_none() -> None:
+    assert "usage" not in whole(answer(Usage()))
+
+
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
-        (Usage(), {"prompt_tokens": 3, "completion_tokens": 0, "total_tokens": 3}),
+        (Usage(3), {"prompt_tokens": 3, "completion_tokens": 0, "total_tokens": 3}),
+        (Usage(None, 3), {"prompt_tokens": 0, "completion_tokens": 3, "total_tokens": 3}),
         (Usage(1, 2, cache_write=1), {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
     ],
 )
@@ -281,7 +287,7 @@ def accumulated(events: list[Event]) -> None:
         state.handle_chunk(ChatCompletionChunk.model_validate(body))
     final = state.current_completion_snapshot.model_dump(exclude_none=True)
     expected = whole(events, asked)
-    assert final["usage"] == expected["usage"]
+    assert "usage" not in expected or final["usage"] == expected["usage"]
     for got, wanted in zip(final["choices"], expected["choices"], strict=True):
         assert got["finish_reason"] == wanted["finish_reason"]
         message = got["message"]
@@ -454,3 +460,9 @@ def test_a_failure_is_an_error_frame_without_done(before: list[Event]) -> None:
 
 def test_half_a_surrogate_pair_does_not_stop_the_stream() -> None:
     assert b'"content":"\\ud83d"' in printed(answer(*text(0, "\ud83d")), exchange(), Ledger())
+
+
+def test_a_summary_is_printed_as_text() -> None:
+    events = answer(Compacted("In short."), stop=StopReason.COMPACTION)
+    assert deltas([Compacted("In short.")]) == [{"content": "In short."}]
+    assert whole(events)["choices"][0]["message"]["content"] == "In short."

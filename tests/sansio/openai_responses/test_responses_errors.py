@@ -211,20 +211,34 @@ def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(relayed("response.created", response=HEAD, named=named))
     tap.watch(relayed("response.output_text.delta", 1, delta="a", named=named))
-    assert (tap.ended, tap.failed, tap.usage) == (False, False, Usage())
-    tap.watch(
-        relayed(
-            "response.completed", 2, response={**HEAD, "status": "completed", "usage": USAGE}, named=named
-        )
-    )
-    assert (tap.ended, tap.failed, tap.usage) == (True, False, Usage(3, 2, 1))
+    assert (tap.ended, tap.failed, tap.usage, tap.whole) == (False, False, Usage(), None)
+    whole = {**HEAD, "status": "completed", "usage": USAGE}
+    tap.watch(relayed("response.completed", 2, response=whole, named=named))
+    assert (tap.ended, tap.failed, tap.usage, tap.whole) == (True, False, Usage(3, 2, 1), whole)
+
+
+@pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
+def test_the_name_of_an_event_whose_data_were_cut_ends_nothing(kind: str) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(Frame(kind.encode(), b'{"type":"response.compl'))
+    assert (tap.ended, tap.failed, tap.whole) == (False, False, None)
 
 
 @pytest.mark.parametrize("kind", ["error", "response.failed", "response.cancelled"])
 def test_the_tap_sees_failures(kind: str) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(relayed(kind, 1))
-    assert (tap.ended, tap.failed) == (False, True)
+    assert (tap.ended, tap.failed, tap.whole) == (False, True, None)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_the_tap_sees_the_whole_of_an_answer_that_failed(status: str) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed("response.created", response=HEAD))
+    tap.watch(relayed("error", 1))
+    assert tap.whole is None
+    tap.watch(relayed(f"response.{status}", 2, response={**HEAD, "status": status}))
+    assert tap.whole == {**HEAD, "status": status}
 
 
 def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
@@ -239,6 +253,7 @@ def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
         "status": "failed",
         "error": {"code": "server_error", "message": "cut"},
     }
+    assert tap.whole == failed["response"]
 
 
 def test_a_relayed_stream_that_never_began() -> None:

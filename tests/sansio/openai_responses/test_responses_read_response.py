@@ -1,106 +1,72 @@
-"""What a Responses answer means: frames or a body in, events out."""
+"""What the items of a Responses answer mean: frames in, events out."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from resp_stream import (
+    ADDED,
+    BARE_FINAL,
+    CALL,
+    CALL_ADDED,
+    CALL_START,
+    CALL_TAIL,
+    CUT,
+    EXCHANGE,
+    FINAL,
+    HELLO,
+    ITEM_DONE,
+    MESSAGE,
+    ONCE,
+    ORIGIN,
+    PART_ADDED,
+    REASONING,
+    REASONING_ADDED,
+    SEAL_END,
+    SEALED_DONE,
+    SEARCH,
+    START,
+    STARTED,
+    THINKING,
+    TWO,
+    arguments,
+    call_done,
+    created,
+    delta,
+    ended,
+    event,
+    events_of,
+    message,
+    summary,
+    tail,
+    text_part,
+    thought,
+)
 
-from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
-    ENDED,
     Annotation,
     ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
     Event,
-    Failed,
     Logprobs,
     Opaque,
-    ReasoningDelta,
     ReasoningForm,
     Seal,
     SealDelta,
-    Started,
+    Search,
     Stopped,
     StopReason,
     TextDelta,
     ToolHead,
     ToolKind,
-    Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._grammar import Checker
 from dragoman._json import encode
 from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame, SSEParser, frame
+from dragoman._sse import SSEParser, frame
 from dragoman.protocols.openai_responses import SPEC
-
-ORIGIN = "openai_responses"
-EXCHANGE = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
-HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
-USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
-STARTED = Started("resp_1", "gpt", 5)
-COUNTED = Usage(3, 2)
-
-
-def created(kind: str = "created") -> dict[str, Any]:
-    return {"type": f"response.{kind}", "response": HEAD}
-
-
-def ended(*output: Any, status: str = "completed", **fields: Any) -> dict[str, Any]:
-    response = {**HEAD, "status": status, "output": list(output), "usage": USAGE, **fields}
-    return {"type": f"response.{status}", "response": response}
-
-
-def event(kind: str, index: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"type": f"response.{kind}", "output_index": index, **fields}
-
-
-def events_of(*payloads: dict[str, Any], named: bool = True, ledger: Ledger | None = None) -> list[Event]:
-    """The events of a stream; legal ones, and the same when the stream has no event lines."""
-    reader = SPEC.stream_reader(EXCHANGE, Ledger() if ledger is None else ledger)
-    found: list[Event] = []
-    for payload in payloads:
-        name = str(payload.get("type", "")).encode() if named else b""
-        found += reader.read(Frame(name, encode(payload)))
-    assert list(reader.eof()) == []
-    checker = Checker()
-    for each in found:
-        checker.check(each)
-    if named:
-        assert events_of(*payloads, named=False, ledger=Ledger()) == found
-    return found
-
-
-def tail(reason: StopReason = StopReason.END, native: str | None = "completed") -> list[Event]:
-    return [COUNTED, Stopped(reason, native), ENDED]
-
-
-MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-ADDED = event("output_item.added", item=MESSAGE)
-PART_ADDED = event(
-    "content_part.added", content_index=0, part={"type": "output_text", "text": "", "annotations": []}
-)
-
-
-def delta(text: str, **fields: Any) -> dict[str, Any]:
-    return event("output_text.delta", item_id="msg_1", content_index=0, delta=text, logprobs=[], **fields)
-
-
-def text_part(text: str, **fields: Any) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], **fields}
-
-
-def message(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {**MESSAGE, "status": "completed", "content": list(parts), **fields}
-
-
-START = BlockStarted(0, BlockKind.TEXT, item_id="msg_1")
-HELLO: list[Event] = [STARTED, START, TextDelta(0, "Hel"), TextDelta(0, "lo"), BlockEnded(0), *tail()]
 
 
 def test_text_as_the_vendor_streams_it() -> None:
@@ -121,12 +87,6 @@ def test_text_as_the_vendor_streams_it() -> None:
     )
 
 
-# Every way of saying less, or of saying it later (an empty delta is no event).
-TWO = (delta("Hel"), delta(""), delta("lo"))
-ITEM_DONE = event("output_item.done", item=message(text_part("Hello")))
-FINAL = ended(message(text_part("Hello")))
-BARE_FINAL = ended()
-ONCE: list[Event] = [STARTED, START, TextDelta(0, "Hello"), BlockEnded(0), *tail()]
 SELECTIONS: list[tuple[list[dict[str, Any]], list[Event]]] = [
     ([created("queued"), ADDED, *TWO, BARE_FINAL], HELLO),
     ([created(), ADDED, *TWO, ITEM_DONE, FINAL], HELLO),
@@ -291,27 +251,6 @@ def test_log_probabilities_come_before_their_text() -> None:
     assert Logprobs(0, [TOKEN]) in whole
 
 
-CALL = {
-    "id": "fc_1",
-    "type": "function_call",
-    "call_id": "c1",
-    "name": "f",
-    "arguments": "",
-    "status": "in_progress",
-}
-CALL_ADDED = event("output_item.added", item=CALL)
-CALL_START = BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c1", "f", item_id="fc_1"), item_id="fc_1")
-CALL_TAIL = tail(StopReason.TOOL_USE)
-
-
-def arguments(text: str) -> dict[str, Any]:
-    return event("function_call_arguments.delta", item_id="fc_1", delta=text)
-
-
-def call_done(text: str, **fields: Any) -> dict[str, Any]:
-    return event("output_item.done", item={**CALL, "arguments": text, "status": "completed", **fields})
-
-
 CALL_SELECTIONS: list[tuple[list[dict[str, Any]], list[Event]]] = [
     (
         [
@@ -427,7 +366,6 @@ def test_a_caller_is_named_as_lost() -> None:
     assert [loss.path for loss in ledger] == ["/output/0/caller"]
 
 
-CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
 CUTS: list[tuple[list[dict[str, Any]], bool]] = [
     ([arguments('{"a')], False),
     ([arguments("{}")], True),
@@ -453,26 +391,6 @@ def test_text_and_custom_calls_that_were_cut() -> None:
     assert BlockEnded(0, False) in events_of(created(), ADDED, *TWO, done, ended(status="incomplete", **CUT))
 
 
-REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
-REASONING_ADDED = event("output_item.added", item=REASONING)
-SEALED = {
-    **REASONING,
-    "summary": [{"type": "summary_text", "text": "ab"}, {"type": "summary_text", "text": "c"}],
-    "encrypted_content": "gA",
-}
-THINKING = BlockStarted(0, BlockKind.REASONING, item_id="rs_1")
-
-
-def summary(text: str, part: int = 0) -> dict[str, Any]:
-    return event("reasoning_summary_text.delta", item_id="rs_1", summary_index=part, delta=text)
-
-
-def thought(text: str, part: int = 0, form: ReasoningForm = ReasoningForm.SUMMARY) -> ReasoningDelta:
-    return ReasoningDelta(0, text, part, form)
-
-
-SEAL_END: list[Event] = [SealDelta(0, Seal(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
-SEALED_DONE = event("output_item.done", item=SEALED)
 THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
     (
         [
@@ -526,9 +444,6 @@ def test_reasoning(payloads: list[dict[str, Any]], expected: list[Event]) -> Non
     assert events_of(created(), *payloads, BARE_FINAL) == [STARTED, *expected, *tail()]
 
 
-SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}
-
-
 def test_other_items_are_given_whole_when_they_are_done() -> None:
     ledger = Ledger()
     found = events_of(
@@ -542,7 +457,7 @@ def test_other_items_are_given_whole_when_they_are_done() -> None:
     )
     assert found == [
         STARTED,
-        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/0"),
+        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/0", search=Search(())),
         Opaque(ORIGIN, "tomorrow", {"id": "tomorrow_1", "type": "tomorrow"}, "/output/1"),
         *tail(),
     ]
@@ -560,205 +475,4 @@ def test_another_item_under_a_taken_index_ends_the_first() -> None:
         ArgumentsDelta(1, "{}"),
         BlockEnded(1),
         *CALL_TAIL,
-    ]
-
-
-STOPS: list[tuple[dict[str, Any], Stopped]] = [
-    (CUT, Stopped(StopReason.MAX_TOKENS, "max_output_tokens")),
-    ({"incomplete_details": {"reason": "max_messages"}}, Stopped(StopReason.MAX_TOKENS, "max_messages")),
-    (
-        {"incomplete_details": {"reason": "content_filter"}},
-        Stopped(StopReason.CONTENT_FILTER, "content_filter"),
-    ),
-    ({"incomplete_details": {"reason": "steered"}}, Stopped(StopReason.PAUSE, "steered")),
-    ({"incomplete_details": {"reason": "odd"}}, Stopped(StopReason.MAX_TOKENS, "odd")),
-    ({"incomplete_details": None}, Stopped(StopReason.MAX_TOKENS)),
-]
-
-
-@pytest.mark.parametrize(("fields", "stop"), STOPS)
-def test_incomplete_answers(fields: dict[str, Any], stop: Stopped) -> None:
-    assert events_of(created(), ended(status="incomplete", **fields)) == [STARTED, COUNTED, stop, ENDED]
-
-
-def test_the_status_counts_more_than_the_events_name() -> None:
-    payload = {**ended(status="incomplete", **CUT), "type": "response.completed"}
-    assert events_of(created(), payload)[-2] == Stopped(StopReason.MAX_TOKENS, "max_output_tokens")
-    assert events_of(created(), {**ended(status="odd"), "type": "response.completed"}) == [STARTED, *tail()]
-
-
-USAGES: list[tuple[Any, list[Usage]]] = [
-    (None, []),
-    (
-        {
-            "input_tokens": 10,
-            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
-            "output_tokens": 5,
-            "output_tokens_details": {"reasoning_tokens": 3},
-            "total_tokens": 15,
-            "cost": 0.1,
-        },
-        [Usage(10, 5, 4, 2, 3, {"cost": 0.1})],
-    ),
-    ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
-]
-
-
-@pytest.mark.parametrize(("usage", "expected"), USAGES)
-def test_usage(usage: Any, expected: list[Usage]) -> None:
-    assert events_of(created(), ended(usage=usage))[1:-2] == expected
-
-
-SERVER = FaultKind.SERVER
-FAILURES: list[tuple[dict[str, Any], Fault]] = [
-    (
-        ended(status="failed", error={"code": "rate_limit_exceeded", "message": "slow"}),
-        Fault(FaultKind.RATE_LIMIT, "slow", code="rate_limit_exceeded"),
-    ),
-    (ended(status="failed"), Fault(SERVER, "the upstream failed without a reason")),
-    (ended(status="cancelled"), Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")),
-    (
-        {"type": "error", "code": "context_length_exceeded", "message": "too long", "param": "input"},
-        Fault(FaultKind.CONTEXT_LENGTH, "too long", code="context_length_exceeded", param="input"),
-    ),
-    (
-        {"type": "error", "error": {"type": "server_error", "code": None, "message": "oops", "param": None}},
-        Fault(SERVER, "oops", type="server_error"),
-    ),
-    ({"error": {"message": "oops", "code": 500}}, Fault(SERVER, "oops", code="500")),
-]
-
-
-@pytest.mark.parametrize(("payload", "fault"), FAILURES)
-def test_failures(payload: dict[str, Any], fault: Fault) -> None:
-    assert events_of(created(), payload) == [STARTED, Failed(fault)]
-    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(fault)]
-
-
-def test_an_error_named_by_the_event_line_alone() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    assert reader.read(Frame(b"error", b'{"message":"oops"}')) == (Failed(Fault(SERVER, "oops")),)
-
-
-def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    reader.read(Frame(b"", encode(created())))
-    with pytest.raises(RemoteProtocolError) as caught:
-        reader.eof()
-    assert caught.value.status_hint == 502
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"{",
-        b"[]",
-        b'{"type":"response.created"}',
-        b'{"type":"response.completed","response":[]}',
-        b"\xff",
-    ],
-)
-@pytest.mark.parametrize("name", [b"", b"response.output_text.delta"])
-def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    with pytest.raises(RemoteProtocolError) as caught:
-        reader.read(Frame(name, data))
-    assert caught.value.status_hint == 502
-
-
-def test_a_head_of_odd_types_is_still_a_head() -> None:
-    payload = {"type": "response.created", "response": {"id": 1, "model": None, "created_at": "now"}}
-    assert events_of(payload, BARE_FINAL)[0] == Started("", "")
-    assert events_of(ADDED, BARE_FINAL)[0] == Started("", "")
-
-
-def test_service_tier_and_fractions_of_seconds() -> None:
-    payload = {"type": "response.created", "response": {**HEAD, "created_at": 5.5, "service_tier": "flex"}}
-    assert events_of(payload, BARE_FINAL)[0] == Started("resp_1", "gpt", 5, "flex")
-
-
-# Whole answers.
-
-
-def test_a_whole_answer_is_read_like_the_end_of_a_stream() -> None:
-    body = ended(SEALED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
-    assert SPEC.read_whole(body, EXCHANGE, Ledger()) == [
-        STARTED,
-        THINKING,
-        thought("ab"),
-        thought("c", 1),
-        *SEAL_END,
-        BlockStarted(1, BlockKind.TEXT, item_id="msg_1"),
-        TextDelta(1, "Hello"),
-        BlockEnded(1),
-        BlockStarted(2, BlockKind.TOOL_CALL, tool=CALL_START.tool, item_id="fc_1"),
-        ArgumentsDelta(2, "{}"),
-        BlockEnded(2),
-        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/3"),
-        *CALL_TAIL,
-    ]
-
-
-def test_whole_answers_that_failed() -> None:
-    failed = ended(status="failed", error={"code": "server_error", "message": "oops"})["response"]
-    fault = Fault(SERVER, "oops", code="server_error")
-    assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(fault)]
-    assert list(
-        SPEC.read_whole({"error": {"code": "server_error", "message": "oops"}}, EXCHANGE, Ledger())
-    ) == [Failed(fault)]
-
-
-@pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
-def test_a_body_that_is_no_finished_answer(body: dict[str, Any]) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        SPEC.read_whole(body, EXCHANGE, Ledger())
-    assert caught.value.status_hint == 502
-
-
-# The fast lane: which deltas it may read, and where their text goes.
-
-LANES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    (ADDED, delta("Hel"), ended(message(text_part("Hello")))),
-    (CALL_ADDED, arguments("Hel"), ended({**CALL, "arguments": "Hello"})),
-    (REASONING_ADDED, summary("Hel"), ended({**REASONING, "summary": [{"text": "Hello"}]})),
-]
-
-
-@pytest.mark.parametrize(("added", "first", "last"), LANES)
-def test_text_that_came_through_the_fast_lane_is_not_given_again(
-    added: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
-) -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    for payload in (
-        created(),
-        event("output_item.added", 7, item={"id": "ws_1", "type": "web_search_call"}),
-        added,
-    ):
-        reader.read(Frame(b"", encode(payload)))
-    found = reader.read(Frame(b"", encode(first)))[-1]
-    assert isinstance(found, (TextDelta, ArgumentsDelta, ReasoningDelta))
-    hint = reader.lane(found)
-    assert hint is not None
-    assert (hint.key, hint.number, hint.padding) == (b"delta", b"sequence_number", b"obfuscation")
-    assert hint.note is not None
-    hint.note("lo")
-    after = reader.read(Frame(b"", encode(last)))
-    assert [each for each in after if type(each) is type(found)] == []
-    assert reader.lane(found) is None
-
-
-def test_reasoning_of_several_parts_has_no_fast_lane() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
-        reader.read(Frame(b"", encode(payload)))
-    assert reader.lane(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
-
-
-def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
-    odd = event("output_text.delta", 1, content_index=0, delta="x")
-    search = event("output_item.added", 1, item=SEARCH)
-    assert events_of(created(), search, odd, event("output_item.done", 1, item=SEARCH), BARE_FINAL) == [
-        STARTED,
-        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/1"),
-        *tail(),
     ]

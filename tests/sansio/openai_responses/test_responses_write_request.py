@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from dragoman._errors import RemoteProtocolError
@@ -13,24 +12,19 @@ from dragoman._json import decode, encode
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
     CacheMark,
-    CustomTool,
+    Citation,
     FunctionTool,
-    Grammar,
-    HostedTool,
     Media,
     Message,
     OpaquePart,
     ReasoningConfig,
     Refusal,
     Request,
-    ResponseFormat,
     Text,
     Thought,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
-from dragoman._seal import Sealer
 from dragoman._spec import Target
 from dragoman.protocols.openai_responses import SPEC
 
@@ -204,10 +198,68 @@ def test_what_has_no_place_is_left_out_and_named(
     assert items(said(role, part), USER, protocol=protocol) == ([USER_ITEM], losses)
 
 
-def test_document_fields_of_messages_are_named() -> None:
+def test_what_a_document_is_about_is_told_before_it() -> None:
     part = Media("file", "url", "u", context="c", citations={"enabled": True}, path="/p")
-    _, losses = items(said("user", part), protocol=MESSAGES)
-    assert losses == [(LossCode.DROPPED, "/p/context"), (LossCode.DROPPED, "/p/citations")]
+    file = {"type": "input_file", "file_url": "u"}
+    told = [{"type": "input_text", "text": "c"}, file]
+    losses = [(LossCode.ALTERED, "/p/context"), (LossCode.DROPPED, "/p/citations")]
+    assert items(said("user", part), protocol=MESSAGES) == (
+        [{"type": "message", "role": "user", "content": told}],
+        losses,
+    )
+    result = ToolResult("c", (part,))
+    assert items(said("user", result), protocol=MESSAGES)[0][0]["output"] == told
+
+
+WEB = {"type": "web_search_result_location", "url": "https://x", "title": "X"}
+CITED: list[tuple[Text, list[Any], list[Any]]] = [
+    (
+        Text("Hello", citations=[WEB], sources=(Citation("https://x", "X"),), path="/p"),
+        [{"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 5}],
+        [],
+    ),
+    (
+        Text("Hello", sources=(Citation("https://x", None, 1, 3),), path="/p"),
+        [
+            {
+                "type": "url_citation",
+                "url": "https://x",
+                "title": "https://x",
+                "start_index": 1,
+                "end_index": 3,
+            }
+        ],
+        [],
+    ),
+    (
+        Text(
+            "Hello", citations=[{**WEB, "cited_text": "H"}], sources=(Citation("https://x", "X"),), path="/p"
+        ),
+        [{"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 5}],
+        [(LossCode.ALTERED, "/p/citations")],
+    ),
+    (
+        Text("Hello", citations=[{"type": "char_location"}], path="/p"),
+        [],
+        [(LossCode.DROPPED, "/p/citations")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "annotations", "losses"), CITED)
+@pytest.mark.parametrize("alone", [True, False])
+def test_citations_of_the_assistants_are_annotations(
+    text: Text, annotations: list[Any], losses: list[Any], alone: bool
+) -> None:
+    parts = (text,) if alone else (text, Text("b"))
+    found, lost = items(said("assistant", *parts), protocol=MESSAGES)
+    assert found[0]["content"][0] == {"type": "output_text", "text": "Hello", "annotations": annotations}
+    assert lost == losses
+
+
+@pytest.mark.parametrize("part", [ToolResult("c", (CITED[0][0],)), CITED[0][0]])
+def test_what_the_client_says_has_no_citations(part: Any) -> None:
+    assert items(said("user", part), protocol=MESSAGES)[1] == [(LossCode.DROPPED, "/p/citations")]
 
 
 def test_audio_is_refused() -> None:
@@ -221,6 +273,9 @@ def test_audio_is_refused() -> None:
 
 
 SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA", "status": None}
+# What the client's protocol had no form for.
+SEARCHED = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None, "created_by": "x"}
+SEARCH_ITEM = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None}
 REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 
 
@@ -302,6 +357,28 @@ def test_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: 
     assert losses == ([] if kept else [(LossCode.REPAIRED, "/p")])
 
 
+def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:
+    turn = said(
+        "assistant",
+        Thought("hm", Seal(ORIGIN, SEALED)),
+        Thought("", Seal(ORIGIN, SEARCHED)),
+        Text("so"),
+    )
+    found, losses = items(turn)
+    assert found[:2] == [REASONING_ITEM, SEARCH_ITEM]
+    assert losses == []
+    # It follows its reasoning even where nothing else does.
+    assert items(said("assistant", *turn.parts[:2])) == ([REASONING_ITEM, SEARCH_ITEM], [])
+
+
+@pytest.mark.parametrize(
+    "native", [None, "x", [], {}, {"type": 1}, {"type": "message", "content": "x"}, {"type": "function_call"}]
+)
+def test_what_was_not_sealed_here_is_left_out(native: Any) -> None:
+    thought = Thought("", Seal(ORIGIN, native), path="/p")
+    assert items(said("assistant", thought), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SEAL, "/p")])
+
+
 def test_two_reasoning_items_in_a_row_stay_when_something_follows() -> None:
     thought = said(
         "assistant",
@@ -346,7 +423,7 @@ OUTPUTS: list[tuple[ToolResult, Any, list[Any]]] = [
             cache=CacheMark("/p/cache_control"),
         ),
         "a",
-        [(LossCode.DROPPED, "/p/cache_control"), (LossCode.UNKNOWN_KIND, "/p/0")],
+        [(LossCode.UNKNOWN_KIND, "/p/0"), (LossCode.DROPPED, "/p/cache_control")],
     ),
     (ToolResult("c", (Media("image", "file_id", "f", path="/p/0"),)), "", [(LossCode.DROPPED, "/p/0")]),
 ]
@@ -370,348 +447,3 @@ def test_names_and_marks_without_a_place_are_named() -> None:
         (LossCode.DROPPED, "/call/cache_control"),
         (LossCode.DROPPED, "/tools/0/cache_control"),
     ]
-
-
-def test_tools_are_flat_and_say_parameters_and_strict() -> None:
-    body, losses = write(
-        USER,
-        tools=(
-            FunctionTool("f", "d", {"type": "object"}, True),
-            FunctionTool("g"),
-            CustomTool("c", "free"),
-            CustomTool("x", grammar=Grammar("regex", "a+")),
-            HostedTool(MESSAGES, "web_search_20250305", {}, "/tools/4"),
-        ),
-    )
-    assert body["tools"] == [
-        {
-            "type": "function",
-            "name": "f",
-            "description": "d",
-            "parameters": {"type": "object"},
-            "strict": True,
-        },
-        {
-            "type": "function",
-            "name": "g",
-            "parameters": {"type": "object", "properties": {}},
-            "strict": False,
-        },
-        {"type": "custom", "name": "c", "description": "free"},
-        {"type": "custom", "name": "x", "format": {"type": "grammar", "syntax": "regex", "definition": "a+"}},
-    ]
-    assert losses == [(LossCode.UNKNOWN_KIND, "/tools/4")]
-
-
-def test_no_tools_field_when_none_is_left() -> None:
-    body, _ = write(USER, tools=(HostedTool(MESSAGES, "web_search_20250305", {}, "/tools/0"),))
-    assert "tools" not in body
-
-
-CHOICES: list[tuple[ToolChoice, Any]] = [
-    (ToolChoice("auto"), "auto"),
-    (ToolChoice("none"), "none"),
-    (ToolChoice("required"), "required"),
-    (ToolChoice("named", "f"), {"type": "function", "name": "f"}),
-    (ToolChoice("named", "f", namespace="ns"), {"type": "function", "name": "f", "namespace": "ns"}),
-    (ToolChoice("named", "c", ToolKind.CUSTOM), {"type": "custom", "name": "c"}),
-    (
-        ToolChoice("allowed", allowed=("f", "c"), required=True),
-        {
-            "type": "allowed_tools",
-            "mode": "required",
-            "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}],
-        },
-    ),
-    (
-        ToolChoice("allowed", allowed=("f",)),
-        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
-    ),
-]
-
-
-@pytest.mark.parametrize(("choice", "expected"), CHOICES)
-def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
-    body, _ = write(
-        USER, tools=(FunctionTool("f"), CustomTool("c")), tool_choice=choice, parallel_tool_calls=False
-    )
-    assert body["tool_choice"] == expected
-    assert body["parallel_tool_calls"] is False
-
-
-C, M = CHAT, MESSAGES
-REASONING: list[tuple[str, ReasoningConfig, Any]] = [
-    (C, ReasoningConfig(effort="low"), {"effort": "low", "summary": "auto"}),
-    (C, ReasoningConfig(effort="none"), {"effort": "none"}),
-    (C, ReasoningConfig(), None),
-    (M, ReasoningConfig("disabled", "high"), {"effort": "none"}),
-    (M, ReasoningConfig("adaptive"), {"effort": "high", "summary": "auto"}),
-    (M, ReasoningConfig("adaptive", "medium", show="omitted"), {"effort": "medium"}),
-    (M, ReasoningConfig("adaptive", "max", show="summarized"), {"effort": "max", "summary": "auto"}),
-    (M, ReasoningConfig(effort="high"), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=31999, show="omitted"), {"effort": "xhigh"}),
-    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max", "summary": "auto"}),
-]
-
-
-@pytest.mark.parametrize(("protocol", "config", "expected"), REASONING)
-def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
-    body, _ = write(USER, protocol=protocol, reasoning=config)
-    assert body.get("reasoning") == expected
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        (ResponseFormat(), {"type": "json_object"}),
-        (
-            ResponseFormat({"type": "object"}),
-            {"type": "json_schema", "name": "response", "schema": {"type": "object"}},
-        ),
-        (
-            ResponseFormat({"type": "object"}, "n", "d", True),
-            {
-                "type": "json_schema",
-                "name": "n",
-                "schema": {"type": "object"},
-                "description": "d",
-                "strict": True,
-            },
-        ),
-    ],
-)
-def test_response_format(form: ResponseFormat, expected: Any) -> None:
-    body, _ = write(USER, response_format=form)
-    assert body["text"] == {"format": expected}
-
-
-PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
-    (
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
-        [],
-    ),
-    (
-        {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
-        {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
-        [],
-    ),
-    ({"prompt_cache_key": "k"}, {"prompt_cache_key": "k"}, []),
-    ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
-    ({"service_tier": "standard_only"}, {"service_tier": "default"}, []),
-    ({"service_tier": "odd"}, {}, [(LossCode.DROPPED, "/service_tier")]),
-    ({"verbosity": "low"}, {"text": {"verbosity": "low"}}, []),
-    (
-        {"logprobs": True, "top_logprobs": 3},
-        {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
-        [],
-    ),
-    ({"logprobs": False}, {}, []),
-    ({"n": 1}, {}, []),
-    ({"modalities": ["text"]}, {}, []),
-    ({"modalities": ["text", "audio"]}, {}, [(LossCode.DROPPED, "/modalities")]),
-    ({"store": True}, {}, [(LossCode.DROPPED, "/store")]),
-    ({"store": False}, {}, []),
-    ({"seed": 1, "stop": ["x"]}, {}, [(LossCode.DROPPED, "/seed"), (LossCode.DROPPED, "/stop")]),
-    (
-        {"presence_penalty": 1, "frequency_penalty": 1, "logit_bias": {}, "top_k": 3},
-        {},
-        [
-            (LossCode.DROPPED, "/presence_penalty"),
-            (LossCode.DROPPED, "/frequency_penalty"),
-            (LossCode.DROPPED, "/logit_bias"),
-            (LossCode.DROPPED, "/top_k"),
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("params", "expected", "losses"), PARAMS)
-def test_settings(params: Any, expected: dict[str, Any], losses: list[Any]) -> None:
-    plain, _ = write(USER)
-    assert write(USER, params=params) == ({**plain, **expected}, losses)
-
-
-def test_several_answers_are_refused() -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        write(USER, params={"n": 2}, param_paths={"n": "/n"})
-    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
-        400,
-        "/n",
-        "unsupported_value",
-    )
-
-
-# Responses in, Responses out: nothing is lost.
-
-RICH: dict[str, Any] = {
-    "model": "m",
-    "instructions": "be brief",
-    "stream": True,
-    "store": False,
-    "background": False,
-    "truncation": "disabled",
-    "metadata": {},
-    "include": ["reasoning.encrypted_content", "file_search_call.results", "message.output_text.logprobs"],
-    "max_output_tokens": 9,
-    "prompt_cache_key": "k",
-    "client_metadata": {"session_id": "s"},
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": "low", "summary": "detailed", "context": "all_turns"},
-    "text": {
-        "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "odd": 1},
-        "verbosity": "low",
-        "odd": 2,
-    },
-    "tool_choice": {"type": "mcp", "server_label": "s"},
-    "access_programs": {"cyber": "standard"},
-    "tools": [
-        {"type": "function", "name": "f", "parameters": None, "strict": True, "defer_loading": True},
-        {
-            "type": "namespace",
-            "name": "ns",
-            "description": "d",
-            "odd": 1,
-            "tools": [{"type": "function", "name": "g", "parameters": {}}, {"type": "custom", "name": "h"}],
-        },
-        {"type": "namespace", "name": "ns2", "description": "", "tools": [{"type": "custom", "name": "i"}]},
-        {"type": "web_search", "external_web_access": True},
-        {
-            "type": "custom",
-            "name": "c",
-            "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"},
-        },
-    ],
-    "input": [
-        {"role": "developer", "content": "dev", "type": "message"},
-        {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "late"}]},
-        {
-            "type": "message",
-            "role": "user",
-            "id": "msg_0",
-            "content": [
-                {
-                    "type": "input_text",
-                    "text": "a",
-                    "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"},
-                    "odd": 1,
-                },
-                {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,QUJD"},
-                {"type": "input_file", "file_data": "QUJD"},
-                {"type": "input_file", "filename": "a.pdf", "file_url": "https://x/a.pdf"},
-                {"type": "input_image", "detail": "auto", "file_id": "file_1"},
-                {"type": "input_video", "url": "u"},
-            ],
-        },
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
-        {
-            "type": "message",
-            "role": "assistant",
-            "id": "msg_1",
-            "status": "completed",
-            "phase": "commentary",
-            "odd": 1,
-            "content": [
-                {
-                    "type": "output_text",
-                    "text": "b",
-                    "annotations": [{"type": "file_path", "file_id": "f", "index": 0}],
-                },
-                {"type": "refusal", "refusal": "no"},
-            ],
-        },
-        {
-            "type": "function_call",
-            "id": "fc_1",
-            "call_id": "c1",
-            "name": "g",
-            "namespace": "ns",
-            "arguments": '{"a": 1}',
-            "status": "completed",
-            "caller": {"type": "program", "caller_id": "p"},
-        },
-        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c2", "name": "c", "input": "x"},
-        {
-            "type": "function_call_output",
-            "id": "o1",
-            "call_id": "c1",
-            "status": "completed",
-            "name": "g",
-            "output": [{"type": "input_text", "text": "one", "odd": 1}],
-        },
-        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "one"}]},
-        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_video", "url": "u"}]},
-        {"type": "item_reference", "id": "msg_9"},
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
-        {
-            "type": "additional_tools",
-            "role": "developer",
-            "tools": [{"type": "function", "name": "last", "parameters": {}}],
-        },
-    ],
-}
-
-
-def round_trip(body: dict[str, Any]) -> dict[str, Any]:
-    ledger = Ledger()
-    out = SPEC.write_request(SPEC.read_request(body, Sealer()), Target(), ledger)
-    assert list(ledger) == []
-    return out
-
-
-def with_types(body: dict[str, Any]) -> dict[str, Any]:
-    """Bare messages get their type, the one thing that is added."""
-    return {**body, "input": [{"type": "message", **item} for item in body["input"]]}
-
-
-def test_own_requests_come_back_whole() -> None:
-    assert round_trip(RICH) == RICH
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"model": "m", "input": "hi"},
-        {"model": "m", "previous_response_id": "resp_1"},
-        {"model": "m", "input": [], "conversation": {"id": "conv_1"}, "background": True, "store": True},
-        {"model": "m", "input": "hi", "text": {"format": {"type": "json_object"}}},
-        {"model": "m", "input": "hi", "instructions": ""},
-        {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "c", "format": {"type": "text"}}]},
-        {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "strict": None}]},
-        {
-            "model": "m",
-            "input": "hi",
-            "instructions": "x",
-            "reasoning": {"summary": "auto"},
-            "tool_choice": "auto",
-        },
-    ],
-)
-def test_small_own_requests_come_back_whole(body: dict[str, Any]) -> None:
-    assert round_trip(body) == body
-
-
-def test_bare_messages_get_their_type() -> None:
-    body = {"model": "m", "input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    assert round_trip(body) == with_types(body)
-
-
-def test_reasoning_sealed_for_another_protocol_is_named() -> None:
-    seal = Seal(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
-    wrapped = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": Sealer().wrap(seal)}
-    ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Sealer())
-    assert SPEC.write_request(request, Target(), ledger)["input"] == []
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
-
-
-def test_a_tool_that_changed_its_kind_takes_nothing_from_its_old_form() -> None:
-    custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
-    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Sealer())
-    changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
-    assert SPEC.write_request(changed, Target(), Ledger())["tools"] == [{"type": "function", "name": "c"}]

@@ -1,31 +1,36 @@
-"""What a Responses client is sent: events in, a stream or a body out.
-
-Every answer here is judged three times: by the order rules and types of the test support, by the vendor's own
-pydantic types, and by the accumulator of the vendor's SDK. Streamed and whole answers must be the same.
-"""
+"""What a Responses client is sent: events in, a stream or a body out. See `resp_answers` for the judges."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
 import pytest
-from openai import omit
-from openai.lib.streaming.responses._responses import ResponseStreamState
-from openai.types.responses import Response, ResponseStreamEvent
-from oracle.frames import strict_frames
-from oracle.order_responses import ResponsesOrder
-from oracle.types import check_body, check_event
-from pydantic import TypeAdapter
+from resp_answers import (
+    FOREIGN,
+    MESSAGES_SEAL,
+    ORIGIN,
+    SEALER,
+    STARTED,
+    USAGE,
+    answer,
+    call,
+    kinds,
+    message_item,
+    output,
+    own,
+    stream,
+    text,
+    thought,
+    whole,
+)
 
 from dragoman._events import (
     ENDED,
     Annotation,
-    ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
-    Event,
     Failed,
     Logprobs,
     Opaque,
@@ -37,118 +42,12 @@ from dragoman._events import (
     Stopped,
     StopReason,
     TextDelta,
-    ToolHead,
     ToolKind,
     Usage,
 )
 from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Answer, Fold
-from dragoman._grammar import Checker
-from dragoman._json import encode
 from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange
 from dragoman.protocols.openai_responses import SPEC
-
-ORIGIN = "openai_responses"
-SEALER = Sealer(b"secret")
-FOREIGN = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
-STARTED = Started("up_1", "gpt", 5)
-USAGE = Usage(10, 5, 4, 2, 3)
-ENDS_WELL = Stopped(StopReason.END)
-SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-
-
-def own(**body: Any) -> Exchange:
-    return Exchange(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
-
-
-def stream(
-    *events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None
-) -> list[dict[str, Any]]:
-    """The payloads of a stream, after all judges had their say."""
-    writer = SPEC.stream_writer(exchange, Ledger() if ledger is None else ledger)
-    frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
-    order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
-    for number, frame in enumerate(frames):
-        problems += [f"{number}: {problem}" for problem in check_event(ORIGIN, frame.data)]
-        order.feed(number, frame)
-        sdk_event = SDK_EVENTS.validate_json(frame.data)
-        if sdk_event.type != "error":
-            state.handle_event(sdk_event)
-    if type(events[-1]) in (type(ENDED), Failed):
-        problems += order.close()
-    assert problems == []
-    return [json.loads(frame.data) for frame in frames]
-
-
-def fold(*events: Event) -> Answer:
-    folded, checker = Fold(), Checker()
-    for event in events:
-        checker.check(event)
-        folded.send(event)
-    return folded.answer()
-
-
-def whole(*events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None) -> dict[str, Any]:
-    body = encode(SPEC.write_whole(fold(*events), exchange, Ledger() if ledger is None else ledger))
-    assert check_body(ORIGIN, body) == []
-    Response.model_validate_json(body)
-    value: dict[str, Any] = json.loads(body)
-    return value
-
-
-def answer(
-    *middle: Event,
-    stop: Stopped = ENDS_WELL,
-    usage: tuple[Usage, ...] = (USAGE,),
-    exchange: Exchange = FOREIGN,
-    lost: tuple[str, ...] = (),
-) -> list[dict[str, Any]]:
-    """The payloads of an answer that ended, the same whole and streamed."""
-    events = (STARTED, *middle, *usage, stop, ENDED)
-    ledgers = Ledger(), Ledger()
-    payloads = stream(*events, exchange=exchange, ledger=ledgers[0])
-    assert payloads[-1]["response"] == whole(*events, exchange=exchange, ledger=ledgers[1])
-    for ledger in ledgers:
-        assert tuple(loss.path for loss in ledger) == lost
-    return payloads
-
-
-def kinds(payloads: list[dict[str, Any]]) -> list[str]:
-    return [payload["type"].removeprefix("response.") for payload in payloads]
-
-
-def output(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = payloads[-1]["response"]["output"]
-    return items
-
-
-def text(number: int = 0, *pieces: str, **head: Any) -> list[Event]:
-    deltas = [TextDelta(number, piece) for piece in pieces or ("Hel", "lo")]
-    return [BlockStarted(number, BlockKind.TEXT, **head), *deltas, BlockEnded(number)]
-
-
-def call(number: int = 0, *pieces: str, complete: bool = True, **head: Any) -> list[Event]:
-    tool = ToolHead(**{"call_id": f"c{number}", "name": "f", **head})
-    deltas = [ArgumentsDelta(number, piece) for piece in pieces]
-    return [BlockStarted(number, BlockKind.TOOL_CALL, tool=tool), *deltas, BlockEnded(number, complete)]
-
-
-def thought(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
-    return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
-
-
-def message_item(item_id: str, said: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": item_id,
-        "type": "message",
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": said, "annotations": [], "logprobs": []}],
-        **fields,
-    }
 
 
 def test_text_event_by_event() -> None:
@@ -221,6 +120,11 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
     assert payloads[-1]["response"] == {**started, "status": "completed", "usage": usage}
 
 
+def test_the_response_says_whether_it_is_kept() -> None:
+    payloads = answer(exchange=msgspec.structs.replace(own(), stored=True))
+    assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
+
+
 def test_the_clients_own_request_is_echoed() -> None:
     request = {
         "instructions": "be brief",
@@ -228,6 +132,7 @@ def test_the_clients_own_request_is_echoed() -> None:
         "tool_choice": {"type": "function", "name": "f"},
         "parallel_tool_calls": False,
         "metadata": {"a": "b"},
+        "prompt_cache_retention": "24h",
         "reasoning": {"effort": "low"},
         "text": {"verbosity": "low", "format": None},
         "tools": [
@@ -314,7 +219,6 @@ def test_ids_of_a_responses_upstream_are_kept_but_never_given_twice() -> None:
 
 
 FULL, SUMMARY = ReasoningForm.FULL, ReasoningForm.SUMMARY
-MESSAGES_SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
 
 
 def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
@@ -474,7 +378,8 @@ STOPS: list[tuple[Stopped, str, str | None, tuple[str, ...]]] = [
     (Stopped(StopReason.END), "completed", None, ()),
     (Stopped(StopReason.TOOL_USE), "completed", None, ()),
     (Stopped(StopReason.STOP_SEQUENCE, sequence="\n"), "completed", None, ("/stop_sequence",)),
-    (Stopped(StopReason.PAUSE, "pause_turn"), "completed", None, ()),
+    (Stopped(StopReason.PAUSE, "pause_turn"), "completed", None, ("/status",)),
+    (Stopped(StopReason.COMPACTION, "compaction"), "completed", None, ("/status",)),
     (Stopped(StopReason.COMPACTION), "completed", None, ()),
     (Stopped(StopReason.MAX_TOKENS, "length"), "incomplete", "max_output_tokens", ()),
     (Stopped(StopReason.MAX_TOKENS, "max_messages"), "incomplete", "max_messages", ()),
@@ -523,9 +428,43 @@ def test_a_custom_call_that_was_cut_is_left_out_of_the_final_output() -> None:
     assert output(payloads) == []
 
 
-def test_usage_that_never_came_is_an_estimate_and_named() -> None:
-    payloads = answer(usage=(), lost=("/usage",))
-    assert payloads[-1]["response"]["usage"]["total_tokens"] == 11
+def test_usage_that_never_came_is_all_zero() -> None:
+    payloads = answer(usage=())
+    assert payloads[-1]["response"]["usage"] == {
+        "input_tokens": 0,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 0,
+    }
+    assert "tool_usage" not in payloads[-1]["response"]
+
+
+def test_searches_are_counted_among_what_tools_used() -> None:
+    [*_, last] = answer(usage=(Usage(1, 2, searches=3),))
+    assert last["response"]["tool_usage"]["web_search"] == {"num_requests": 3}
+    assert set(last["response"]["tool_usage"]) == {"image_gen", "web_search"}
+
+
+WRITES = {"ttl_30m_tokens": 6, "ttl_12h_tokens": 4}
+EXTRAS: list[tuple[dict[str, Any], Any, tuple[str, ...]]] = [
+    ({"input_tokens_details": {"cache_write_tokens_details": WRITES}}, WRITES, ()),
+    ({"cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4}}, WRITES, ()),
+    (
+        {"cache_creation": {"ephemeral_5m_input_tokens": 6}},
+        {"ttl_30m_tokens": 6, "ttl_12h_tokens": 0},
+        (),
+    ),
+    ({"cache_creation": {"ephemeral_1d_input_tokens": 6}}, None, ("/usage/cache_creation",)),
+    ({"input_tokens_details": {"odd": 1}}, None, ("/usage/input_tokens_details",)),
+    ({"iterations": []}, None, ("/usage/iterations",)),
+]
+
+
+@pytest.mark.parametrize(("extra", "writes", "lost"), EXTRAS)
+def test_what_was_written_to_which_cache(extra: Any, writes: Any, lost: tuple[str, ...]) -> None:
+    [*_, last] = answer(usage=(Usage(20, 2, cache_write=10, extra=extra),), lost=lost)
+    assert last["response"]["usage"]["input_tokens_details"].get("cache_write_tokens_details") == writes
 
 
 def test_usage_comes_in_pieces() -> None:
@@ -575,4 +514,4 @@ def test_a_whole_answer_that_failed() -> None:
         "failed",
         {"code": "rate_limit_exceeded", "message": "slow down"},
     )
-    assert body["usage"]["total_tokens"] == 12
+    assert body["usage"]["total_tokens"] == 1

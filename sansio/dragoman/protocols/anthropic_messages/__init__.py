@@ -7,26 +7,27 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from dragoman._spec import ProtocolSpec, ToolRule
+from dragoman._seal import CARRIER
+from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
 
 from ._errors import is_fault, read_fault, write_fault
+from ._headers import request_headers
 from ._read_request import read_request
 from ._read_response import MessagesReader, read_whole
-from ._tables import NAME, PING
+from ._tables import NAME, PING, SHOWN_SEARCH
 from ._tap import MessagesTap
 from ._write_request import write_request
 from ._write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 
-SPEC = ProtocolSpec(
+SPEC = UpstreamSpec(
     name=NAME,
     # The vendor's SDK takes a base URL without the version.
     path="/v1/messages",
-    client_path="/v1/messages",
+    endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
-    heartbeat=PING,
     tools=ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False),
     read_request=read_request,
     write_request=write_request,
@@ -38,4 +39,7 @@ SPEC = ProtocolSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=MessagesTap,
+    request_headers=request_headers,
+    carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
+    shows_searches=True,
 )

@@ -1,10 +1,8 @@
 """The conversation as turns of two roles.
 
-Strategy: messages go in one by one, blocks of the same role join one turn. Three rules of the API shape the
-rest: roles alternate; "tool_use ids were found without tool_result blocks immediately after" means that all
-results of a turn's calls stand at the head of the one user turn that follows it; "text content blocks must
-be non-empty". A result that comes later in the conversation is moved there, a missing one is stood in for,
-and one without a call is left out: all three are entered in the ledger as repairs.
+Strategy: messages go in one by one, blocks of the same role join one turn. Two rules of the API shape the rest:
+"text content blocks must contain non-whitespace text", and system messages stand in mid-conversation only where
+the model takes them. That calls and results pair, and that results come first in their turn, was seen to before.
 """
 
 from __future__ import annotations
@@ -15,54 +13,45 @@ import msgspec
 
 from dragoman._json import JSON, JSONObject, is_object_text
 from dragoman._loss import Ledger, LossCode
-from dragoman._request import (
-    CacheMark,
-    Media,
-    Message,
-    OpaquePart,
-    Part,
-    Refusal,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._request import Media, Message, OpaquePart, Part, Refusal, Text, Thought, ToolCall, ToolResult
 
+from ._cache import Marks
 from ._media import media_block
-from ._tables import CACHE_WRITE, NAME
-
-_MISSING = "No result: the conversation went on before the tool had answered."
+from ._tables import NAME
 
 
 class Conversation:
-    """Builds `messages`. Call add() for each message in order, then finish().
+    """Builds `messages`. Call add() for each message in order.
 
-    own: the request came in this protocol, so extra fields are printed again and nothing is repaired.
+    own: the request came in this protocol, so extra fields are printed again.
     mid_system: the upstream takes the role system in mid-conversation.
+    effort: of a message in mid-conversation that asked for one, for own requests: its path, and the effort.
     """
 
-    __slots__ = ("_assistant", "_calls", "_heads", "_last", "_ledger", "_mid_system", "_own", "turns")
+    __slots__ = ("_effort", "_last", "_ledger", "_marks", "_mid_system", "_own", "turns")
 
-    def __init__(self, ledger: Ledger, own: bool, mid_system: bool) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        marks: Marks,
+        mid_system: bool,
+        own: bool = False,
+        effort: tuple[str, str] | None = None,
+    ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
+        self._marks = marks
         self._own = own
         self._mid_system = mid_system
+        self._effort = effort
         self._last = ""  # the role of the last turn
-        self._assistant = -1  # where the last assistant turn stands
-        self._calls: dict[str, str] = {}  # its calls that have no result yet: id -> path
-        self._heads = 0  # how many results the user turn after it has
 
     def add(self, message: Message) -> None:
-        """Add one message: at its place, or where the rules put its parts."""
+        """Add one message."""
         role = message.role
         parts = message.parts
         # The short way, for nearly every message of a long conversation: a new turn of plain text.
-        if (
-            len(parts) == 1
-            and role != self._last
-            and (role == "user" or (role == "assistant" and not self._calls))
-        ):
+        if len(parts) == 1 and role != self._last and (role == "user" or role == "assistant"):
             part = parts[0]
             if (
                 type(part) is Text
@@ -75,9 +64,6 @@ class Conversation:
             ):
                 text = part.text
                 if text and not text.isspace():
-                    if role == "assistant":
-                        self._assistant = len(self.turns)
-                        self._heads = 0
                     self.turns.append({"role": role, "content": text})
                     self._last = role
                     return
@@ -85,152 +71,140 @@ class Conversation:
             self._ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         if message.phase is not None:
             self._ledger.dropped(f"{message.path}/phase", "Messages has no phases of messages")
-        if role == "assistant":
-            self._add_assistant(message)
-        elif role == "user":
-            self._add_user(message)
+        if role == "assistant" or role == "user":
+            self._add_turn(message)
         else:
             self._add_system(message)
 
-    def finish(self) -> list[JSONObject]:
-        """The turns. Nothing may be added after."""
-        self._close_calls()
-        return self.turns
+    def no_system(self) -> None:
+        """From now on no message may have the role system."""
+        self._mid_system = False
 
     def needs_thinking(self) -> bool:
         """Whether the conversation is in a tool loop whose last assistant turn does not begin with thinking.
 
         With thinking enabled that is refused: "Expected `thinking` or `redacted_thinking`, but found ...".
         """
-        if self._assistant < 0 or not self._heads:
+        turns = self.turns
+        at = len(turns) - 1
+        while at >= 0 and turns[at]["role"] != "assistant":
+            at -= 1
+        if at < 0 or at + 1 == len(turns):
             return False
-        content = self.turns[self._assistant]["content"]
-        return bool(content[0]["type"] not in ("thinking", "redacted_thinking"))
+        after = turns[at + 1]["content"]
+        if type(after) is str or after[0]["type"] != "tool_result":
+            return False
+        # A turn with results has calls, so it is a list.
+        return turns[at]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
     # --- roles --------------------------------------------------------------------------------------------
 
+    def system_blocks(self, message: Message) -> list[JSONObject]:
+        """The blocks of a system message: texts, and those of this protocol that say which tools there are."""
+        blocks: list[JSONObject] = []
+        for part in message.parts:
+            if isinstance(part, Text):
+                blocks += self._texts(part)
+            elif isinstance(part, OpaquePart):
+                blocks += self._opaque_blocks(part)
+            else:
+                self._ledger.dropped(part.path, "a system message takes text alone")
+        return blocks
+
     def _add_system(self, message: Message) -> None:
-        blocks = system_blocks(message, self._own, self._ledger)
-        if not blocks:
-            return
         if self._mid_system:
-            turn = self._start("system", plain_or_blocks(blocks))
+            blocks = self.system_blocks(message)
+            changes = (
+                self._own and self._effort is not None and self._effort[0].startswith(f"{message.path}/")
+            )
+            if not blocks and not changes:
+                return
+            turn: JSONObject = {"role": "system"}
+            if blocks:
+                turn["content"] = plain_or_blocks(blocks)
+            self.turns.append(turn)
+            self._last = "system"
             if self._own:
                 merge(turn, message.extra)
+            if changes and self._effort is not None:
+                merge(turn, {"output_config": {"effort": self._effort[1]}})
             return
         # Never to the top: there it would say something else and change the cached prefix.
         self._ledger.altered(message.path, "sent as marked user text: the upstream takes no system role here")
-        for block in blocks:
-            block["text"] = f"<system>\n{block['text']}\n</system>"
-        self._append("user", blocks)
-
-    def _add_user(self, message: Message) -> None:
-        rest: list[JSONObject] = []
+        blocks = []
         for part in message.parts:
-            if type(part) is ToolResult:
-                self._answer(part)
+            if isinstance(part, OpaquePart) and part.text is not None:
+                part = Text(part.text, path=part.path)
+            if isinstance(part, Text):
+                for block in self._texts(part):
+                    block["text"] = f"<system>\n{block['text']}\n</system>"
+                    blocks.append(block)
             else:
-                rest += self._blocks(part, assistant=False)
-        if rest:
-            self._append("user", rest)
-        if self._own and message.extra and self.turns:
-            merge(self.turns[-1], message.extra)
+                self._ledger.dropped(part.path, "a system message takes text alone")
+        if blocks:
+            self._append("user", blocks)
 
-    def _add_assistant(self, message: Message) -> None:
+    def _add_turn(self, message: Message) -> None:
+        assistant = message.role == "assistant"
         blocks: list[JSONObject] = []
-        calls: list[ToolCall] = []
         for part in message.parts:
             if type(part) is ToolCall:
-                calls.append(part)
                 blocks.append(self._call_block(part))
-            elif type(part) is Text:
-                if visible(part.text):
-                    blocks.append(text_block(part, self._own, self._ledger))
+            elif type(part) is ToolResult and not assistant:
+                blocks.append(self._result_block(part))
             else:
-                blocks += self._blocks(part, assistant=True)
-        if not blocks:
-            return
-        self._append("assistant", blocks)
-        if self._own:
-            merge(self.turns[-1], message.extra)
-        for call in calls:
-            self._calls[call.call_id] = call.path
-
-    def _answer(self, result: ToolResult) -> None:
-        """Put a result behind those at the head of the turn that follows the last assistant turn."""
-        if self._calls.pop(result.call_id, None) is None and not self._own:
-            self._ledger.add(
-                LossCode.REPAIRED,
-                result.path,
-                "left out: no unanswered call of that id stands before this result",
-            )
-            return
-        self._insert(self._result_block(result))
-
-    def _insert(self, block: JSONObject) -> None:
-        turns = self.turns
-        at = self._assistant + 1
-        if at == len(turns):
-            self._last = "user"
-            turns.append({"role": "user", "content": [block]})
-        elif turns[at]["role"] != "user":
-            turns.insert(at, {"role": "user", "content": [block]})
-        else:
-            blocks_of(turns[at]).insert(self._heads, block)
-        self._heads += 1
-
-    def _close_calls(self) -> None:
-        """The assistant goes on, or nothing more comes: calls without a result get one that says so."""
-        if not self._own:
-            for call_id, path in self._calls.items():
-                self._ledger.add(
-                    LossCode.REPAIRED, path, "the call has no result: one that says so was added"
-                )
-                self._insert(
-                    {"type": "tool_result", "tool_use_id": call_id, "content": _MISSING, "is_error": True}
-                )
-        self._calls.clear()
-
-    def _start(self, role: str, content: JSON) -> JSONObject:
-        if role == "assistant":
-            if self._calls:
-                self._close_calls()
-            self._assistant = len(self.turns)
-            self._heads = 0
-        turn: JSONObject = {"role": role, "content": content}
-        self.turns.append(turn)
-        self._last = role
-        return turn
+                blocks += self._blocks(part, assistant)
+        if blocks:
+            self._append(message.role, blocks)
+            if self._own:
+                merge(self.turns[-1], message.extra)
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
             blocks_of(self.turns[-1]).extend(blocks)
         else:
-            self._start(role, blocks if len(blocks) > 1 else plain_or_blocks(blocks))
+            self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
+            self._last = role
 
     # --- blocks -------------------------------------------------------------------------------------------
 
-    def _blocks(self, part: Part, *, assistant: bool) -> Iterable[JSONObject]:
+    def _blocks(self, part: Part, assistant: bool = False) -> Iterable[JSONObject]:
         """The blocks for one part: one, or none when there is nothing to say or no way to say it."""
         if isinstance(part, Text):
-            return (text_block(part, self._own, self._ledger),) if visible(part.text) else ()
-        if isinstance(part, ToolCall):
-            return (self._call_block(part),)
+            return self._texts(part)
         if isinstance(part, Thought):
             return self._thought_blocks(part)
         if isinstance(part, OpaquePart):
-            return opaque_blocks(part, self._ledger)
+            return self._opaque_blocks(part)
         if isinstance(part, Refusal):
             self._ledger.altered(part.path, "the refusal was sent as plain text")
             return ({"type": "text", "text": part.text},) if visible(part.text) else ()
-        if isinstance(part, ToolResult):
-            self._ledger.dropped(part.path, "a tool result may not stand in an assistant message")
+        if isinstance(part, (ToolResult, ToolCall)):
+            self._ledger.dropped(part.path, "neither calls nor results may stand here")
             return ()
         if assistant and not self._own:
             # "document blocks are not allowed in assistant messages", nor are images.
             self._ledger.dropped(part.path, "an assistant message takes no images and files")
             return ()
         return (self._finished(media_block(part, self._own, self._ledger), part),)
+
+    def _texts(self, part: Text) -> Iterable[JSONObject]:
+        """A text block with its mark, its citations and its extra fields; none where the API would refuse it."""
+        if not self._own and not visible(part.text):
+            self._ledger.add(LossCode.REPAIRED, part.path, "a text of blanks was left out: it is refused")
+            return ()
+        block: JSONObject = {"type": "text", "text": part.text}
+        if part.cache is not None:
+            self._marks.put(block, part.cache)
+        if self._own:
+            if part.citations is not None:
+                block["citations"] = part.citations
+            merge(block, part.extra)
+        elif part.citations is not None:
+            self._ledger.altered(
+                part.path, "sent without its citations: the upstream takes back only its own"
+            )
+        return (block,)
 
     def _thought_blocks(self, part: Thought) -> Iterable[JSONObject]:
         seal = part.seal
@@ -241,7 +215,7 @@ class Conversation:
             self._ledger.add(
                 LossCode.FOREIGN_SEAL,
                 part.path,
-                f"reasoning of {seal.origin}, which this upstream cannot read",
+                f"reasoning of {seal.origin or 'an answer that was cut off'}, which this upstream cannot read",
             )
             return ()
         if self._own and part.extra:
@@ -250,26 +224,35 @@ class Conversation:
             )
         return (seal.native,)
 
+    def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:
+        """An own block as it came; one of another protocol is left out."""
+        if part.origin == NAME:
+            return (part.native,)
+        self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Messages has no counterpart of {part.kind}")
+        return ()
+
     def _call_block(self, part: ToolCall) -> JSONObject:
-        return self._finished(
-            {
-                "type": "tool_use",
-                "id": part.call_id,
-                "name": part.name,
-                "input": input_object(part.input, part.path, self._ledger),
-            },
-            part,
-        )
+        block: JSONObject = {
+            "type": "tool_use",
+            "id": part.call_id,
+            "name": part.name,
+            "input": input_object(part.input, part.path, self._ledger),
+        }
+        return self._finished(block, part)
 
     def _result_block(self, part: ToolResult) -> JSONObject:
         if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._own:
             only = part.parts[0]
-            if type(only) is Text and is_plain(only) and visible(only.text):  # as in nearly all results
+            if (
+                type(only) is Text and only.cache is None and only.citations is None and visible(only.text)
+            ):  # as in nearly all results
                 return {"type": "tool_result", "tool_use_id": part.call_id, "content": only.text}
         block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
         content: list[JSONObject] = []
         for inner in part.parts:
-            content += self._blocks(inner, assistant=False)
+            if type(inner) is Text and not inner.text:
+                continue  # many tools give nothing back
+            content += self._blocks(inner)
         if content:
             block["content"] = plain_or_blocks(content)
         if part.is_error is not None:
@@ -278,15 +261,10 @@ class Conversation:
 
     def _finished(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
-            block["cache_control"] = cache_control(part.cache)
+            self._marks.put(block, part.cache)
         if self._own and part.extra:
             merge(block, part.extra)
         return block
-
-
-def is_plain(part: Text) -> bool:
-    """Whether a text has nothing but its characters."""
-    return part.cache is None and part.citations is None and part.extra is None
 
 
 def visible(text: str) -> bool:
@@ -309,44 +287,6 @@ def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
     return blocks
 
 
-def text_block(part: Text, own: bool, ledger: Ledger) -> JSONObject:
-    """A text block with its mark, its citations and its extra fields."""
-    block: JSONObject = {"type": "text", "text": part.text}
-    if part.cache is None and part.citations is None and part.extra is None:
-        return block
-    if part.cache is not None:
-        block["cache_control"] = cache_control(part.cache)
-    if part.citations is not None and not own:
-        ledger.altered(part.path, "sent without its citations, which are those of another protocol")
-    if own:
-        if part.citations is not None:
-            block["citations"] = part.citations
-        merge(block, part.extra)
-    return block
-
-
-def system_blocks(message: Message, own: bool, ledger: Ledger) -> list[JSONObject]:
-    """The text blocks of a system message: it takes no others."""
-    blocks: list[JSONObject] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            if visible(part.text):
-                blocks.append(text_block(part, own, ledger))
-        elif isinstance(part, OpaquePart):
-            blocks += opaque_blocks(part, ledger)
-        else:
-            ledger.dropped(part.path, "a system message takes text alone")
-    return blocks
-
-
-def opaque_blocks(part: OpaquePart, ledger: Ledger) -> Iterable[JSONObject]:
-    """An own block as it came; one of another protocol is left out."""
-    if part.origin == NAME:
-        return (part.native,)
-    ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Messages has no counterpart of {part.kind}")
-    return ()
-
-
 def input_object(text: str, path: str, ledger: Ledger) -> JSON:
     """Arguments as the object that a tool_use block must have, character for character as written."""
     if is_object_text(text):
@@ -355,13 +295,6 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
         return {}
     ledger.altered(path, "the arguments are no JSON object: they were sent as text under the key _raw")
     return {"_raw": text}
-
-
-def cache_control(mark: CacheMark) -> JSONObject:
-    """`cache_control` for a mark."""
-    if mark.ttl is None:
-        return {"type": "ephemeral"}
-    return {"type": "ephemeral", "ttl": CACHE_WRITE[mark.ttl]}
 
 
 def merge(block: JSONObject, extra: JSONObject | None) -> None:

@@ -37,6 +37,10 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 
 # --- blocks -----------------------------------------------------------------------------------------------
 
+# Summaries that were made here: the origin of their seal, see `_compact`.
+SUMMARY_ORIGIN = "dragoman"
+SUMMARY_WORDS = "Summary of the conversation so far:\n"
+
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
@@ -76,6 +80,12 @@ MAGIC: tuple[tuple[str, str], ...] = (
 
 CACHE_READ: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
 CACHE_WRITE: dict[str, str] = {"short": "5m", "long": "1h"}
+# The same in `prompt_cache_options`, whose words the other protocols share.
+CACHE_OPTIONS: dict[str, str] = {"5m": "30m", "1h": "12h"}
+CACHE_OPTIONS_WRITE: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTIONS.items()}
+
+# "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
+MAX_MARKS = 4
 
 # --- what is read of an answer, see `_shape` --------------------------------------------------------------
 
@@ -102,12 +112,24 @@ PARAMS_READ: dict[str, Param] = {
     "service_tier": "service_tier",
     "speed": "speed",
     "container": "container",
-    "context_management": "context_management",
     "mcp_servers": "mcp_servers",
     "inference_geo": "inference_geo",
-    "cache_control": "cache_control",
+    "diagnostics": "diagnostics",
+    "fallbacks": "fallbacks",
+    "fallback_credit_token": "fallback_credit_token",
+    "billing_policy": "billing_policy",
+    "user_profile_id": "user_profile_id",
+    "workspace_id": "workspace_id",
+    "betas": "betas",
 }
-PARAM_PATHS: dict[Param, str] = {**param_paths(PARAMS_READ), "user": "/metadata/user_id"}
+PARAM_PATHS: dict[Param, str] = {
+    **param_paths(PARAMS_READ),
+    "context_management": "/context_management",
+    "previous_response_id": "/thread/previous_message_id",
+    "prompt_cache_options": "/cache_control",
+    "thread": "/thread",
+    "user": "/metadata/user_id",
+}
 
 # What the validator demands of them: (name, JSON types, their name in an error).
 PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
@@ -116,6 +138,7 @@ PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("top_k", (int,), "integer"),
     ("stop_sequences", (list,), "list"),
     ("service_tier", (str,), "string"),
+    ("speed", (str,), "string"),
     ("stream", (bool,), "boolean"),
 )
 
@@ -124,12 +147,7 @@ PARAMS_WRITE: dict[Param, str] = {
     "top_p": "top_p",
     "top_k": "top_k",
     "stop": "stop_sequences",
-    "speed": "speed",
-    "container": "container",
     "context_management": "context_management",
-    "mcp_servers": "mcp_servers",
-    "inference_geo": "inference_geo",
-    "cache_control": "cache_control",
     "prompt_cache_options": "cache_control",
 }
 
@@ -139,12 +157,10 @@ SAMPLING: tuple[Param, ...] = ("temperature", "top_p", "top_k")
 ASKS_NOTHING: dict[Param, tuple[JSON, ...]] = {
     "background": (False,),
     "frequency_penalty": (0,),
-    "include": ([], ["reasoning.encrypted_content"]),
     "logit_bias": ({},),
     "logprobs": (False,),
     "metadata": ({},),
     "modalities": (["text"],),
-    "n": (1,),
     "presence_penalty": (0,),
     "store": (False,),
     "top_logprobs": (0,),
@@ -152,54 +168,46 @@ ASKS_NOTHING: dict[Param, tuple[JSON, ...]] = {
     "verbosity": ("medium",),
 }
 
+# What of `include` says nothing: it comes in any case.
+HARMLESS_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
+
 # Settings without which the answer would be to another question. The text says what to do instead.
 MUST_CARRY: dict[Param, str] = {
     "background": "the upstream answers at once or not at all; ask without `background`",
     "conversation": "the upstream keeps no conversations; send all messages with each request",
     "modalities": "the upstream answers with text alone; ask for text",
-    "n": "the upstream gives one answer to a request; ask once for each answer",
     "previous_response_id": "the upstream keeps no answers; send all messages with each request",
     "prompt": "the upstream keeps no prompts; send the messages themselves",
 }
+
+# Searches of other protocols, as they are shown to clients of this one: their ids begin like this. What the
+# client sends back of them is dropped again, because the search itself travels sealed beside them.
+SHOWN_SEARCH = "srvtoolu_drg_"
+
+# What stands where the vendor's API has its ciphertext. It is not empty, because clients check that.
+SHOWN_CONTENT = "shown"
 
 TIER_READ: dict[str, str] = {"standard_only": "default"}
 TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 # The tier of an answer, in the neutral words.
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
+# "fast" is reported as this one.
+FAST_TIER = "priority"
 TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+
+# --- context management -----------------------------------------------------------------------------------
+
+# The edit that sums up the conversation, and when it does so unless told.
+COMPACT_EDIT = "compact_20260112"
+COMPACT_AT = 150_000
+
+# An edit that asks for what happens anyway.
+KEEP_THINKING: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
 
 # --- reasoning --------------------------------------------------------------------------------------------
 
-# Effort of the other protocols -> `output_config.effort` of models that think adaptively.
-EFFORTS: dict[str, str] = {
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "xhigh",
-    "max": "max",
-}
-
-# "budget_tokens must be >= 1024 and less than max_tokens."
-MIN_BUDGET = 1024
-
-# Effort -> budget of models that take budgets only. "max" is all that max_tokens leaves.
-BUDGETS: dict[str, int | None] = {
-    "minimal": MIN_BUDGET,
-    "low": 2048,
-    "medium": 8192,
-    "high": 16384,
-    "xhigh": 32768,
-    "max": None,
-}
-
-# Budget -> effort: the first row whose figure is not below the budget; "max" beyond the last.
-BUDGET_EFFORTS: tuple[tuple[int, str], ...] = (
-    (4096, "low"),
-    (12288, "medium"),
-    (24576, "high"),
-    (49152, "xhigh"),
-)
+# What `output_config.effort` takes.
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # With thinking on, "top_p can be set between 0.95 and 1".
 MIN_TOP_P = 0.95

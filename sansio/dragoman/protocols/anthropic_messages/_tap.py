@@ -10,6 +10,7 @@ from dragoman._errors import RemoteProtocolError
 from dragoman._events import Usage
 from dragoman._fault import Fault
 from dragoman._json import JSONObject, decode
+from dragoman._loss import Ledger
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
@@ -22,13 +23,14 @@ _DULL = frozenset({b"content_block_delta", b"content_block_start", b"content_blo
 class MessagesTap:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "ended", "failed", "usage")
+    __slots__ = ("_figures", "ended", "failed", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
         self.ended = False
         self.failed = False
-        self._figures = UsageReader()
+        self.whole: JSONObject | None = None  # no frame repeats the answer
+        self._figures = UsageReader(Ledger())  # a relay loses nothing
 
     def watch(self, frame: Frame) -> None:
         """Look at one frame. Never raises."""

@@ -18,14 +18,22 @@ _OWN_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
 
+# What others have another place for, or what is so without being said.
+_SAID_ELSEWHERE: dict[str, tuple[JSON, ...]] = {"speed": ("standard", "fast")}
+
 
 class UsageReader:
-    """Collects the usage objects of one answer."""
+    """Collects the usage objects of one answer.
 
-    __slots__ = ("_figures",)
+    own: for a client of this protocol, who gets the figures as they came.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_figures", "_ledger", "_own")
+
+    def __init__(self, ledger: Ledger, own: bool = False) -> None:
         self._figures: JSONObject = {}
+        self._ledger = ledger
+        self._own = own
 
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
@@ -36,17 +44,59 @@ class UsageReader:
         fresh = _count(figures.get("input_tokens"))
         cached = _count(figures.get("cache_read_input_tokens"))
         written = _count(figures.get("cache_creation_input_tokens"))
+        output = _count(figures.get("output_tokens"))
+        if not self._own and figures.get("iterations"):
+            # The figures at the top are those of the last iteration; all of them are paid for.
+            fresh = self._sum("input_tokens", fresh)
+            cached = self._sum("cache_read_input_tokens", cached)
+            written = self._sum("cache_creation_input_tokens", written)
+            output = self._sum("output_tokens", output)
         details = figures.get("output_tokens_details")
+        server = figures.get("server_tool_use")
         return Usage(
             # "Total input tokens is the summation of input_tokens, cache_creation_input_tokens, and
             # cache_read_input_tokens."
             input=None if fresh is None else fresh + (cached or 0) + (written or 0),
-            output=_count(figures.get("output_tokens")),
+            output=output,
             cached=cached,
             cache_write=written,
             reasoning=_count(details.get("thinking_tokens")) if type(details) is dict else None,
-            extra={key: value for key, value in figures.items() if key not in KNOWN_USAGE} or None,
+            extra=self._extra(figures, server) or None,
+            searches=_count(server.get("web_search_requests")) if type(server) is dict else None,
         )
+
+    def _sum(self, name: str, last: int | None) -> int | None:
+        """A figure over all iterations, as far as they have it."""
+        iterations = self._figures["iterations"]
+        found = [
+            _count(iteration.get(name))
+            for iteration in (iterations if type(iterations) is list else ())
+            if type(iteration) is dict
+        ]
+        known = [count for count in found if count is not None]
+        total = sum(known) if known else last
+        if total != last:
+            self._ledger.altered(f"/usage/{name}", "the sum over all iterations took its place")
+        return total
+
+    def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
+        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
+        if not self._own:
+            extra = {
+                key: value
+                for key, value in extra.items()
+                if _says(value) and value not in _SAID_ELSEWHERE.get(key, ())
+            }
+        if type(server) is dict:
+            rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
+            if rest:
+                extra["server_tool_use"] = rest
+        return extra
+
+
+def _says(value: JSON) -> bool:
+    """Whether a counter of another protocol is worth a word: one at zero is not."""
+    return any(_says(item) for item in value.values()) if type(value) is dict else bool(value)
 
 
 def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
@@ -67,27 +117,31 @@ def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) ->
     }
 
 
-def final_usage(usage: Usage, prompt_tokens: int, ledger: Ledger) -> JSONObject:
-    """The cumulative usage of message_delta. `prompt_tokens` stands in where the upstream told nothing."""
-    if usage.input is None or usage.output is None:
-        ledger.altered(
-            "/usage", "the upstream gave no token counts: the prompt is estimated, the output is 0"
-        )
+def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+    """The cumulative usage of message_delta."""
     cached = usage.cached or 0
     written = usage.cache_write or 0
     out: JSONObject = {
-        "input_tokens": prompt_tokens if usage.input is None else max(usage.input - cached - written, 0),
+        "input_tokens": max((usage.input or 0) - cached - written, 0),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
         "output_tokens": usage.output or 0,
         "output_tokens_details": None if usage.reasoning is None else {"thinking_tokens": usage.reasoning},
         "server_tool_use": None,
     }
+    server: JSONObject = {}
+    if usage.searches is not None:
+        server["web_search_requests"] = usage.searches
     for key, value in (usage.extra or {}).items():
-        if key in _OWN_COUNTERS:
+        if key == "server_tool_use":
+            server.update(value)
+        elif key in _OWN_COUNTERS:
             out[key] = value
         else:
             ledger.dropped(child("/usage", key), "Messages has no such counter")
+    if server:
+        # "Both are required".
+        out["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0, **server}
     return out
 
 

@@ -72,18 +72,38 @@ class ThinkingBlock(TypedDict, total=False):
     data: str
 
 
+class CompactionBlock(TypedDict, total=False):
+    """The summary that stands for all that came before it."""
+
+    type: str
+    content: str | None
+    encrypted_content: str | None
+
+
 class MessageParam(TypedDict, total=False):
     role: str
     content: JSON
 
 
 class Tool(TypedDict, total=False):
+    """A tool with a schema; `type` is absent or "custom"."""
+
     type: str | None
     name: str
     description: str | None
     input_schema: JSON
     strict: bool | None
+    defer_loading: bool | None
+    input_examples: list[JSON] | None
     cache_control: CacheControl | None
+
+
+class McpServer(TypedDict, total=False):
+    type: str
+    name: str
+    url: str
+    authorization_token: str | None
+    tool_configuration: JSON
 
 
 class Choice(TypedDict, total=False):
@@ -112,6 +132,30 @@ class Metadata(TypedDict, total=False):
     user_id: str | None
 
 
+class ContextManagement(TypedDict, total=False):
+    edits: list[JSON]
+
+
+class CompactEdit(TypedDict, total=False):
+    type: str
+    trigger: JSON
+
+
+class Trigger(TypedDict, total=False):
+    type: str
+    value: int
+
+
+class CompactionParam(TypedDict, total=False):
+    type: str
+    instructions: str | None
+
+
+class Thread(TypedDict, total=False):
+    type: str
+    previous_message_id: str
+
+
 class Body(TypedDict, total=False):
     """A request. `output_format` is the older, beta place of `output_config.format`."""
 
@@ -133,10 +177,19 @@ class Body(TypedDict, total=False):
     service_tier: str
     speed: str
     container: JSON
-    context_management: JSON
-    mcp_servers: JSON
+    context_management: ContextManagement
+    compaction: CompactionParam
+    mcp_servers: list[McpServer]
     inference_geo: str
     cache_control: CacheControl
+    thread: Thread
+    diagnostics: JSON
+    fallbacks: JSON
+    fallback_credit_token: JSON
+    billing_policy: JSON
+    user_profile_id: str
+    workspace_id: str
+    betas: list[str]
 
 
 class Usage(TypedDict, total=False):
@@ -147,7 +200,13 @@ class Usage(TypedDict, total=False):
     cache_read_input_tokens: int | None
     cache_creation_input_tokens: int | None
     output_tokens_details: JSON
+    server_tool_use: JSON
     service_tier: str | None
+
+
+class ServerToolUsage(TypedDict, total=False):
+    web_search_requests: int
+    web_fetch_requests: int
 
 
 class Message(TypedDict, total=False):
@@ -174,13 +233,20 @@ KNOWN_TOOL_RESULT = frozenset(ToolResultBlock.__annotations__)
 KNOWN_THOUGHT = frozenset(ThinkingBlock.__annotations__)
 KNOWN_MESSAGE_PARAM = frozenset(MessageParam.__annotations__)
 KNOWN_TOOL = frozenset(Tool.__annotations__)
+KNOWN_SERVER = frozenset(McpServer.__annotations__)
 KNOWN_CHOICE = frozenset(Choice.__annotations__)
 KNOWN_THINKING = frozenset(Thinking.__annotations__)
 KNOWN_FORMAT = frozenset(OutputFormat.__annotations__)
 KNOWN_CONFIG = frozenset(OutputConfig.__annotations__)
 KNOWN_METADATA = frozenset(Metadata.__annotations__)
+KNOWN_MANAGEMENT = frozenset(ContextManagement.__annotations__)
+KNOWN_EDIT = frozenset(CompactEdit.__annotations__)
+KNOWN_TRIGGER = frozenset(Trigger.__annotations__)
+KNOWN_COMPACTION = frozenset(CompactionParam.__annotations__)
+KNOWN_THREAD = frozenset(Thread.__annotations__)
 KNOWN_BODY = frozenset(Body.__annotations__)
 KNOWN_USAGE = frozenset(Usage.__annotations__)
+KNOWN_SERVER_USAGE = frozenset(ServerToolUsage.__annotations__)
 KNOWN_MESSAGE = frozenset(Message.__annotations__)
 
 

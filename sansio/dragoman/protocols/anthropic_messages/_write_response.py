@@ -19,6 +19,7 @@ from dragoman._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Ended,
     Event,
     Failed,
@@ -34,13 +35,15 @@ from dragoman._events import (
     Usage,
 )
 from dragoman._fold import Answer, Block
-from dragoman._json import JSON, JSONObject, encode, is_object_text
+from dragoman._json import JSON, JSONObject, encode, encode_text, is_object_text
 from dragoman._loss import Ledger, child
 from dragoman._seal import Sealer
 from dragoman._spec import Exchange
 from dragoman._sse import frame
 
+from ._citations import citation_of
 from ._errors import error_frame
+from ._shown import compaction_block, search_blocks
 from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT
 from ._usage import final_usage, start_usage
 
@@ -66,6 +69,7 @@ class MessagesWriter:
         "_index",
         "_ledger",
         "_part",
+        "_path",
         "_refused",
         "_stop",
         "_unsigned",
@@ -77,6 +81,7 @@ class MessagesWriter:
         self._ledger = ledger
         self._index = -1  # of the open block, or of the last one
         self._head = b""  # the bytes before the text of a delta of the open block; b"" while it is not shown
+        self._path = ""  # where the open block stood in the upstream's answer
         self._part = 0  # the part of the open reasoning block
         self._unsigned = False  # the open block is reasoning without its signature
         self._calls = False
@@ -101,8 +106,9 @@ class MessagesWriter:
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
+        self._path = event.path or f"/content/{self._index + 1}"
         if event.phase is not None:
-            self._ledger.dropped(f"/content/{self._index + 1}/phase", "Messages has no phases of messages")
+            self._ledger.dropped(f"{self._path}/phase", "Messages has no phases of messages")
         self._head = b""
         self._part = 0
         if event.kind is BlockKind.REASONING:
@@ -160,13 +166,13 @@ class MessagesWriter:
         return self._delta_frame({"type": "signature_delta", "signature": signature})
 
     def _annotation(self, event: Annotation) -> bytes:
-        citation = citation_of(event, self._index, self._ledger)
+        citation = citation_of(event, self._path, self._ledger)
         if citation is None:
             return b""
         return self._delta_frame({"type": "citations_delta", "citation": citation})
 
     def _logprobs(self, event: Logprobs) -> bytes:
-        self._ledger.dropped(f"/content/{self._index}/logprobs", "Messages has no log probabilities")
+        self._ledger.dropped(f"{self._path}/logprobs", "Messages has no log probabilities")
         return b""
 
     def _delta_frame(self, delta: JSONObject) -> bytes:
@@ -180,19 +186,24 @@ class MessagesWriter:
         return signed + _frame("content_block_stop", index=self._index)
 
     def _opaque(self, event: Opaque) -> bytes:
-        """A block of an upstream of this protocol, or a field of its message."""
+        """A block of an upstream of this protocol or a field of its message, or a search of another's."""
+        if event.search is not None and event.origin != NAME:
+            blocks = search_blocks(event.search, self._exchange.id, self._index + 1)
+            return b"".join([self._whole(block) for block in blocks])
         if event.kind == "message":
             self._fields.update(event.native)
             return b""
+        return self._whole(event.native)
+
+    def _compacted(self, event: Compacted) -> bytes:
+        return self._whole(compaction_block(event.text, self._exchange.sealer))
+
+    def _whole(self, block: JSONObject) -> bytes:
+        """The frames of a block that is whole. What clients expect in deltas goes in deltas."""
         self._index += 1
         index = self._index
-        block: JSONObject = event.native
-        delta: JSONObject | None = None
-        if event.kind in STREAMED_INPUT and block.get("input"):
-            # Clients expect the input of a call in deltas, and read a full start as half of it.
-            delta = {"type": "input_json_delta", "partial_json": encode(block["input"]).decode("utf-8")}
-            block = {**block, "input": {}}
-        out = _frame("content_block_start", index=index, content_block=block)
+        start, delta = _cut(block)
+        out = _frame("content_block_start", index=index, content_block=start)
         if delta is not None:
             out += self._delta_frame(delta)
         return out + _frame("content_block_stop", index=index)
@@ -210,7 +221,7 @@ class MessagesWriter:
         delta["container"] = None
         fields: JSONObject = {
             "delta": delta,
-            "usage": final_usage(self._usage, self._exchange.prompt_tokens, self._ledger),
+            "usage": final_usage(self._usage, self._ledger),
         }
         for key, value in self._fields.items():
             inside = _LATE_FIELDS.get(key)
@@ -235,6 +246,7 @@ _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Logprobs: MessagesWriter._logprobs,
     BlockEnded: MessagesWriter._block_ended,
     Opaque: MessagesWriter._opaque,
+    Compacted: MessagesWriter._compacted,
     Usage: MessagesWriter._count,
     Stopped: MessagesWriter._stopped,
     Ended: MessagesWriter._ended,
@@ -248,8 +260,13 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     fields: JSONObject = {}
     calls = refused = False
     for block in answer.blocks:
+        if isinstance(block, Compacted):
+            content.append(compaction_block(block.text, exchange.sealer))
+            continue
         if isinstance(block, Opaque):
-            if block.kind == "message":
+            if block.search is not None and block.origin != NAME:
+                content += search_blocks(block.search, exchange.id, len(content))
+            elif block.kind == "message":
                 fields.update(block.native)
             else:
                 content.append(block.native)
@@ -260,7 +277,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         if written is not None:
             content.append(written)
     usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
-    usage.update(final_usage(answer.usage, exchange.prompt_tokens, ledger))
+    usage.update(final_usage(answer.usage, ledger))
     message = _message(exchange, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
     message.update(fields)
@@ -269,36 +286,35 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
 
 def _whole_block(block: Block, index: int, sealer: Sealer, ledger: Ledger) -> JSONObject | None:
     """One block, None when there is nothing in it: an empty block is refused when it comes back."""
+    path = block.path or f"/content/{index}"
     if block.phase is not None:
-        ledger.dropped(f"/content/{index}/phase", "Messages has no phases of messages")
+        ledger.dropped(f"{path}/phase", "Messages has no phases of messages")
     if block.kind is BlockKind.TOOL_CALL:
         assert block.tool is not None
         return {
             "type": "tool_use",
             "id": block.tool.call_id,
             "name": block.tool.name,
-            "input": _whole_input(block.text, index, ledger),
+            "input": _whole_input(block.text, path, ledger),
             "caller": {"type": "direct"},
         }
     if block.kind is BlockKind.REASONING:
         return _whole_reasoning(block, sealer)
     if block.logprobs:
-        ledger.dropped(f"/content/{index}/logprobs", "Messages has no log probabilities")
-    citations = [citation_of(annotation, index, ledger) for annotation in block.annotations]
+        ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
+    citations = [citation_of(annotation, path, ledger) for annotation in block.annotations]
     kept = [citation for citation in citations if citation is not None]
     if not block.text and not kept:
         return None
     return {"type": "text", "text": block.text, "citations": kept or None}
 
 
-def _whole_input(text: str, index: int, ledger: Ledger) -> JSON:
+def _whole_input(text: str, path: str, ledger: Ledger) -> JSON:
     if not text:
         return {}
     if is_object_text(text):
         return msgspec.Raw(text.encode("utf-8"))
-    ledger.altered(
-        f"/content/{index}/input", "the arguments are no JSON object: they stand as text under _raw"
-    )
+    ledger.altered(f"{path}/input", "the arguments are no JSON object: they stand as text under _raw")
     return {"_raw": text}
 
 
@@ -311,6 +327,20 @@ def _whole_reasoning(block: Block, sealer: Sealer) -> JSONObject | None:
     if redacted is not None and not text:
         return redacted
     return {"type": "thinking", "thinking": text, "signature": signature_of(block.seal, sealer)}
+
+
+def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
+    """A block as it starts, and the delta that completes it."""
+    if block["type"] in STREAMED_INPUT and block.get("input"):
+        # A start with its input would be read as half of it.
+        return {**block, "input": {}}, {
+            "type": "input_json_delta",
+            "partial_json": encode_text(block["input"]),
+        }
+    if block["type"] == "compaction":
+        texts: JSONObject = {key: block[key] for key in ("content", "encrypted_content") if key in block}
+        return {**block, **dict.fromkeys(texts)}, {"type": "compaction_delta", **texts}
+    return block, None
 
 
 # --- shared by both ---------------------------------------------------------------------------------------
@@ -372,24 +402,6 @@ def redacted_block(seal: Seal) -> JSONObject | None:
     if seal.origin == NAME and type(seal.native) is dict and seal.native.get("type") == "redacted_thinking":
         return cast(JSONObject, seal.native)
     return None
-
-
-def citation_of(event: Annotation, index: int, ledger: Ledger) -> JSONObject | None:
-    """The citation for an annotation, None when it is no citation of a web page."""
-    if event.origin == NAME:
-        return cast(JSONObject, event.native)
-    path = f"/content/{index}/citations"
-    if event.url is None:
-        ledger.dropped(path, "an annotation that names no web page")
-        return None
-    ledger.altered(path, "only URL and title of the citation were carried")
-    return {
-        "type": "web_search_result_location",
-        "url": event.url,
-        "title": event.title,
-        "cited_text": "",
-        "encrypted_index": "",
-    }
 
 
 def _frame(event: str, **fields: JSON) -> bytes:

@@ -7,27 +7,27 @@ may be filled in turns, and an answer may have several choices.
 
 from __future__ import annotations
 
-from dragoman._spec import ProtocolSpec, ToolRule
+from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
 from dragoman._sse import comment
 
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import ChatReader, read_whole
-from ._tables import NAME
+from ._tables import MAX_STOPS, NAME
 from ._tap import ChatTap
 from ._write_request import write_request
-from ._write_response import ChatWriter, write_whole
+from ._write_response import ChatWriter
+from ._write_whole import write_whole
 
 __all__ = ["SPEC"]
 
-SPEC = ProtocolSpec(
+SPEC = UpstreamSpec(
     name=NAME,
     # The vendor's SDK takes a base URL with the version.
     path="/chat/completions",
-    client_path="/v1/chat/completions",
+    endpoints=(Endpoint("/v1/chat/completions", heartbeat=comment(b"keepalive")),),
     sequential=False,
     choices=True,
-    heartbeat=comment(b"keepalive"),
     tools=ToolRule(max_name=64, max_call_id=64, call_id_chars=False, custom=True, namespaces=False),
     read_request=read_request,
     write_request=write_request,
@@ -39,4 +39,8 @@ SPEC = ProtocolSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=ChatTap,
+    max_stops=MAX_STOPS,
+    # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
+    forgets_seals=True,
+    needs_usage=False,
 )

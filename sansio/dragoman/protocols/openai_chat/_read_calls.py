@@ -3,20 +3,36 @@
 Strategy: fragments are told apart by index, but servers leave the index out, use one index for several calls,
 repeat ids and names, or send a call whole. A table of the calls by index and a few rules decide which call a
 fragment belongs to. "Tool call ended" is never said: a call ends when another one starts and its arguments
-are a complete JSON object, or with the answer.
+are a complete JSON object, or with the answer. Members of a call that we do not know (Google's signatures among
+them) go to the client sealed, as reasoning before the call: the server wants them back with it.
 """
 
 from __future__ import annotations
 
 from dragoman._errors import RemoteProtocolError
-from dragoman._events import ArgumentsDelta, BlockEnded, BlockKind, BlockStarted, Event, ToolHead, ToolKind
-from dragoman._json import JSON, encode_text, is_object_text, kind_of
+from dragoman._events import (
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Seal,
+    SealDelta,
+    ToolHead,
+    ToolKind,
+)
+from dragoman._json import JSON, JSONObject, encode_text, is_object_text, kind_of
+
+from ._tables import CALL_CARRY, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
 
 
 class Call:
-    """One call. block is -1 until its name is known; pieces is what the model wrote so far."""
+    """One call. block is -1 until its name is known; pieces is what the model wrote so far.
 
-    __slots__ = ("block", "call_id", "ended", "kind", "name", "pieces")
+    extra: members that we do not know, as far as they were not given yet; given: the others.
+    """
+
+    __slots__ = ("block", "call_id", "ended", "extra", "given", "kind", "name", "pieces")
 
     def __init__(self, kind: ToolKind) -> None:
         self.kind = kind
@@ -25,6 +41,8 @@ class Call:
         self.name = ""
         self.pieces: list[str] = []
         self.ended = False
+        self.extra: JSONObject = {}
+        self.given: JSONObject = {}
 
     @property
     def text(self) -> str:
@@ -57,12 +75,13 @@ class Numbers:
 class Calls:
     """The calls of one choice."""
 
-    __slots__ = ("_by_index", "_choice", "_last", "_numbers", "calls")
+    __slots__ = ("_by_index", "_choice", "_last", "_model", "_numbers", "calls")
 
-    def __init__(self, choice: int, numbers: Numbers) -> None:
+    def __init__(self, choice: int, numbers: Numbers, model: str) -> None:
         self.calls: list[Call] = []
         self._choice = choice
         self._numbers = numbers
+        self._model = model
         self._by_index: dict[int, Call] = {}
         self._last: Call | None = None
 
@@ -94,10 +113,12 @@ class Calls:
             if not (call_id or name or piece.strip()):
                 return  # an empty fragment before any call
             call = self._start(kind, index, out)
-        elif call.ended:
+        call.extra.update(_unknown(fragment, inner, kind))
+        if call.ended:
             # Its arguments were complete. Blanks, or the whole of them said again, do not change it.
             if piece.strip() and piece != call.text:
                 raise _unreadable("a tool call goes on after its arguments were complete")
+            self._give_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)
 
@@ -160,6 +181,7 @@ class Calls:
                 call.pieces.append(piece)
             if call.name:
                 call.call_id = call.call_id or self._numbers.call_id()
+                self._give_extra(call, out)
                 call.block = self._numbers.block()
                 head = ToolHead(call.call_id, call.name, call.kind)
                 out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
@@ -174,6 +196,33 @@ class Calls:
             raise _unreadable("a tool call has no name")
         call.ended = True
         out.append(BlockEnded(call.block, complete))
+        self._give_extra(call, out)
+
+    def _give_extra(self, call: Call, out: list[Event]) -> None:
+        """Give the members that we do not know. Before the call if they are there then, else after it."""
+        extra = {key: value for key, value in call.extra.items() if call.given.get(key) != value}
+        if extra:
+            native = {CALL_CARRY: {call.call_id: extra}}
+            out += carried(native, self._choice, self._numbers, self._model)
+            call.given.update(extra)
+        call.extra.clear()
+
+
+def carried(native: JSONObject, choice: int, numbers: Numbers, model: str) -> list[Event]:
+    """A block of what its maker alone can read and wants back."""
+    block = numbers.block()
+    seal = SealDelta(block, Seal(NAME, native, model))
+    return [BlockStarted(block, BlockKind.REASONING, choice), seal, BlockEnded(block)]
+
+
+def _unknown(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
+    """The members of a call that the protocol does not have, in the shape in which they stood."""
+    known = CUSTOM_SHAPE if kind is ToolKind.CUSTOM else FUNCTION_SHAPE
+    if fragment.keys() <= CALL_SHAPE.keys() and inner.keys() <= known.keys():
+        return {}
+    extra = {key: value for key, value in fragment.items() if key not in CALL_SHAPE and value is not None}
+    within = {key: value for key, value in inner.items() if key not in known and value is not None}
+    return {**extra, kind.value: within} if within else extra
 
 
 def _piece(value: JSON) -> str:

@@ -33,11 +33,17 @@ from dragoman._seal import Sealer
 
 from . import _wire as wire
 from ._checks import marked, nested, text_of, wrong
-from ._read_settings import read_reasoning, read_response_format, read_tools
-from ._reasoning import part_text, read_thoughts
+from ._citations import citations_of
+from ._read_settings import read_reasoning, read_response_format
+from ._read_thoughts import read_turn
+from ._read_tools import read_tools
+from ._reasoning import part_text
 from ._tables import NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS
 
 _KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
+
+# Of annotations that stand beside no text.
+_UNCITED = wire.KNOWN_ASSISTANT - {"annotations"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -123,7 +129,7 @@ class _Reader:
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self._custom: set[str] = set()
-        self._legacy = ""  # the id made up for the last legacy call
+        self._legacy = "", ""  # name of the last legacy call, and the id made up for it
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _parts(item.get("content"), f"{path}/content")
@@ -138,8 +144,10 @@ class _Reader:
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
             return Message("assistant", tuple(parts), path)
-        parts = [*read_thoughts(item, path, self._sealer)]
-        parts += _parts(item.get("content"), f"{path}/content")
+        parts = _parts(item.get("content"), f"{path}/content")
+        known = wire.KNOWN_ASSISTANT
+        if item.get("annotations") and not _cited(parts, item["annotations"]):
+            known = _UNCITED
         refusal = item.get("refusal")
         if refusal is not None:
             parts.append(Refusal(text_of(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
@@ -148,20 +156,24 @@ class _Reader:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
         if calls is not None and type(calls) is not list:
             raise wrong(f"{path}/tool_calls", "an array of tool calls", calls)
-        for index, call in enumerate(calls or ()):
-            parts.append(self._call(call, f"{path}/tool_calls/{index}"))
+        called: list[Part] = [
+            self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
+        ]
         legacy = item.get("function_call")
         if legacy is not None:
-            at = f"{path}/function_call"
-            if type(legacy) is not dict:
-                raise wrong(at, "an object", legacy)
-            name = text_of(legacy.get("name"), f"{at}/name")
-            # A legacy call has no id: its place in the conversation makes one that its result can share.
-            self._legacy = f"call_{path.rpartition('/')[2]}_{name}"
-            extra = wire.unknown(legacy, wire.KNOWN_FUNCTION)
-            arguments = _arguments(legacy.get("arguments"))
-            parts.append(ToolCall(self._legacy, name, arguments, extra=extra, path=at))
-        return _message(item, path, parts, wire.KNOWN_ASSISTANT)
+            called.append(self._legacy_call(legacy, path))
+        return _message(item, path, read_turn(item, path, self._sealer, parts, called), known)
+
+    def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
+        at = f"{path}/function_call"
+        if type(legacy) is not dict:
+            raise wrong(at, "an object", legacy)
+        name = text_of(legacy.get("name"), f"{at}/name")
+        # A legacy call has no id: its place in the conversation makes one that its result can share.
+        call_id = f"call_{path.rpartition('/')[2]}_{name}"
+        self._legacy = name, call_id
+        extra = wire.unknown(legacy, wire.KNOWN_FUNCTION)
+        return ToolCall(call_id, name, _arguments(legacy.get("arguments")), extra=extra, path=at)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
@@ -203,8 +215,11 @@ class _Reader:
 
     def function(self, item: JSONObject, path: str) -> Message:
         name = text_of(item.get("name"), f"{path}/name")
-        call_id = self._legacy or f"call_{path.rpartition('/')[2]}_{name}"
-        self._legacy = ""
+        called, call_id = self._legacy
+        if called == name:
+            self._legacy = "", ""
+        else:
+            call_id = f"call_{path.rpartition('/')[2]}_{name}"  # nobody asked for it
         return self._result(item, path, call_id, _FUNCTION)
 
     @staticmethod
@@ -226,7 +241,9 @@ class _Reader:
             extra=extra,
             path=path,
         )
-        return Message("user", (result,), path, name=item.get("name"))
+        # The name of role `function` is that of its call; elsewhere it is the speaker's.
+        name = item.get("name") if item["role"] == "tool" else None
+        return Message("user", (result,), path, name=name)
 
 
 _ROLES: dict[str, Callable[[_Reader, JSONObject, str], Message]] = {
@@ -249,6 +266,16 @@ def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[st
         else:
             extra = {**(extra or {}), "cache_control": item["cache_control"]}
     return Message(item["role"], tuple(parts), path, name=item.get("name"), extra=extra)
+
+
+def _cited(parts: list[Part], annotations: JSON) -> bool:
+    """Put a message's annotations to its last text. False: they cannot be read, or there is none."""
+    texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
+    if not texts or type(annotations) is not list:
+        return False
+    sources = citations_of(annotations, spans=len(texts) == 1)
+    parts[texts[-1]] = msgspec.structs.replace(parts[texts[-1]], citations=annotations, sources=sources)
+    return True
 
 
 def _parts(content: JSON, path: str) -> list[Part]:

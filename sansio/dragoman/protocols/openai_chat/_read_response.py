@@ -1,9 +1,8 @@
 """Chat Completions answers, streamed or whole -> events.
 
-Strategy: Chat has deltas and nothing else: no starts, no ends. So each choice keeps one open text, refusal or
-reasoning block, ends it when the kind of delta changes, and leaves tool calls to `Calls`. The finish reason is
+Strategy: what a chunk says of the answer is read here, what it says of a choice by `Choice`. The finish reason is
 held back until [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A
-whole answer is read as one large delta. The three deltas that make up nearly all frames have a short lane.
+whole answer is read as one chunk. The three deltas that make up nearly all frames have a short lane.
 """
 
 from __future__ import annotations
@@ -13,71 +12,41 @@ from collections.abc import Sequence
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
     ENDED,
-    Annotation,
     ArgumentsDelta,
-    BlockEnded,
     BlockKind,
-    BlockStarted,
     Event,
     Failed,
-    Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
     Started,
-    Stopped,
-    StopReason,
     TextDelta,
 )
 from dragoman._fault import Fault
 from dragoman._json import JSON, JSONObject, decode, kind_of
 from dragoman._lane import LaneHint
-from dragoman._loss import Ledger, LossCode, child
+from dragoman._loss import Ledger
 from dragoman._shape import note_unread
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
+from ._citations import fuller_lists, listed_pages
 from ._errors import fault_of, is_error
-from ._read_calls import Calls, Numbers
-from ._reasoning import Collected, entry_text
+from ._read_calls import Numbers
+from ._read_choice import Choice
 from ._tables import (
     ANSWER_SHAPE,
     CALL_SHAPE,
     CHOICE_SHAPE,
-    DELTA_FIELDS,
     FUNCTION_SHAPE,
-    MESSAGE_SHAPE,
     NAME,
-    OPAQUE_FIELDS,
-    PLAIN_ENDS,
+    QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
-    STOPS,
 )
 from ._usage import read_usage
 
 _NOTHING: tuple[Event, ...] = ()
 _PADDING = b"obfuscation"
-
-# Reasons after which a tool call may be half.
-_CUTS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
-
-
-class _Choice:
-    """One choice: its open block (kind is None when there is none), its calls, and how it stopped."""
-
-    __slots__ = ("block", "calls", "cites", "finish", "index", "kind", "reasoning", "sequence")
-
-    def __init__(self, index: int, numbers: Numbers) -> None:
-        self.index = index
-        self.kind: BlockKind | None = None
-        self.block = -1
-        self.reasoning = Collected()
-        self.calls = Calls(index, numbers)
-        self.cites: list[JSONObject] = []  # annotations that came before their text
-        self.finish: str | None = None
-        self.sequence: str | None = None
 
 
 class ChatReader:
@@ -100,7 +69,7 @@ class ChatReader:
         self._exchange = exchange
         self._ledger = ledger
         self._numbers = Numbers(exchange.id)
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._model = ""
         self._started = False
         self._over = False
@@ -168,7 +137,7 @@ class ChatReader:
             return None
         if choice.get("finish_reason") or choice.get("logprobs") or "error" in chunk or "usage" in choice:
             return None
-        if not (chunk.keys() <= ANSWER_SHAPE.keys() and choice.keys() <= CHOICE_SHAPE.keys()):
+        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= CHOICE_SHAPE.keys()):
             return None
         if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
@@ -208,8 +177,20 @@ class ChatReader:
                 self._choice(choice, position, out)
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
-            out.append(Opaque(NAME, "moderation", moderation, "/moderation"))
+            out.append(Opaque(NAME, "moderation", moderation, "/moderation", carried=False))
+        if "citations" in chunk or "search_results" in chunk:
+            self._list_pages(chunk, out)
         return out
+
+    def _list_pages(self, chunk: JSONObject, out: list[Event]) -> None:
+        """Pages that are listed beside the choices: they are about the first one."""
+        choice = self._choices.get(0)
+        if choice is None:
+            self._ledger.dropped("/citations", "they came before the text that cites them")
+            return
+        choice.list_pages(listed_pages(chunk), out)
+        for key in fuller_lists(chunk):
+            self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
@@ -254,169 +235,28 @@ class ChatReader:
         note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
         delta = choice.get("delta")
         if state is None:
-            state = self._choices[index] = _Choice(index, self._numbers)
+            state = self._choices[index] = Choice(index, self._numbers, self._model, self._ledger)
             if delta is None:
                 delta = choice.get("message")
         start = len(out)
         if type(delta) is dict:
-            self._delta(state, delta, whole="delta" not in choice, out=out)
+            state.delta(delta, whole="delta" not in choice, out=out)
         elif delta is not None:
             raise _unreadable(f"a delta is {kind_of(delta)}")
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
-            self._logprobs(state, logprobs, out, start)
+            state.logprobs(logprobs, out, start)
         usage = choice.get("usage")
         if type(usage) is dict:
             self._usage = usage
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
-            state.finish = finish
+            state.finish_reason = finish
         stop = choice.get("stop_reason")
         if type(stop) is str and stop in self._stops:
             state.sequence = stop  # vLLM names the sequence that matched
         elif stop is not None:
             self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
-
-    def _delta(self, state: _Choice, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
-        note_unread(
-            {key: delta[key] for key in MESSAGE_SHAPE if key in delta},
-            MESSAGE_SHAPE,
-            f"/choices/{state.index}/message",
-            self._ledger,
-        )
-        if not delta.keys() <= _PLAIN_FIELDS:
-            self._rare(state, delta, out)
-        content = delta.get("content")
-        if type(content) is str:
-            if content:
-                self._text(state, BlockKind.TEXT, content, out)
-        elif type(content) is list:
-            for part in content:
-                self._part(state, part, out)
-        elif content is not None:
-            raise _unreadable(f"content is {kind_of(content)}")
-        refusal = delta.get("refusal")
-        if type(refusal) is str and refusal:
-            self._text(state, BlockKind.REFUSAL, refusal, out)
-        calls = delta.get("tool_calls")
-        if calls:
-            if type(calls) is not list:
-                raise _unreadable(f"tool_calls is {kind_of(calls)}")
-            self._end_block(state, out)
-            for place, fragment in enumerate(calls):
-                state.calls.fragment(fragment, out, place=place if whole else None)
-        legacy = delta.get("function_call")
-        if legacy is not None:
-            self._end_block(state, out)
-            state.calls.legacy(legacy, out)
-
-    def _rare(self, state: _Choice, delta: JSONObject, out: list[Event]) -> None:
-        """Members outside the official delta: reasoning, annotations, and what we do not know."""
-        reasoning = (
-            delta.get("reasoning_content")
-            or delta.get("reasoning")
-            or delta.get("reasoning_details")
-            or delta.get("thinking_blocks")
-        )
-        if reasoning:
-            self._open(state, BlockKind.REASONING, out)
-            self._say(state, state.reasoning.add(delta), out)
-        annotations = delta.get("annotations")
-        if type(annotations) is list:
-            state.cites += [cite for cite in annotations if type(cite) is dict]
-            if state.kind is BlockKind.TEXT:
-                self._cite(state, out)
-        for key, value in delta.items():
-            if key in DELTA_FIELDS:
-                continue
-            path = f"/choices/{state.index}/message/{key}"
-            if key in OPAQUE_FIELDS:
-                if value:
-                    out.append(Opaque(NAME, key, value, path, state.index))
-            elif value is not None:
-                path = child(f"/choices/{state.index}/message", key)
-                self._ledger.add(LossCode.UNKNOWN_FIELD, path, "not a field of this protocol version")
-
-    def _part(self, state: _Choice, part: JSON, out: list[Event]) -> None:
-        """A part of content that is a list, as Mistral's servers send it."""
-        kind = part.get("type") if type(part) is dict else None
-        if kind == "thinking":
-            self._open(state, BlockKind.REASONING, out)
-            self._say(state, state.reasoning.add_part(part), out)
-            return
-        text = entry_text(part)
-        if text:
-            self._text(state, BlockKind.TEXT, text, out)
-        elif kind != "text":
-            path = f"/choices/{state.index}/message/content"
-            out.append(Opaque(NAME, str(kind), part, path, state.index))
-
-    def _text(self, state: _Choice, kind: BlockKind, text: str, out: list[Event]) -> None:
-        self._open(state, kind, out)
-        if state.cites and kind is BlockKind.TEXT:
-            self._cite(state, out)
-        out.append(TextDelta(state.block, text))
-
-    @staticmethod
-    def _say(state: _Choice, text: str, out: list[Event]) -> None:
-        if text:
-            state.reasoning.said.append(text)
-            out.append(ReasoningDelta(state.block, text))
-
-    @staticmethod
-    def _cite(state: _Choice, out: list[Event]) -> None:
-        for native in state.cites:
-            cite = native.get("url_citation")
-            cite = cite if type(cite) is dict else {}
-            start, end = cite.get("start_index"), cite.get("end_index")
-            spans = type(start) is int and type(end) is int and end > start  # 0 to 0 says nothing
-            out.append(
-                Annotation(
-                    state.block,
-                    NAME,
-                    native,
-                    _string(cite.get("url")),
-                    _string(cite.get("title")),
-                    start if spans else None,
-                    end if spans else None,
-                )
-            )
-        state.cites.clear()
-
-    def _logprobs(self, state: _Choice, logprobs: JSONObject, out: list[Event], start: int) -> None:
-        """Log probabilities come before the text that they are about, which is in `out` from `start` on."""
-        for member, kind in _LOGPROBS:
-            tokens = logprobs.get(member)
-            if type(tokens) is not list or not tokens:
-                continue
-            if state.kind is kind:
-                event = Logprobs(state.block, [_token(token) for token in tokens if type(token) is dict])
-                ours = (at for at in range(start, len(out)) if _fills(out[at], state.block))
-                out.insert(next(ours, len(out)), event)
-            else:
-                # Tokens of reasoning or of a call: the official answer has them for text alone.
-                path = f"/choices/{state.index}/logprobs/{member}"
-                self._ledger.dropped(path, "log probabilities of something other than text")
-
-    def _open(self, state: _Choice, kind: BlockKind, out: list[Event]) -> None:
-        """Make sure that a block of this kind is open."""
-        if state.kind is kind:
-            return
-        self._end_block(state, out)
-        state.calls.end_whole(out)
-        state.kind = kind
-        state.block = self._numbers.block()
-        if kind is BlockKind.REASONING:
-            state.reasoning = Collected()
-        out.append(BlockStarted(state.block, kind, state.index))
-
-    def _end_block(self, state: _Choice, out: list[Event]) -> None:
-        if state.kind is None:
-            return
-        if state.kind is BlockKind.REASONING:
-            out.append(SealDelta(state.block, Seal(NAME, state.reasoning.native(), self._model)))
-        out.append(BlockEnded(state.block))
-        state.kind = None
 
     def _finish(self, *, certain: bool) -> list[Event]:
         """The stream is over. certain: [DONE] or a whole body says that the answer is, too."""
@@ -425,40 +265,19 @@ class ChatReader:
         if not choices or choices[0].index != 0:
             raise _truncated("without any answer")
         for state in choices:
-            if state.finish is None and (not told or state.calls.broken()):
+            if state.finish_reason is None and (not told or state.calls.broken()):
                 raise _truncated("without a finish reason")
         self._over = True
         out: list[Event] = []
         usage: list[Event] = [] if self._usage is None else [read_usage(self._usage)]
         for state in choices:
-            failed = STOP_FAULTS.get(state.finish or "")
+            failed = STOP_FAULTS.get(state.finish_reason or "")
             if failed is not None:
-                message = f"the upstream stopped with finish_reason {state.finish}"
-                return [*usage, Failed(Fault(failed, message, code=state.finish))]
+                message = f"the upstream stopped with finish_reason {state.finish_reason}"
+                return [*usage, Failed(Fault(failed, message, code=state.finish_reason))]
         for state in choices:
-            stopped = self._stopped(state)
-            self._end_block(state, out)
-            state.calls.end(stopped.reason in _CUTS, out)
-            if state.cites:
-                self._ledger.dropped(
-                    f"/choices/{state.index}/message/annotations", "there is no text to cite"
-                )
-            out.append(stopped)
+            state.end(out)
         return [*out, *usage, ENDED]
-
-    def _stopped(self, state: _Choice) -> Stopped:
-        word = (state.finish or "stop").lower()
-        reason = STOPS.get(word, StopReason.END)
-        if word not in STOPS and word not in PLAIN_ENDS:
-            self._ledger.altered(
-                f"/choices/{state.index}/finish_reason", "an unknown reason was taken for the end of the turn"
-            )
-        if reason in (StopReason.END, StopReason.TOOL_USE):
-            # A forced function call ends with "stop", and some servers never say "tool_calls".
-            reason = StopReason.TOOL_USE if state.calls.calls else StopReason.END
-        if reason is StopReason.END and state.sequence is not None:
-            reason = StopReason.STOP_SEQUENCE
-        return Stopped(reason, state.finish, state.index, state.sequence)
 
 
 def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> list[Event]:
@@ -466,7 +285,7 @@ def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> list[Eve
     return ChatReader(exchange, ledger).whole(body)
 
 
-def _short_call(calls: JSON, state: _Choice) -> Sequence[Event] | None:
+def _short_call(calls: JSON, state: Choice) -> Sequence[Event] | None:
     """The short lane of arguments: one more piece of a call whose block is open."""
     if type(calls) is not list or len(calls) != 1:
         return None
@@ -486,22 +305,6 @@ def _short_call(calls: JSON, state: _Choice) -> Sequence[Event] | None:
         return _NOTHING
     call.pieces.append(piece)
     return (ArgumentsDelta(call.block, piece),)
-
-
-# Members that need no look beyond the official ones.
-_PLAIN_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})
-_LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
-
-
-def _token(token: JSONObject) -> JSONObject:
-    """A token with all the members that strict clients demand."""
-    if "bytes" in token and "top_logprobs" in token:
-        return token
-    return {"bytes": None, **token, "top_logprobs": token.get("top_logprobs") or []}
-
-
-def _fills(event: Event, block: int) -> bool:
-    return isinstance(event, TextDelta) and event.block == block
 
 
 def _string(value: JSON) -> str | None:

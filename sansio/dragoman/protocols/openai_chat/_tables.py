@@ -40,7 +40,6 @@ PARAMS: dict[str, Param] = {
     "top_p": "top_p",
     "user": "user",
     "verbosity": "verbosity",
-    "web_search_options": "web_search_options",
 }
 
 PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
@@ -62,6 +61,8 @@ PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
 
 # "Up to 4 sequences where the API will stop generating further tokens."
 MAX_STOPS = 4
+# "Up to 4 explicit breakpoints a request."
+MAX_MARKS = 4
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Tiers of the other protocols that have a twin here.
@@ -74,12 +75,18 @@ STATEFUL: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt",
 # under two names.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 # What a client may say about reasoning; printed again as it was for the same protocol.
-REASONING_SETTINGS = ("reasoning_effort", "reasoning", "thinking")
+REASONING_SETTINGS = (
+    "reasoning_effort",
+    "reasoning",
+    "thinking",
+    "enable_thinking",
+    "thinking_budget",
+    "chat_template_kwargs",
+    "include_reasoning",
+)
 
-# The largest thinking budget (tokens) that still counts as this effort.
-EFFORT_BY_BUDGET = ((1024, "minimal"), (4096, "low"), (12288, "medium"), (24576, "high"), (49152, "xhigh"))
-EFFORT_ABOVE = "max"
-EFFORT_ADAPTIVE = "high"
+# The setting that stands for a web search, and the kind of the tool that it is read as.
+WEB_SEARCH = "web_search_options"
 
 # Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
 TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
@@ -101,6 +108,9 @@ STOPS: dict[str, StopReason] = {
     "refusal": StopReason.CONTENT_FILTER,
     "safety": StopReason.CONTENT_FILTER,
     "sensitive": StopReason.CONTENT_FILTER,
+    "recitation": StopReason.CONTENT_FILTER,
+    "prohibited_content": StopReason.CONTENT_FILTER,
+    "blocklist": StopReason.CONTENT_FILTER,
 }
 
 # Other words for a plain end.
@@ -127,12 +137,28 @@ FINISH_REASONS: dict[StopReason, str] = {
 # Reasons for which "stop" says less than was said.
 VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
+# What only its maker can read and wants back with the message: Google's signatures.
+MESSAGE_CARRY = "extra_content"
+# In the seal of a call's unknown members: call id -> members.
+CALL_CARRY = "tool_calls_extra"
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.
 DELTA_FIELDS = frozenset(
-    {"role", "content", "refusal", "tool_calls", "function_call", "annotations", *REASONING_FIELDS}
+    {
+        "role",
+        "content",
+        "refusal",
+        "tool_calls",
+        "function_call",
+        "annotations",
+        MESSAGE_CARRY,
+        *REASONING_FIELDS,
+    }
 )
-# Members that are whole pieces of content (sound, pictures): carried as they are.
+# Members that are whole pieces of content (sound, pictures). No other protocol has a form for them, and they are
+# too large to travel with a conversation for nothing.
 OPAQUE_FIELDS = frozenset({"audio", "images"})
+# Groq's list of what its own tools did.
+EXECUTED = "executed_tools"
 
 # The format name of our own entries in reasoning_details.
 SEAL_FORMAT = "dragoman-v1"
@@ -195,20 +221,45 @@ _NOWHERE = "has no place in other protocols"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
+CUSTOM_SHAPE: dict[str, Shape] = {"name": None, "input": None}
 CALL_SHAPE: dict[str, Shape] = {
     "index": None,
     "id": None,
     "type": None,
     "function": FUNCTION_SHAPE,
-    "custom": {"name": None, "input": None},
+    "custom": CUSTOM_SHAPE,
 }
 _PART: Shape = {"type": None, "text": None}
+_USAGE: Shape = {
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "total_tokens": None,
+    "reasoning_tokens": None,
+    "cached_tokens": None,
+    "prompt_cache_hit_tokens": None,
+    "prompt_cache_miss_tokens": None,
+    "cache_read_input_tokens": None,
+    "cache_creation_input_tokens": None,
+    "prompt_tokens_details": {
+        "audio_tokens": None,
+        "cache_write_tokens": None,
+        "cached_tokens": None,
+        "image_tokens": None,
+        "text_tokens": None,
+    },
+    "completion_tokens_details": {
+        "accepted_prediction_tokens": None,
+        "audio_tokens": None,
+        "reasoning_tokens": None,
+        "rejected_prediction_tokens": None,
+        "text_tokens": None,
+    },
+    "server_tool_use_details": {"web_search_requests": None},
+}
 
 # A delta, and the message of a whole answer. Members that are not here are dealt with by the reader.
 MESSAGE_SHAPE: dict[str, Shape] = {
     "content": [ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})],
-    "tool_calls": [CALL_SHAPE],
-    "function_call": FUNCTION_SHAPE,
 }
 CHOICE_SHAPE: dict[str, Shape] = {
     "index": None,
@@ -216,7 +267,7 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "message": None,
     "finish_reason": None,
     "stop_reason": None,
-    "usage": None,
+    "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
 }
 ANSWER_SHAPE: dict[str, Shape] = {
@@ -231,29 +282,11 @@ ANSWER_SHAPE: dict[str, Shape] = {
     "service_tier": None,
     "system_fingerprint": _NOWHERE,
     "metadata": _NOWHERE,
-    "usage": {
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "total_tokens": None,
-        "reasoning_tokens": None,
-        "cached_tokens": None,
-        "prompt_cache_hit_tokens": None,
-        "prompt_cache_miss_tokens": None,
-        "cache_read_input_tokens": None,
-        "cache_creation_input_tokens": None,
-        "prompt_tokens_details": {
-            "audio_tokens": None,
-            "cache_write_tokens": None,
-            "cached_tokens": None,
-            "image_tokens": None,
-            "text_tokens": None,
-        },
-        "completion_tokens_details": {
-            "accepted_prediction_tokens": None,
-            "audio_tokens": None,
-            "reasoning_tokens": None,
-            "rejected_prediction_tokens": None,
-            "text_tokens": None,
-        },
-    },
+    "usage": _USAGE,
+    "x_groq": {"usage": _USAGE},
+    # Lists of pages, which are read as citations.
+    "citations": None,
+    "search_results": None,
 }
+# Members of a chunk that say nothing of their own beside a text: the short lane may pass over them.
+QUIET_FIELDS = ANSWER_SHAPE.keys() - {"x_groq", "citations", "search_results"}

@@ -24,12 +24,13 @@ class ChatTap:
     ended: [DONE] came, or a finish reason (there are servers that never send [DONE]).
     """
 
-    __slots__ = ("ended", "failed", "usage")
+    __slots__ = ("ended", "failed", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
         self.ended = False
         self.failed = False
+        self.whole: JSONObject | None = None  # no frame repeats the answer
 
     def watch(self, frame: Frame) -> None:
         data = frame.data

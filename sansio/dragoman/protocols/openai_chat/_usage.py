@@ -33,6 +33,7 @@ def read_usage(value: JSONObject) -> Usage:
             }
         )
     }
+    searches = value.get("server_tool_use_details")
     return Usage(
         input=given,
         output=output,
@@ -45,21 +46,24 @@ def read_usage(value: JSONObject) -> Usage:
         cache_write=_first(prompt.get("cache_write_tokens"), value.get("cache_creation_input_tokens")),
         reasoning=reasoning,
         extra=extra or None,
+        searches=_first(searches.get("web_search_requests")) if type(searches) is dict else None,
     )
 
 
-def write_usage(usage: Usage, estimate: int, ledger: Ledger) -> JSONObject:
-    """The official object. `estimate` stands for the prompt when its size is unknown: a figure is required."""
+def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+    """The official object, in which figures are required: 0 for those that nobody knows. Searches have no place in it;
+    they stand where OpenRouter has them.
+    """
     for name in usage.extra or ():
         if name not in _DETAILS:
             ledger.dropped(child("/usage", name), "Chat Completions has no such counter")
-    given = estimate if usage.input is None else usage.input
+    given = usage.input or 0
     output = usage.output or 0
     extra = usage.extra or {}
     prompt: JSONObject = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:
         prompt["cache_write_tokens"] = usage.cache_write
-    return {
+    body: JSONObject = {
         "prompt_tokens": given,
         "completion_tokens": output,
         "total_tokens": given + output,
@@ -69,6 +73,9 @@ def write_usage(usage: Usage, estimate: int, ledger: Ledger) -> JSONObject:
             **_details(extra, "completion_tokens_details"),
         },
     }
+    if usage.searches:
+        body["server_tool_use_details"] = {"web_search_requests": usage.searches}
+    return body
 
 
 def _details(value: JSONObject, name: str) -> JSONObject:

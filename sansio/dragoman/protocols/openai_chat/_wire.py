@@ -99,6 +99,7 @@ class AssistantMessage(Message, total=False):
     audio: JSONObject | None
     function_call: Function | None
     tool_calls: list[Call]
+    annotations: list[JSONObject] | None
     reasoning_content: str
     reasoning: str
     reasoning_details: list[JSONObject]
@@ -167,6 +168,32 @@ class Thinking(TypedDict, total=False):
     budget_tokens: int
 
 
+class TemplateSettings(TypedDict, total=False):
+    """`chat_template_kwargs` of open servers, as far as it is about thinking."""
+
+    enable_thinking: bool
+    thinking: bool
+
+
+class Place(TypedDict, total=False):
+    """Where the user is, about."""
+
+    city: str
+    country: str
+    region: str
+    timezone: str
+
+
+class UserLocation(TypedDict, total=False):
+    type: str
+    approximate: Place
+
+
+class WebSearchOptions(TypedDict, total=False):
+    search_context_size: str
+    user_location: UserLocation | None
+
+
 class Structure(TypedDict, total=False):
     """The members of a request that are more than plain settings (those are rows of `_tables.PARAMS`)."""
 
@@ -181,6 +208,11 @@ class Structure(TypedDict, total=False):
     reasoning_effort: str
     reasoning: JSONObject
     thinking: JSONObject
+    enable_thinking: bool
+    thinking_budget: int
+    chat_template_kwargs: JSONObject
+    include_reasoning: bool
+    web_search_options: JSONObject
     stream: bool
     stream_options: JSONObject
 
@@ -207,6 +239,10 @@ KNOWN_JSON_SCHEMA = frozenset(JSONSchema.__annotations__)
 KNOWN_RESPONSE_FORMAT = frozenset(ResponseFormat.__annotations__)
 KNOWN_REASONING = frozenset(Reasoning.__annotations__)
 KNOWN_THINKING = frozenset(Thinking.__annotations__)
+KNOWN_TEMPLATE = frozenset(TemplateSettings.__annotations__)
+KNOWN_PLACE = frozenset(Place.__annotations__)
+KNOWN_LOCATION = frozenset(UserLocation.__annotations__)
+KNOWN_WEB_SEARCH = frozenset(WebSearchOptions.__annotations__)
 KNOWN_STRUCTURE = frozenset(Structure.__annotations__)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._spec import ProtocolSpec, ToolRule
+from ..._spec import Endpoint, ToolRule, UpstreamSpec
 from ..._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
@@ -12,13 +12,12 @@ from ._wire import ORIGIN
 from ._write_request import write_request
 from ._write_response import ResponsesWriter, write_whole
 
-SPEC = ProtocolSpec(
+SPEC = UpstreamSpec(
     name=ORIGIN,
     path="/responses",
-    client_path="/v1/responses",
+    endpoints=(Endpoint("/v1/responses", heartbeat=comment(b"keepalive")),),
     sequential=True,
     choices=False,
-    heartbeat=comment(b"keepalive"),
     tools=ToolRule(
         max_name=64,
         max_call_id=64,
@@ -37,4 +36,7 @@ SPEC = ProtocolSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=ResponsesTap,
+    max_stops=0,
+    shows_searches=True,
+    failed_bodies=True,
 )

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from ..._events import Started, Stopped, Usage
 from ..._json import JSON, JSONObject
-from ..._loss import Ledger, child
+from ..._loss import Ledger
 from ..._spec import Exchange
 from . import _tables as tables
 from ._common import text_of
+from ._usage import write_tool_usage, write_usage
 from ._wire import ORIGIN
 
 # Request fields that the response repeats as they came, with what stands there when the client named none.
@@ -42,9 +43,10 @@ def response_id(exchange: Exchange) -> str:
 class Envelope:
     """Makes the Response objects of one answer."""
 
-    __slots__ = ("_fixed", "_model", "_now", "id")
+    __slots__ = ("_fixed", "_ledger", "_model", "_now", "id")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.id = response_id(exchange)
         self._model = exchange.model
         self._now = exchange.now
@@ -61,11 +63,13 @@ class Envelope:
         status: str,
         *,
         output: Sequence[JSON] = (),
-        usage: JSONObject | None = None,
+        usage: Usage | None = None,
         error: JSONObject | None = None,
         incomplete: str | None = None,
     ) -> JSONObject:
         """One Response object. Nullable fields are there too: the vendor's server sends all of them."""
+        figures = None if usage is None else write_usage(usage, self._ledger)
+        tool_usage = None if usage is None else write_tool_usage(usage)
         return {
             "id": self.id,
             "object": "response",
@@ -76,14 +80,17 @@ class Envelope:
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
             "model": self._model,
             "output": output,
-            "usage": usage,
+            "usage": figures,
+            **({} if tool_usage is None else {"tool_usage": tool_usage}),
             **self._fixed,
         }
 
 
 def _fixed(exchange: Exchange) -> JSONObject:
     raw = exchange.request.raw if exchange.request.protocol == ORIGIN else {}
-    out: JSONObject = {"access_programs": None, "background": False, "store": False}
+    out: JSONObject = {"access_programs": None, "background": False, "store": exchange.stored}
+    if raw.get("prompt_cache_retention") is not None:
+        out["prompt_cache_retention"] = raw["prompt_cache_retention"]
     for name, default in _ECHO.items():
         value = raw.get(name)
         out[name] = default if value is None else value
@@ -102,26 +109,6 @@ def _echo_tool(tool: JSONObject) -> JSONObject:
     return tool
 
 
-def write_usage(usage: Usage, exchange: Exchange, ledger: Ledger) -> JSONObject:
-    """The figures with their details, all of which are required."""
-    if usage.input is None and usage.output is None:
-        ledger.altered("/usage", "the upstream gave no figures: the input is an estimate, the rest is 0")
-    for name in usage.extra or ():
-        ledger.dropped(child("/usage", name), "Responses has no such counter")
-    before = exchange.prompt_tokens if usage.input is None else usage.input
-    after = usage.output or 0
-    return {
-        "input_tokens": before,
-        "input_tokens_details": {
-            "cached_tokens": usage.cached or 0,
-            "cache_write_tokens": usage.cache_write or 0,
-        },
-        "output_tokens": after,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
-        "total_tokens": before + after,
-    }
-
-
 def ending(stop: Stopped) -> tuple[str, str | None]:
     """Status and reason of incompleteness."""
     # The other reasons that only this protocol has come back by their own names.
@@ -131,7 +118,9 @@ def ending(stop: Stopped) -> tuple[str, str | None]:
 
 
 def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
-    """Enter what an ended response cannot say."""
+    """Enter what an ended response cannot say. A stop that nobody upstream named is the gateway's own doing."""
+    if stop.reason in tables.VAGUE_STOPS and stop.native and ending(stop)[1] is None:
+        ledger.altered("/status", f"the upstream stopped for {stop.reason.value}, which is told as completed")
     if text_of(stop.sequence):
         ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
     if stop.explanation and not explained:

@@ -22,6 +22,8 @@ from ..._events import (
     ReasoningForm,
     Seal,
     SealDelta,
+    Search,
+    Source,
     TextDelta,
     ToolHead,
     ToolKind,
@@ -30,6 +32,7 @@ from ..._json import JSON, JSONObject, is_object_text
 from ..._loss import Ledger, LossCode
 from ._common import objects_of, text_of
 from ._wire import ORIGIN
+from ._words import searches
 
 Numbers = Callable[[], int]
 
@@ -83,7 +86,8 @@ class Item:
             self.finished = True
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
-        out.append(Opaque(ORIGIN, self.kind, item, f"/output/{self.index}"))
+        search = _search_of(item) if self.kind == "web_search_call" else None
+        out.append(Opaque(ORIGIN, self.kind, item, f"/output/{self.index}", search=search))
 
     def close(self, out: list[Event], complete: bool) -> None:
         """The answer ended; complete is False when it was cut."""
@@ -93,6 +97,15 @@ class Item:
 
     def cut(self, out: list[Event], complete: bool) -> None:
         self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+
+
+def _search_of(item: JSONObject) -> Search | None:
+    """What a web search looked for and found; None for the opening of a page."""
+    action = item.get("action")
+    if type(action) is not dict or action.get("type") != "search":
+        return None
+    urls = [text_of(source.get("url")) for source in objects_of(action.get("sources"))]
+    return Search(tuple(searches(action)), tuple([Source(url) for url in urls if url is not None]))
 
 
 # The types of parts that are text. Some servers leave the type out.

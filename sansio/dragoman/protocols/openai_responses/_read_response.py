@@ -24,12 +24,11 @@ from ..._events import (
     Stopped,
     StopReason,
     TextDelta,
-    Usage,
 )
 from ..._fault import Fault, FaultKind
-from ..._json import JSON, JSONObject, decode_object
+from ..._json import JSONObject, decode_object
 from ..._lane import LaneHint
-from ..._loss import Ledger
+from ..._loss import Ledger, LossCode
 from ..._shape import note_unread
 from ..._spec import Exchange
 from ..._sse import Frame
@@ -37,6 +36,7 @@ from . import _tables as tables
 from ._common import text_of
 from ._errors import fault_of
 from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
+from ._usage import note_tool_usage, read_usage
 
 _SENTINEL = b"[DONE]"
 
@@ -72,7 +72,7 @@ _FAST = {
 class ResponsesReader:
     """Reads one stream. See StreamReader."""
 
-    __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started")
+    __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started", "_tier")
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -80,6 +80,7 @@ class ResponsesReader:
         self._all: list[Item] = []  # in the order in which they came
         self._next = 0  # number of the next block
         self._model = ""
+        self._tier: str | None = None  # the service tier that clients are told
         self._started = False
         self._ended = False
         self._calls = False  # whether the model called a function or custom tool
@@ -116,7 +117,9 @@ class ResponsesReader:
             self._ended = True
             return (Failed(fault_of(value)),)
         handle = _HANDLERS.get(kind)
-        if handle is not None:
+        if handle is None:
+            self._note_unhandled(kind, value)
+        else:
             if not value.keys() <= tables.EVENT_FIELDS:
                 index = value.get("output_index")
                 path = f"/output/{index}" if type(index) is int else ""
@@ -124,6 +127,16 @@ class ResponsesReader:
                 self._ledger.unknown_fields(path, unknown)
             handle(self, value, out)
         return out
+
+    def _note_unhandled(self, kind: str, event: JSONObject) -> None:
+        """Progress is no loss; what is in no finished item is one, and so is what nobody knows."""
+        index = event.get("output_index")
+        path = f"/output/{index}" if type(index) is int else ""
+        lost = tables.LOST_EVENTS.get(kind)
+        if lost is not None:
+            self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
+        elif kind and kind not in tables.PROGRESS_EVENTS:
+            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError unless the terminal event has come."""
@@ -155,13 +168,14 @@ class ResponsesReader:
             return
         self._started = True
         self._model = text_of(response.get("model")) or ""
+        self._tier = text_of(response.get("service_tier"))
         created = response.get("created_at")
         out.append(
             Started(
                 text_of(response.get("id")) or "",
                 self._model,
                 int(created) if isinstance(created, (int, float)) else None,
-                text_of(response.get("service_tier")),
+                self._tier,
             )
         )
 
@@ -179,6 +193,9 @@ class ResponsesReader:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
+        if text_of(response.get("service_tier")) not in (None, self._tier):
+            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
+        note_tool_usage(response, self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
@@ -190,9 +207,9 @@ class ResponsesReader:
                 self._settle(item, index, out)
         for item in self._all:
             item.close(out, complete)
-        usage = response.get("usage")
-        if type(usage) is dict:
-            out.append(read_usage(usage))
+        usage = read_usage(response)
+        if usage is not None:
+            out.append(usage)
         out.append(self._stop(response, complete))
         out.append(ENDED)
 
@@ -363,33 +380,6 @@ def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> Sequence
     if "output" not in body and body.get("error") is not None:
         return (Failed(fault_of(body)),)
     return ResponsesReader(exchange, ledger).whole(body)
-
-
-def read_usage(usage: JSONObject) -> Usage:
-    """The figures. `input_tokens` includes cached ones; what servers add of their own goes into `extra`."""
-    before, after = _details(usage, "input_tokens_details"), _details(usage, "output_tokens_details")
-    return Usage(
-        input=_count(usage.get("input_tokens")),
-        output=_count(usage.get("output_tokens")),
-        cached=_count(before.get("cached_tokens")),
-        cache_write=_count(before.get("cache_write_tokens")),
-        reasoning=_count(after.get("reasoning_tokens")),
-        extra={name: value for name, value in usage.items() if name not in _USAGE} or None,
-    )
-
-
-_USAGE = frozenset(
-    ("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details")
-)
-
-
-def _details(usage: JSONObject, name: str) -> JSONObject:
-    value = usage.get(name)
-    return value if type(value) is dict else {}
-
-
-def _count(value: JSON) -> int | None:
-    return value if type(value) is int else None
 
 
 def _fault(response: JSONObject, status: str) -> Fault:

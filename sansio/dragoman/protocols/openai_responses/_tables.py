@@ -84,9 +84,12 @@ NOTHING_ASKED: dict[str, JSON] = {
 # are the setting `logprobs`.
 INCLUDE_REASONING = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
+# What is asked for with these is always given where there is such a thing.
+INCLUDE_MET = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
 # Settings that a client of another protocol may have and that are the same here, neutral -> wire.
 FOREIGN_PARAMS: dict[Param, str] = {
+    "context_management": "context_management",
     "max_output_tokens": "max_output_tokens",
     "max_tool_calls": "max_tool_calls",
     "metadata": "metadata",
@@ -102,39 +105,63 @@ FOREIGN_PARAMS: dict[Param, str] = {
     "user": "user",
 }
 OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+# Settings that several fields of the document share, or that an item of the input may have changed.
+AS_IT_CAME = ("reasoning", "text")
+
+# In characters: longer names of users are refused.
+MAX_USER = 64
+MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
 # Other vendors' names for the same thing, as asked for and as answered.
 SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
-# How much thought a budget of tokens buys: the upper bound of each effort.
-EFFORT_BY_BUDGET: tuple[tuple[int, str], ...] = (
-    (1024, "minimal"),
-    (4096, "low"),
-    (12288, "medium"),
-    (24576, "high"),
-    (49152, "xhigh"),
-)
-EFFORT_BEYOND = "max"
-# Thinking without a word on how much.
-EFFORT_UNSAID = "high"
-
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
+# Protocols whose `strict` has other rules for schemas, and whose structured output is always strict.
+STRICT_BY_OTHER_RULES = frozenset(("anthropic_messages",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
 CACHE_TTL: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
 CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTL.items()}
+# Other vendors' names for what was written to caches of each lifetime.
+CACHE_WRITES: dict[str, dict[str, str]] = {
+    "cache_creation": {
+        "ephemeral_5m_input_tokens": "ttl_30m_tokens",
+        "ephemeral_1h_input_tokens": "ttl_12h_tokens",
+    }
+}
+# The content parts that take a mark.
+MARKABLE = frozenset(("input_text", "input_image", "input_file"))
 # Marks that say no more than their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
     {"mode": "explicit"},
     *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTL),
 )
 
-# Items that stand for what the client's side did; all others are the assistant's.
-USER_ITEMS = frozenset(
-    ("additional_tools", "configuration_update", "mcp_approval_response", "compaction_trigger")
+# Items that stand for what the client's side did; all others are the assistant's, but for results.
+USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
+# Whoever sums up a conversation here seals the summary under this origin; it comes back with these words before it.
+SUMMARY_ORIGIN = "dragoman"
+SUMMARY_WORDS = "Summary of the conversation so far:\n"
+# Items that have a form in the document, so that they need no seal.
+OPEN_ITEMS = frozenset(
+    ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+)
+# Fields that items have in answers and must not have in requests.
+ANSWERS_ALONE = frozenset(("created_by",))
+# Results that the provider's side gives to itself.
+PROVIDED_OUTPUTS = frozenset(("program_output", "tool_search_output"))
+
+# The names of the tool that searches the web.
+WEB_SEARCHES = frozenset(
+    (
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    )
 )
 
 INCOMPLETE: dict[str, StopReason] = {
@@ -149,6 +176,8 @@ INCOMPLETE_REASONS: dict[StopReason, str] = {
     StopReason.CONTEXT_WINDOW: "max_output_tokens",
     StopReason.CONTENT_FILTER: "content_filter",
 }
+# Reasons after which the conversation goes on elsewhere or otherwise, though the status says no such thing.
+VAGUE_STOPS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
 # Codes and types of errors that say more than the status, in bodies and in streams.
 KIND_BY_CODE: dict[str, FaultKind] = {
@@ -169,6 +198,7 @@ KIND_BY_CODE: dict[str, FaultKind] = {
     "server_error": FaultKind.SERVER,
     "server_is_overloaded": FaultKind.OVERLOADED,
     "slow_down": FaultKind.OVERLOADED,
+    "vector_store_timeout": FaultKind.TIMEOUT,
 }
 
 # kind -> (type, code) of the error object.
@@ -301,7 +331,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     ),
     "completed_at": None,
     "created_at": None,
-    "error": None,
+    "error": {"code": None, "message": None, "param": None, "misalignment": _NOWHERE},
     "id": None,
     "incomplete_details": {"reason": None},
     "input_transformations": _NOWHERE,
@@ -313,18 +343,68 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "prompt_cache_diagnostics": _NOWHERE,
     "service_tier": None,
     "status": None,
-    "tool_usage": _NOWHERE,
+    "tool_usage": {"image_gen": None, "web_search": {"num_requests": None}},  # see `_usage`
     "usage": {
         "input_tokens": None,
         "input_tokens_details": {
             "cached_tokens": None,
             "cache_write_tokens": None,
-            "cache_write_tokens_details": _NOWHERE,
+            "cache_write_tokens_details": None,
         },
         "output_tokens": None,
         "output_tokens_details": {"reasoning_tokens": None},
         "total_tokens": None,
     },
+}
+# Events that tell how an item gets on. What comes of it is in the finished item.
+PROGRESS_EVENTS = frozenset(
+    f"response.{name}"
+    for name in (
+        "apply_patch_call_operation_diff.delta",
+        "apply_patch_call_operation_diff.done",
+        "code_interpreter_call.completed",
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+        "compaction.compacting",
+        "content_part.added",
+        "file_search_call.completed",
+        "file_search_call.in_progress",
+        "file_search_call.searching",
+        "image_generation_call.completed",
+        "image_generation_call.generating",
+        "image_generation_call.in_progress",
+        "mcp_call.completed",
+        "mcp_call.failed",
+        "mcp_call.in_progress",
+        "mcp_call_arguments.delta",
+        "mcp_call_arguments.done",
+        "mcp_list_tools.completed",
+        "mcp_list_tools.failed",
+        "mcp_list_tools.in_progress",
+        "reasoning_summary_part.added",
+        "reasoning_summary_part.done",
+        "shell_call_command.added",
+        "shell_call_command.delta",
+        "shell_call_command.done",
+        "shell_call_output_content.delta",
+        "shell_call_output_content.done",
+        "web_search_call.completed",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+    )
+) | {"keepalive"}
+# Events whose content is in no finished item: the place that they stand for, and why it goes nowhere.
+LOST_EVENTS: dict[str, tuple[str, str]] = {
+    "response.audio.delta": ("audio", "answers hold no sound here"),
+    "response.audio.done": ("audio", "answers hold no sound here"),
+    "response.audio.transcript.delta": ("audio", "answers hold no sound here"),
+    "response.audio.transcript.done": ("audio", "answers hold no sound here"),
+    "response.image_generation_call.partial_image": (
+        "partial_images",
+        "pictures that are not finished have no place in other protocols",
+    ),
 }
 # The members of the stream's events. What they say of an item or part says the finished one again.
 EVENT_FIELDS = frozenset(

@@ -11,16 +11,18 @@ from ..._errors import RemoteProtocolError
 from ..._events import Usage
 from ..._fault import Fault
 from ..._json import JSONObject, decode, encode
+from ..._loss import Ledger
 from ..._spec import Exchange
 from ..._sse import Frame, frame
 from ._common import text_of
 from ._envelope import Envelope
 from ._errors import error_event, response_error
-from ._read_response import read_usage
+from ._usage import read_usage
 
 _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _ENDS = frozenset(("response.completed", "response.incomplete"))
-_FAILURES = frozenset(("response.failed", "response.cancelled", "error"))
+_FAILED_ENDS = frozenset(("response.failed", "response.cancelled"))
+_FAILURES = _FAILED_ENDS | {"error"}
 _WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
 
 
@@ -31,6 +33,7 @@ class ResponsesTap:
         self.usage = Usage()
         self.ended = False
         self.failed = False
+        self.whole: JSONObject | None = None
         self._exchange = exchange
         self._response: JSONObject | None = None
         self._last = b""
@@ -41,17 +44,21 @@ class ResponsesTap:
         self._last = frame.data
         if frame.event in _WATCHED or not frame.event:  # without an event line, only the data tells
             event = _object(frame.data)
+            if not event:  # the name alone ends nothing: the data may be cut
+                return
             kind = text_of(event.get("type")) or frame.event.decode("ascii")
             response = event.get("response")
             if type(response) is dict:
                 self._response = response
-                usage = response.get("usage")
-                if type(usage) is dict:
-                    self.usage = self.usage.updated(read_usage(usage))
+                usage = read_usage(response)
+                if usage is not None:
+                    self.usage = self.usage.updated(usage)
             if kind in _ENDS:
                 self.ended = True
             elif kind in _FAILURES:
                 self.failed = True
+            if kind in _ENDS or kind in _FAILED_ENDS:
+                self.whole = self._response
 
     def fail(self, fault: Fault) -> bytes:
         """An error event and a failed response, numbered on from what was relayed."""
@@ -59,11 +66,11 @@ class ResponsesTap:
         out = b""
         response = self._response
         if response is None:
-            response = Envelope(self._exchange).response("in_progress")
+            response = Envelope(self._exchange, Ledger()).response("in_progress")
             if not self._count:
                 out = _numbered("response.created", number, response)
                 number += 1
-        failed = {**response, "status": "failed", "error": response_error(fault)}
+        failed = self.whole = {**response, "status": "failed", "error": response_error(fault)}
         out += frame(encode(error_event(fault, number)), b"error")
         return out + _numbered("response.failed", number + 1, failed)
 

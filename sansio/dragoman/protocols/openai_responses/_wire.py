@@ -97,6 +97,47 @@ class ReasoningItem(TypedDict, total=False):
     status: Status | None
 
 
+class ClientCallItem(TypedDict, total=False):
+    """A call of a tool that the client runs and whose form the vendor implies, of any kind."""
+
+    type: str
+    id: str | None
+    call_id: str
+    action: JSONObject
+    actions: list[JSONObject]
+    arguments: JSON
+    operation: JSONObject
+    status: Status | None
+
+
+class ClientOutputItem(TypedDict, total=False):
+    """What such a tool gave back."""
+
+    type: str
+    id: str | None
+    call_id: str | None
+    output: JSON
+    tools: list[JSONObject]
+    status: str | None
+
+
+class CompactionItem(TypedDict, total=False):
+    """What takes the place of a conversation."""
+
+    type: Literal["compaction"]
+    id: str | None
+    encrypted_content: str
+
+
+class ConfigurationItem(TypedDict, total=False):
+    """Settings that change in mid-conversation."""
+
+    type: Literal["configuration_update"]
+    id: str | None
+    reasoning: JSONObject
+    text: JSONObject
+
+
 class AdditionalToolsItem(TypedDict, total=False):
     """Tools that are declared in mid-conversation."""
 
@@ -169,6 +210,7 @@ class FunctionToolParam(TypedDict, total=False):
     description: str | None
     parameters: JSON
     strict: bool | None
+    defer_loading: bool | None
 
 
 class CustomToolParam(TypedDict, total=False):
@@ -206,6 +248,7 @@ class Body(TypedDict, total=False):
     service_tier: str | None
     store: bool | None
     stream: bool | None
+    stream_options: JSONObject | None
     temperature: float | None
     text: TextConfig | None
     tool_choice: str | JSONObject | None
@@ -225,6 +268,10 @@ FUNCTION_CALL = frozenset(FunctionCallItem.__annotations__)
 CUSTOM_CALL = frozenset(CustomCallItem.__annotations__)
 CALL_OUTPUT = frozenset(CallOutputItem.__annotations__)
 REASONING = frozenset(ReasoningItem.__annotations__)
+CLIENT_CALL = frozenset(ClientCallItem.__annotations__)
+CLIENT_OUTPUT = frozenset(ClientOutputItem.__annotations__)
+COMPACTION = frozenset(CompactionItem.__annotations__)
+CONFIGURATION = frozenset(ConfigurationItem.__annotations__)
 ADDITIONAL_TOOLS = frozenset(AdditionalToolsItem.__annotations__)
 NAMESPACE = frozenset(NamespaceTool.__annotations__)
 INPUT_TEXT = frozenset(InputText.__annotations__)

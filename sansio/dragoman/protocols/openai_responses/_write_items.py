@@ -7,13 +7,32 @@ item's place.
 
 from __future__ import annotations
 
-from ..._events import Annotation, BlockKind, BlockStarted, Opaque, ReasoningForm, ToolHead, ToolKind
+from typing import TypeVar
+
+import msgspec
+
+from ..._events import (
+    Annotation,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Opaque,
+    ReasoningForm,
+    Seal,
+    ToolHead,
+    ToolKind,
+)
 from ..._fold import Block, ReasoningPart
 from ..._json import JSON, JSONObject
-from ..._loss import Ledger
+from ..._loss import Ledger, LossCode
 from ..._spec import Exchange
+from ._citations import url_citation
+from ._client_tools import CLIENT_TOOLS, announced, fields_of, says_more
 from ._common import objects_of
+from ._tables import SUMMARY_ORIGIN
 from ._wire import ORIGIN
+
+Started = TypeVar("Started", BlockStarted, Block)
 
 _PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
 
@@ -39,10 +58,25 @@ class ItemIds:
             prefix = _PREFIXES.get(block.kind)
             if prefix is None:
                 assert block.tool is not None
-                prefix = "ctc" if block.tool.kind is ToolKind.CUSTOM else "fc"
+                prefix = _call_prefix(block.tool)
             item_id = f"{prefix}_{self._token}_{index}"
         self._used.add(item_id)
         return item_id
+
+    def made(self, prefix: str, index: int) -> str:
+        """The id of an item that stands for no block."""
+        return f"{prefix}_{self._token}_{index}"
+
+
+def _call_prefix(tool: ToolHead) -> str:
+    if is_client_run(tool):
+        return CLIENT_TOOLS[tool.hosted or ""].prefix
+    return "ctc" if tool.kind is ToolKind.CUSTOM else "fc"
+
+
+def is_client_run(tool: ToolHead) -> bool:
+    """Whether a call is told as an item of its own kind: a function stood in for the tool of the client's."""
+    return tool.hosted in CLIENT_TOOLS
 
 
 def added_item(start: BlockStarted, item_id: str) -> JSONObject:
@@ -52,6 +86,56 @@ def added_item(start: BlockStarted, item_id: str) -> JSONObject:
     if start.tool is not None:
         return _call(start.tool, item_id, "", "in_progress")
     return _message(item_id, start.phase, [], "in_progress")
+
+
+def client_call(block: Block, item_id: str, index: int, ledger: Ledger) -> JSONObject | None:
+    """The item of a call of a tool that the client runs. None when the arguments do not have its form: then only a
+    call of the function that stood in can tell what the model wrote. It has `index` in the output.
+    """
+    tool = block.tool
+    assert tool is not None
+    assert tool.hosted is not None
+    fields = fields_of(tool.hosted, block.text)
+    path = f"/output/{index}/arguments"
+    if fields is None:
+        ledger.add(LossCode.BREACH, path, f"the arguments do not have the form of a call of {tool.hosted}")
+        return None
+    if says_more(block.text, fields):
+        ledger.altered(path, f"what a call of {tool.hosted} has no place for was left out")
+    head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
+    return {**head, **fields, "status": "completed"}
+
+
+def as_function(block: Started) -> Started:
+    """The same call as one of the function that stood in."""
+    assert block.tool is not None
+    return msgspec.structs.replace(block, tool=msgspec.structs.replace(block.tool, hosted=None))
+
+
+def added_client_call(tool: ToolHead, item: JSONObject) -> JSONObject:
+    """The same item as it is announced."""
+    return {**announced(tool.hosted or "", item), "status": "in_progress"}
+
+
+def search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject:
+    """A web search of another vendor's."""
+    search = event.search
+    assert search is not None
+    if not event.carried:
+        ledger.altered(event.path, "only what was looked for and found was carried")
+    action: JSONObject = {
+        "type": "search",
+        "query": search.queries[0] if search.queries else "",
+        "queries": list(search.queries),
+        "sources": [{"type": "url", "url": source.url} for source in search.sources],
+    }
+    return {"id": item_id, "type": "web_search_call", "status": "completed", "action": action}
+
+
+def compaction(event: Compacted, item_id: str, exchange: Exchange) -> JSONObject:
+    """A summary that was made here, in the form that only its maker can read."""
+    sealed = exchange.sealer.wrap(Seal(SUMMARY_ORIGIN, {"summary": event.text}))
+    return {"id": item_id, "type": "compaction", "encrypted_content": sealed}
 
 
 def finished_item(block: Block, item_id: str, exchange: Exchange, ledger: Ledger) -> JSONObject:
@@ -168,13 +252,7 @@ def annotation_of(event: Annotation, length: int, ledger: Ledger) -> JSONObject 
         return None
     if event.says_more():
         ledger.altered(f"/annotations/{event.block}", "only source and span of the citation were carried")
-    return {
-        "type": "url_citation",
-        "url": event.url,
-        "title": event.title or event.url,
-        "start_index": event.start or 0,
-        "end_index": length if event.end is None else event.end,
-    }
+    return url_citation(event.url, event.title, event.start, event.end, length)
 
 
 def full_logprob(token: JSONObject) -> JSONObject:

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..._errors import RemoteProtocolError
+from ..._effort import UNSAID, effort_of_budget, fit_effort
 from ..._json import JSON, JSONObject
 from ..._loss import Ledger
 from ..._params import Converter, write_params
 from ..._request import Param, ReasoningConfig, Request, ResponseFormat
+from ..._spec import Target
 from . import _tables as tables
+from ._schema import is_strict
 
 _DEFAULT_SCHEMA_NAME = "response"
 
 
-def settings(request: Request, own: bool, out: JSONObject, ledger: Ledger) -> None:
-    """Put everything beside input and tools into `out`."""
+def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put everything beside input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
-        text["format"] = _write_format(request.response_format, own)
-    if own:
-        _own_settings(request, out, text, ledger)
-        return
+        text["format"] = _write_format(request.response_format, request.protocol, ledger)
     verbosity = request.params.get("verbosity")
     if verbosity is not None:
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
     write_params(request, tables.FOREIGN_PARAMS, _CONVERTERS, out, ledger)
-    # Nothing of a foreign client's conversation is kept at the vendor: the client cannot refer to it.
-    out["store"] = False
+    if request.params.get("speed") == "fast":
+        out["service_tier"] = "fast"
+    # The server's default is true, and nothing is kept at the vendor unless the client wants it.
+    out["store"] = request.params.get("store") is True
     include: list[str] = []
     if request.reasoning is not None:
-        reasoning = _write_reasoning(request.reasoning, request.protocol, ledger)
+        reasoning = _write_reasoning(request.reasoning, request.protocol, target, ledger)
         if reasoning:
             out["reasoning"] = reasoning
             # Models that do not reason answer it with "Encrypted content is not supported with this model", so
@@ -44,48 +45,55 @@ def settings(request: Request, own: bool, out: JSONObject, ledger: Ledger) -> No
         out["include"] = include
 
 
-def _own_settings(request: Request, out: JSONObject, text: JSONObject, ledger: Ledger) -> None:
+def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """The same for a request of this protocol. What has several forms in the document is printed as it came."""
     raw = request.raw
-    extra = dict(request.extra or {})
-    verbosity = request.params.get("verbosity")
-    if verbosity is not None:
-        text["verbosity"] = verbosity
-    text.update(extra.pop("text", {}))
-    if text:
-        out["text"] = text
     write_params(request, tables.OWN_PARAMS, _OWN_CONVERTERS, out, ledger)
-    for name in (*tables.NOTHING_ASKED, "include"):
+    for name in tables.AS_IT_CAME:
+        if raw.get(name) is not None:
+            out[name] = raw[name]
+    for name in (*tables.NOTHING_ASKED, "include", "stream_options"):
         if name in raw and name not in out:
             out[name] = raw[name]
-    config = request.reasoning
-    if config is not None:
-        out["reasoning"] = dict(raw["reasoning"])
-        if config.effort is not None:
-            out["reasoning"]["effort"] = config.effort
-    out.update(extra)
+    if "previous_response_id" not in raw:
+        out.pop("previous_response_id", None)  # it stood for a reference among the items
+    out.update(
+        {name: value for name, value in (request.extra or {}).items() if name not in tables.AS_IT_CAME}
+    )
 
 
-def _write_format(form: ResponseFormat, own: bool) -> JSONObject:
+def _write_format(form: ResponseFormat, protocol: str, ledger: Ledger) -> JSONObject:
     if form.schema is None:
-        out: JSONObject = {"type": "json_object"}
+        return {"type": "json_object"}
+    out: JSONObject = {
+        "type": "json_schema",
+        "name": form.name or _DEFAULT_SCHEMA_NAME,
+        "schema": form.schema,
+    }
+    if form.description is not None:
+        out["description"] = form.description
+    if protocol in tables.STRICT_BY_OTHER_RULES:
+        out["strict"] = is_strict(form.schema)
+        if not out["strict"]:
+            ledger.altered(
+                form.path or "/response_format", "the schema is not one that Responses takes as strict"
+            )
     else:
-        out = {"type": "json_schema", "name": form.name or _DEFAULT_SCHEMA_NAME, "schema": form.schema}
-        if form.description is not None:
-            out["description"] = form.description
-        if form.strict is not None:
-            out["strict"] = form.strict
-    if own and form.extra:
-        out.update(form.extra)
+        out["strict"] = form.strict or False
     return out
 
 
-def _write_reasoning(config: ReasoningConfig, protocol: str, ledger: Ledger) -> JSONObject:
+def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, ledger: Ledger) -> JSONObject:
     out: JSONObject = {}
-    effort = _effort(config)
+    wanted = _effort(config)
+    path = config.path or "/reasoning"
     if config.budget is not None:
-        ledger.altered(config.path or "/reasoning", "the budget in tokens is told as an effort")
-    elif config.effort not in (None, effort):
-        ledger.altered(config.path or "/reasoning", "reasoning is off: its effort was left out")
+        ledger.altered(path, "the budget in tokens is told as an effort")
+    elif config.effort not in (None, wanted):
+        ledger.altered(path, "reasoning is off: its effort was left out")
+    effort = None if wanted is None else fit_effort(wanted, target.efforts)
+    if effort != wanted:
+        ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
     if effort is not None:
         out["effort"] = effort
     thinks = config.mode in ("adaptive", "enabled")
@@ -101,26 +109,11 @@ def _effort(config: ReasoningConfig) -> str | None:
         return "none"
     if config.effort is not None or config.mode is None:
         return config.effort
-    if config.budget is None:
-        return tables.EFFORT_UNSAID
-    for bound, effort in tables.EFFORT_BY_BUDGET:
-        if config.budget <= bound:
-            return effort
-    return tables.EFFORT_BEYOND
+    return UNSAID if config.budget is None else effort_of_budget(config.budget)
 
 
 def _consumed(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Written elsewhere."""
-    return None
-
-
-def _one_answer(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if value != 1:
-        raise RemoteProtocolError(
-            "Responses gives one answer to a request: send n = 1, or several requests",
-            path=path,
-            code="unsupported_value",
-        )
     return None
 
 
@@ -138,18 +131,35 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
-def _not_stored(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if value:
-        ledger.dropped(path, "nothing is stored at the upstream for clients of other protocols")
+def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value not in ("fast", "standard"):
+        ledger.dropped(path, "no such speed in Responses")
     return None
+
+
+def _short_enough(limit: int) -> Converter:
+    """For names of users, which the server refuses when they are longer. The hash names the same user."""
+
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if type(value) is not str or len(value) <= limit:
+            return value
+        import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
+
+        ledger.altered(path, f"longer than {limit} characters: its hash was sent")
+        return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+    return convert
 
 
 _CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _consumed,
+    "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
-    "n": _one_answer,
+    "safety_identifier": _short_enough(tables.MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
-    "store": _not_stored,
+    "speed": _speed,
+    "store": _consumed,
+    "user": _short_enough(tables.MAX_USER),
     "verbosity": _consumed,
 }
 _OWN_CONVERTERS: Mapping[Param, Converter] = {

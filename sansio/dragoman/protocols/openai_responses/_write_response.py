@@ -18,6 +18,7 @@ from ..._events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
+    Compacted,
     Ended,
     Event,
     Failed,
@@ -31,6 +32,7 @@ from ..._events import (
     Stopped,
     StopReason,
     TextDelta,
+    ToolHead,
     ToolKind,
     Usage,
 )
@@ -41,8 +43,9 @@ from ..._loss import Ledger
 from ..._spec import Exchange
 from ..._sse import frame
 from . import _write_items as items
-from ._envelope import Envelope, ending, note_stop, write_usage
+from ._envelope import Envelope, ending, note_stop
 from ._errors import error_event, response_error
+from ._wire import ORIGIN
 
 _NO_LOGPROBS = b',"logprobs":[]}\n\n'
 _END = b"}\n\n"
@@ -54,7 +57,7 @@ class ResponsesWriter:
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self._exchange = exchange
         self._ledger = ledger
-        self._envelope = Envelope(exchange)
+        self._envelope = Envelope(exchange, ledger)
         self._ids = items.ItemIds(exchange)
         self._sequence = 0
         self._index = 0  # of the open or the next item
@@ -64,6 +67,7 @@ class ResponsesWriter:
         self._spoke = False  # whether there was text
         # The open block.
         self._start: BlockStarted | None = None
+        self._holds = False  # it is told when it is complete
         self._item_id = ""
         self._texts: list[str] = []
         self._parts: list[ReasoningPart] = []
@@ -77,7 +81,7 @@ class ResponsesWriter:
 
     def send(self, event: Event) -> bytes:
         kind = type(event)
-        if kind is TextDelta or kind is ArgumentsDelta:
+        if kind is TextDelta or (kind is ArgumentsDelta and not self._holds):
             text: str = event.text  # type: ignore[union-attr]
             self._texts.append(text)
             number = self._sequence
@@ -133,8 +137,7 @@ class ResponsesWriter:
             out = self._whole_block(items.refusal_block(-1, stop.explanation or ""))
         note_stop(stop, explains, self._ledger)
         status, reason = ending(stop)
-        usage = write_usage(self._usage, self._exchange, self._ledger)
-        response = self._envelope.response(status, output=self._output, usage=usage, incomplete=reason)
+        response = self._envelope.response(status, output=self._output, usage=self._usage, incomplete=reason)
         return out + self._frame(f"response.{status}", response=response)
 
     def _failed(self, event: Failed) -> bytes:
@@ -145,9 +148,7 @@ class ResponsesWriter:
             out = self._frame("response.created", response=response)
         out += frame(encode(error_event(event.fault, self._sequence)), b"error")
         self._sequence += 1
-        response = _failed_response(
-            self._envelope, event.fault, self._output, self._usage, self._exchange, self._ledger
-        )
+        response = _failed_response(self._envelope, event.fault, self._output, self._usage)
         return out + self._frame("response.failed", response=response)
 
     # Items.
@@ -156,6 +157,9 @@ class ResponsesWriter:
         self._start = event
         self._item_id = self._ids.of(event, self._index)
         self._texts = []
+        self._holds = event.tool is not None and items.is_client_run(event.tool)
+        if self._holds:
+            return b""
         item = items.added_item(event, self._item_id)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         if event.tool is not None:
@@ -180,6 +184,8 @@ class ResponsesWriter:
             block = self._block(start, event.complete, reasoning=tuple(self._parts), seal=self._seal)
         elif start.tool is not None:
             block = self._block(start, event.complete)
+            if self._holds:
+                return self._client_call(block, start.tool)
             if not event.complete:
                 return self._leave_open(block)
             name, field = _CALL_EVENTS[start.tool.kind]
@@ -249,6 +255,38 @@ class ResponsesWriter:
         self._index += 1
         return b""
 
+    def _client_call(self, block: Block, tool: ToolHead) -> bytes:
+        """A call of a tool that the client runs: its item, once all of it is known. What is no such call, or only
+        a part of one, is told as the call of the function that it was.
+        """
+        self._holds = False
+        if block.complete:
+            item = items.client_call(block, self._item_id, self._index, self._ledger)
+            if item is not None:
+                added = items.added_client_call(tool, item)
+                out = self._frame("response.output_item.added", output_index=self._index, item=added)
+                return out + self._commands(item) + self._item_done(item)
+        out = self._block_started(items.as_function(BlockStarted(block.number, block.kind, tool=tool)))
+        if block.text:
+            out += self.send(ArgumentsDelta(block.number, block.text))
+        return out + self._block_ended(BlockEnded(block.number, block.complete))
+
+    def _commands(self, item: JSONObject) -> bytes:
+        """A shell's commands are also told one by one. These events name no item."""
+        if item["type"] != "shell_call":
+            return b""
+        out = b""
+        for number, command in enumerate(item["action"]["commands"]):
+            place = {"output_index": self._index, "command_index": number}
+            out += self._frame("response.shell_call_command.added", **place, command="")
+            out += self._frame("response.shell_call_command.delta", **place, delta=command)
+            out += self._frame("response.shell_call_command.done", **place, command=command)
+        return out
+
+    def _hold(self, event: ArgumentsDelta) -> bytes:
+        self._texts.append(event.text)
+        return b""
+
     def _item_done(self, item: JSONObject) -> bytes:
         encoded = msgspec.Raw(encode(item))
         self._output.append(encoded)
@@ -257,9 +295,25 @@ class ResponsesWriter:
         return out
 
     def _opaque(self, event: Opaque) -> bytes:
+        if event.origin != ORIGIN:
+            return self._search(event)
         item = items.added_opaque(event)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(event.native)
+
+    def _search(self, event: Opaque) -> bytes:
+        self._item_id = self._ids.made("ws", self._index)
+        item = items.search_call(event, self._item_id, self._ledger)
+        added = {**item, "status": "in_progress"}
+        out = self._frame("response.output_item.added", output_index=self._index, item=added)
+        for state in ("in_progress", "searching", "completed"):
+            out += self._in_item(f"response.web_search_call.{state}")
+        return out + self._item_done(item)
+
+    def _compacted(self, event: Compacted) -> bytes:
+        item = items.compaction(event, self._ids.made("cmp", self._index), self._exchange)
+        out = self._frame("response.output_item.added", output_index=self._index, item=item)
+        return out + self._item_done(item)
 
     def _whole_block(self, block: Block) -> bytes:
         """A block that did not come in pieces."""
@@ -333,11 +387,13 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     Started: ResponsesWriter._started,
     BlockStarted: ResponsesWriter._block_started,
     ReasoningDelta: ResponsesWriter._reasoning,
+    ArgumentsDelta: ResponsesWriter._hold,
     SealDelta: ResponsesWriter._note_seal,
     Annotation: ResponsesWriter._note_annotation,
     Logprobs: ResponsesWriter._note_logprobs,
     BlockEnded: ResponsesWriter._block_ended,
     Opaque: ResponsesWriter._opaque,
+    Compacted: ResponsesWriter._compacted,
     Usage: ResponsesWriter._note_usage,
     Stopped: ResponsesWriter._note_stop,
     Ended: ResponsesWriter._ended,
@@ -370,17 +426,16 @@ def _explains(stop: Stopped, spoke: bool) -> bool:
     return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not spoke
 
 
-def _failed_response(
-    envelope: Envelope, fault: Fault, output: list[JSON], usage: Usage, exchange: Exchange, ledger: Ledger
-) -> JSONObject:
+def _failed_response(envelope: Envelope, fault: Fault, output: list[JSON], usage: Usage) -> JSONObject:
     known = usage.input is not None or usage.output is not None
-    figures = write_usage(usage, exchange, ledger) if known else None
-    return envelope.response("failed", output=output, usage=figures, error=response_error(fault))
+    return envelope.response(
+        "failed", output=output, usage=usage if known else None, error=response_error(fault)
+    )
 
 
 def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
     """The body of a whole answer, equal to the response that ends a stream of the same events."""
-    envelope = Envelope(exchange)
+    envelope = Envelope(exchange, ledger)
     envelope.started(answer.started)
     ids = items.ItemIds(exchange)
     stop = answer.stops[0] if answer.stops else Stopped(StopReason.END)
@@ -392,24 +447,42 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         blocks.append(items.refusal_block(-1, stop.explanation or ""))
     output: list[JSON] = []
     for index, block in enumerate(blocks):
-        if isinstance(block, Opaque):
-            output.append(block.native)
-            continue
-        item_id = ids.of(block, index)
-        if block.tool is not None and not block.complete:
-            item = items.cut_item(block, item_id)
-            if item is not None:
-                output.append(item)
-            else:
-                ledger.dropped(f"/output/{index}", items.CUT_CUSTOM)
-            continue
-        output.append(items.finished_item(block, item_id, exchange, ledger))
+        item = _whole_item(block, index, ids, exchange, ledger)
+        if item is not None:
+            output.append(item)
     if answer.fault is not None:
-        return _failed_response(envelope, answer.fault, output, answer.usage, exchange, ledger)
+        return _failed_response(envelope, answer.fault, output, answer.usage)
     note_stop(stop, explains, ledger)
     status, reason = ending(stop)
-    usage = write_usage(answer.usage, exchange, ledger)
-    return envelope.response(status, output=output, usage=usage, incomplete=reason)
+    return envelope.response(status, output=output, usage=answer.usage, incomplete=reason)
+
+
+def _whole_item(
+    block: Block | Opaque | Compacted, index: int, ids: items.ItemIds, exchange: Exchange, ledger: Ledger
+) -> JSONObject | None:
+    """The item at this place, None when it cannot be shown."""
+    if isinstance(block, Compacted):
+        return items.compaction(block, ids.made("cmp", index), exchange)
+    if isinstance(block, Opaque):
+        if block.origin != ORIGIN:
+            return items.search_call(block, ids.made("ws", index), ledger)
+        native: JSONObject = block.native
+        return native
+    item_id = ids.of(block, index)
+    if block.tool is not None:
+        if block.complete and items.is_client_run(block.tool):
+            item = items.client_call(block, item_id, index, ledger)
+            if item is not None:
+                return item
+        if items.is_client_run(block.tool):
+            block = items.as_function(block)
+            item_id = ids.of(block, index)
+        if not block.complete:
+            item = items.cut_item(block, item_id)
+            if item is None:
+                ledger.dropped(f"/output/{index}", items.CUT_CUSTOM)
+            return item
+    return items.finished_item(block, item_id, exchange, ledger)
 
 
 _SPEECH = (BlockKind.TEXT, BlockKind.REFUSAL)

@@ -1,0 +1,110 @@
+"""The product, run on the documents of probes: what is sent, what the gateway keeps to do itself, the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from dragoman import (
+    UPSTREAMS,
+    Exchange,
+    Loss,
+    RemoteProtocolError,
+    Request,
+    RequestTranslator,
+    ResponseTranslator,
+    Sealer,
+    Target,
+)
+from dragoman._json import encode
+from dragoman_server._providers import PROVIDERS
+from dragoman_server._targets import target_for
+from dragoman_server.settings import Settings, UpstreamSettings
+
+from .probe import Json
+
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+# The gateway asks so many times at most for one request with `n`.
+MOST_ANSWERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """wire: what is sent. sealed: what travels inside of seals. here: what the gateway keeps to do itself."""
+
+    wire: str
+    sealed: str
+    here: str
+    losses: tuple[Loss, ...]
+
+
+# --- the upstreams ----------------------------------------------------------------------------------------------
+
+# A compatible server of which nobody says anything, and the vendor's own host with a model of today.
+VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic"}
+MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
+
+
+@cache
+def vendor_target(protocol: str) -> Target:
+    """What the vendor's own host takes, as the server knows it."""
+    provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
+    upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
+    return target_for(Settings(), upstream, MODELS[protocol])
+
+
+def plain_target(_: str) -> Target:
+    return Target()
+
+
+TARGETS = (plain_target, vendor_target)
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+def request_output(client: str, upstream: str, target: Target, body: Json) -> Output:
+    """Raises RemoteProtocolError for a request that is refused."""
+    translator = RequestTranslator(
+        UPSTREAMS[client], UPSTREAMS[upstream], target=target, most_answers=MOST_ANSWERS
+    )
+    done = translator.translate(json.dumps(body).encode())
+    here = {
+        "answers": done.answers,
+        "stops": done.book.stops,
+        "include_usage": done.request.include_usage,
+        "compacts": done.book.compacts,
+    }
+    return Output(done.body.decode(), "", json.dumps(here), tuple(done.losses))
+
+
+def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
+    """Raises RemoteProtocolError where a good answer became an error; an upstream's own error is one."""
+    asked = Request(
+        protocol=client, model="alias", messages=(), raw={}, stream=True, params={"stop": ["Zqstop"]}
+    )
+    exchange = Exchange(request=asked, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
+    translator = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], exchange)
+    translator.receive_data(b"".join(_frame(frame) for frame in frames))
+    translator.receive_eof()
+    wire = translator.data_to_send().decode()
+    if translator.fault is not None and "Zq" not in translator.fault.message:
+        raise RemoteProtocolError(translator.fault.message)
+    return Output(wire, _opened(wire), "", tuple(translator.losses))
+
+
+def _frame(frame: Json) -> bytes:
+    """One frame of an upstream's stream. Those with a type name their event, too."""
+    if isinstance(frame, str):
+        return f"data: {frame}\n\n".encode()
+    head = f"event: {frame['type']}\n" if "type" in frame else ""
+    return f"{head}data: {json.dumps(frame)}\n\n".encode()
+
+
+def _opened(wire: str) -> str:
+    """What travels inside of sealed reasoning."""
+    seals = [Sealer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
+    return "".join(encode(seal.native).decode() for seal in seals if seal is not None)

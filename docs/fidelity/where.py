@@ -1,0 +1,121 @@
+"""Where something came out: the places of what is sent, in a form that people read.
+
+A place is written `messages[tool].content`: what an element of an array is (its type, its role) stands in the
+brackets. Places of a stream have the event's type before them: `content_block_delta: delta.text`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .probe import Json
+
+# More places than this say no more to anybody.
+MOST = 3
+# Numbers that count events and blocks: they move when anything is added.
+_COUNTERS = {(name,) for name in ("sequence_number", "index", "output_index", "item_id", "id")}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """event: the type of the frame, "" outside of streams."""
+
+    event: str
+    steps: tuple[str, ...]
+    value: str
+
+
+def leaves_of(wire: str, *, streams: bool) -> list[Leaf]:
+    if not streams:
+        return list(_leaves("", json.loads(wire), ()))
+    found: list[Leaf] = []
+    for line in wire.splitlines():
+        if line.startswith("data: {"):
+            frame = json.loads(line.removeprefix("data: "))
+            found += _leaves(frame.pop("type", "chunk"), frame, ())
+    return found
+
+
+def _leaves(event: str, value: Json, steps: tuple[str, ...]) -> Iterator[Leaf]:
+    if isinstance(value, dict) and value:
+        for key, member in value.items():
+            yield from _leaves(event, member, (*steps, key))
+    elif isinstance(value, list) and value:
+        for member in value:
+            yield from _leaves(event, member, (*steps[:-1], f"{steps[-1] if steps else ''}[{_kind(member)}]"))
+    else:
+        yield Leaf(event, steps, json.dumps(value))
+
+
+def _kind(member: Json) -> str:
+    if not isinstance(member, dict):
+        return ""
+    named = (member.get(key) for key in ("type", "role"))
+    return next((name for name in named if isinstance(name, str)), "")
+
+
+def new_places(out: list[Leaf], base: list[Leaf]) -> list[Leaf]:
+    """What stands in one document and not in the other; if that is nothing, what is missing."""
+    return _beyond(out, base) or _beyond(base, out)
+
+
+def _beyond(one: list[Leaf], other: list[Leaf]) -> list[Leaf]:
+    left = Counter(other)
+    found = []
+    for leaf in one:
+        if left[leaf]:
+            left[leaf] -= 1
+        elif leaf.steps[-1:] not in _COUNTERS:
+            found.append(leaf)
+    return found
+
+
+def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
+    """Where marks come out. In a stream that is the first event that has one: others repeat it.
+
+    Of the members that share a mark (a call and its result share an id) the one with most of the others is named.
+    """
+    found: dict[tuple[str, str], list[Leaf]] = {}
+    held: dict[tuple[str, str], set[int]] = {}
+    for number, forms in enumerate(marks):
+        leaves = [
+            leaf for leaf in out if any(form in text for text in (leaf.value, *leaf.steps) for form in forms)
+        ]
+        for leaf in leaves:
+            if leaf.event == leaves[0].event:
+                found.setdefault(_group(leaf), []).append(leaf)
+                held.setdefault(_group(leaf), set()).add(number)
+    chosen: list[Leaf] = []
+    left = set().union(*held.values()) if held else set()
+    while left:
+        best = max(held, key=lambda group: len(held[group] & left))
+        chosen += found[best]
+        left -= held.pop(best)
+    return in_words(chosen)
+
+
+def in_words(leaves: list[Leaf]) -> tuple[str, ...]:
+    """The places, those of one member together."""
+    groups: dict[tuple[str, str], tuple[str, ...]] = {}
+    for leaf in leaves:
+        key = _group(leaf)
+        groups[key] = _common(groups[key], leaf.steps) if key in groups else leaf.steps
+    unique = list(dict.fromkeys(_place(event, steps) for (event, _), steps in groups.items()))
+    return (*unique[:MOST], "...") if len(unique) > MOST else tuple(unique)
+
+
+def _group(leaf: Leaf) -> tuple[str, str]:
+    return leaf.event, leaf.steps[0] if leaf.steps else ""
+
+
+def _place(event: str, steps: tuple[str, ...]) -> str:
+    place = ".".join(steps)
+    return f"{event}: {place}" if event and place else event or place
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    length = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    return one[: min(len(one), len(other)) if length is None else length]

@@ -1,0 +1,61 @@
+"""Settings that the upstream does not take, and what becomes of them.
+
+Strategy: what the model is known to refuse is left out and entered in the ledger, for a refused request helps
+nobody. Two settings are not lost with an upstream that lacks them: stop sequences are looked for on the way back,
+and several answers are asked for by several requests, if the caller can do that.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ._errors import RemoteProtocolError
+from ._json import JSON
+from ._loss import Ledger
+from ._request import Param, Request
+from ._spec import Target, UpstreamSpec
+from ._stops import split_stops
+
+
+def fit_demands(
+    request: Request, upstream: UpstreamSpec, target: Target, most_answers: int, ledger: Ledger
+) -> tuple[Request, tuple[str, ...], int]:
+    """The request as this upstream takes it, the stop sequences to look for, the number of requests to send.
+
+    most_answers: how many requests the caller is ready to send for one with `n`.
+    Raises RemoteProtocolError (400) for more.
+    """
+    params = request.params
+    if not params:
+        return request, (), 1
+    left: dict[Param, JSON] = dict(params)
+    stops: tuple[str, ...] = ()
+    answers = 1
+    if "stop" in left:
+        most = 0 if "stop" in target.refuses else upstream.max_stops
+        left["stop"], stops = split_stops(left["stop"], most, _path(request, "stop"), ledger)
+        if left["stop"] is None:
+            del left["stop"]
+    if "n" in left and not (upstream.choices and "n" not in target.refuses):
+        answers = _answers(left.pop("n"), _path(request, "n"), most_answers)
+    for param in target.refuses & left.keys():
+        ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
+        del left[param]
+    if len(left) == len(params) and left.get("stop") == params.get("stop"):
+        return request, (), 1
+    return msgspec.structs.replace(request, params=left), stops, answers
+
+
+def _answers(value: JSON, path: str, most: int) -> int:
+    if type(value) is not int or value < 1:
+        raise RemoteProtocolError("n must be a positive integer", path=path, code="invalid_value")
+    if value > most:
+        hint = "ask once for each answer" if most == 1 else f"ask for at most {most} at once"
+        raise RemoteProtocolError(
+            f"the upstream gives one answer to a request: {hint}", path=path, code="unsupported_value"
+        )
+    return value
+
+
+def _path(request: Request, param: Param) -> str:
+    return request.param_paths.get(param, f"/{param}")

@@ -1,0 +1,262 @@
+"""An assistant's turn of the history, printed for a Chat Completions upstream.
+
+Strategy: one message holds all that was said and all calls of a turn, so a run of messages is collected first and
+printed then. Earlier reasoning goes where the upstream wants it: its own fields as it sent them, other text under
+the name that it reads. What it sealed beside its calls goes back onto those calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._events import ToolKind
+from dragoman._json import JSON, JSONObject
+from dragoman._loss import LossCode
+from dragoman._request import Message, OpaquePart, Part, Refusal, Text, Thought, ToolCall
+
+from ._reasoning import Entries, is_wrapped_entry
+from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS
+from ._write_parts import PLAIN_TEXT, PartWriter, merge, plainest
+
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+
+# Members of a seal that are not reasoning, but go back all the same.
+_CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# Where wrapped seals stood: the path of such a thought names the member that held it.
+_WRAPPED = ("/data", "/signature")
+
+
+def short_turn(run: Sequence[Message]) -> JSONObject | None:
+    """The wire message of a foreign assistant's turn of plain texts and then calls, None for any other."""
+    content = ""
+    calls: list[JSONObject] = []
+    for message in run:
+        if message.name is not None or message.phase is not None:
+            return None
+        for part in message.parts:
+            if type(part) is Text and not calls and part.cache is None and part.citations is None:
+                content += part.text
+            elif type(part) is ToolCall and part.cache is None:
+                calls.append(_call_body(part))
+            else:
+                return None
+    if calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": content} if content else None
+
+
+def write_turn(run: Sequence[Message], parts: PartWriter) -> JSONObject | None:
+    """The wire message of any turn, None when nothing is left of it."""
+    turn = _Turn(parts)
+    for message in run:
+        for part in message.parts:
+            turn.part(part, message)
+        parts.envelope(message, turn.body)
+    return turn.finish(run[0])
+
+
+class _Turn:
+    """Collects one turn. carried: what goes back onto a call, with its id and the number of calls before it."""
+
+    __slots__ = ("_parts", "body", "calls", "carried", "content", "refusals", "thoughts")
+
+    def __init__(self, parts: PartWriter) -> None:
+        self._parts = parts
+        self.body: JSONObject = {"role": "assistant"}
+        self.content: list[JSONObject] = []
+        self.refusals: list[str] = []
+        self.calls: list[JSONObject] = []
+        self.thoughts: list[Thought] = []
+        self.carried: list[tuple[Thought, int, str, JSONObject]] = []
+
+    def part(self, part: Part, message: Message) -> None:
+        own = self._parts.own
+        if isinstance(part, ToolCall):
+            self._call(part, message)
+        elif isinstance(part, Thought):
+            self._thought(part)
+        elif isinstance(part, Refusal):
+            if own and part.path != f"{message.path}/refusal":
+                self.content.append(merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
+            else:
+                self.refusals.append(part.text)
+        elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
+            self.body["audio"] = part.native
+        else:
+            if self.calls and not own and isinstance(part, Text):
+                self._parts.ledger.altered(part.path, "text after a tool call is sent before it")
+            self._parts.part(part, message, self.content)
+
+    def _call(self, call: ToolCall, message: Message) -> None:
+        parts = self._parts
+        if parts.own and call.path.endswith("/function_call"):  # the legacy form
+            function = {"name": call.name, "arguments": call.input}
+            self.body["function_call"] = merge(function, call.extra or {})
+            return
+        body = _call_body(call)
+        mark = call.cache
+        if mark is not None:
+            if parts.own or not parts.target.cache_marks:
+                parts.mark(mark, message, body)
+            elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
+                parts.ledger.altered(
+                    mark.path, "tool calls take no cache marks here: moved to the text before"
+                )
+                parts.mark(mark, message, self.content[-1])
+            else:
+                parts.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
+        self.calls.append(merge(body, call.extra) if parts.own and call.extra else body)
+
+    def _thought(self, thought: Thought) -> None:
+        self.thoughts.append(thought)
+        native = _own_native(thought)
+        extras = native.get(CALL_CARRY)
+        for call_id, extra in extras.items() if type(extras) is dict else ():
+            if type(extra) is dict:
+                self.carried.append((thought, len(self.calls), call_id, extra))
+        carry = native.get(MESSAGE_CARRY)
+        if type(carry) is dict:
+            self.body[MESSAGE_CARRY] = merge(self.body.get(MESSAGE_CARRY), carry)
+
+    def finish(self, message: Message) -> JSONObject | None:
+        """The message, None when nothing is left of it. message: the first one of the turn."""
+        fields, leading = self._reasoning(message)
+        self._give_back()
+        content = leading + self.content
+        calls, body = self.calls, self.body
+        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.own):
+            return None
+        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
+        body["content"] = self._content(content, optional, message)
+        if self.refusals:
+            body["refusal"] = "".join(self.refusals)
+        if calls:
+            body["tool_calls"] = calls
+        return {**body, **fields}
+
+    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
+        """One string wherever that says it all: "content is required unless tool_calls is specified"."""
+        if not content:
+            if self._parts.own:
+                return self._parts.raw(message).get("content")
+            return None if optional else ""
+        whole = all(part.keys() == PLAIN_TEXT for part in content)
+        if self._parts.own:
+            # A string may be in several parts here, cut where reasoning stood in it.
+            whole = whole and type(self._parts.raw(message).get("content")) is str
+        return "".join([part["text"] for part in content]) if whole else plainest(content)
+
+    def _give_back(self) -> None:
+        """Lay what came with a call onto it: by its id, or, as ids change on the way, by its place."""
+        ids = [call["id"] for call in self.calls]
+        for thought, place, call_id, extra in self.carried:
+            at = ids.index(call_id) if call_id in ids else place
+            if at < len(self.calls):
+                self.calls[at] = merge(extra, self.calls[at])
+            else:
+                self._parts.ledger.dropped(thought.path, "the call that it belongs to is not there any more")
+
+    def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
+        """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
+        own, ledger = self._parts.own, self._parts.ledger
+        field = self._parts.target.reasoning_field
+        natives: list[JSONObject] = []
+        texts: list[str] = []
+        if own and self.thoughts:
+            natives.append(_unwrapped_fields(self._parts.raw(message)))
+        for thought in self.thoughts:
+            if own and _stands_in_fields(thought):
+                continue  # it is in the raw members
+            native = _own_native(thought)
+            if native:
+                if own or field is not None or native.keys() <= _CARRIES:
+                    natives.append(native)
+                else:
+                    ledger.dropped(thought.path, "the upstream takes no earlier reasoning")
+                continue
+            if thought.seal is not None:
+                ledger.add(LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it")
+            if thought.text and not own:
+                if field is None or field == "thinking_blocks":
+                    # Blocks without a signature are refused, and signatures are not forged.
+                    ledger.dropped(
+                        thought.path, "the upstream takes no earlier reasoning that is not its own"
+                    )
+                else:
+                    texts.append(thought.text)
+        fields, leading = _joined(natives)
+        if texts and field is not None:
+            _add_texts(fields, field, texts)
+        return fields, leading
+
+
+def _call_body(call: ToolCall) -> JSONObject:
+    if call.kind is _CUSTOM:
+        custom = {"name": call.name, "input": call.input}
+        return {"id": call.call_id, "type": "custom", "custom": custom}
+    # A call without arguments must still hold a JSON object.
+    arguments = "{}" if not call.input or call.input.isspace() else call.input
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _own_native(thought: Thought) -> JSONObject:
+    """What a server of this protocol sealed, {} for any other seal and for none."""
+    seal = thought.seal
+    if seal is None or seal.origin != NAME or type(seal.native) is not dict:
+        return {}
+    return seal.native
+
+
+def _stands_in_fields(thought: Thought) -> bool:
+    """Whether a thought of a Chat request is printed with the raw members of its message."""
+    steps = thought.path.split("/", 4)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED)
+
+
+def _unwrapped_fields(raw: JSONObject) -> JSONObject:
+    """The reasoning members of a raw message, without entries that hold our own wrapped seals."""
+    fields: JSONObject = {}
+    for key in REASONING_FIELDS:
+        value = raw.get(key)
+        if type(value) is list:
+            value = [entry for entry in value if not is_wrapped_entry(entry)]
+        if value:
+            fields[key] = value
+    return fields
+
+
+def _joined(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
+    """Native reasoning of several blocks in one message. Only members that hold reasoning are taken: without a
+    secret, a client could have written the rest."""
+    fields: JSONObject = {}
+    leading: list[JSONObject] = []
+    for native in natives:
+        content = native.get("content")
+        if type(content) is list:
+            leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
+        for key in REASONING_FIELDS:
+            value, before = native.get(key), fields.get(key)
+            if not value:
+                continue
+            if type(value) is list and type(before) is list:
+                entries = Entries()
+                for entry in (*before, *value):
+                    entries.add(entry)
+                value = entries.whole()
+            elif type(value) is str and type(before) is str:
+                value = f"{before}\n\n{value}"
+            fields[key] = value
+    return fields, leading
+
+
+def _add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
+    """Put reasoning that is plain text under the name that the upstream reads."""
+    before = fields.get(field)
+    if field == "reasoning_details":
+        entries: list[JSON] = list(before) if type(before) is list else []
+        for number, text in enumerate(texts, len(entries)):
+            entries.append({"type": "reasoning.text", "text": text, "format": "unknown", "index": number})
+        fields[field] = entries
+    else:
+        fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)

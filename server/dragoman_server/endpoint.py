@@ -1,0 +1,289 @@
+"""What all endpoints have in common: one log line a request, and errors in the client's form.
+
+Strategy: plain ASGI applications, for a stream needs `receive` and `send` and nothing in between. An endpoint says
+in `serve` what it does; whatever goes wrong there is told by the code here.
+"""
+
+import logging
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from dragoman import Endpoint, Fault, FaultKind, Peek, ProtocolSpec, RemoteProtocolError, fault_of
+from dragoman._json import JSON, encode
+from dragoman._recall import Keepsake, Recall
+
+from ._content_coding import ACCEPTED
+from .access import SCOPE_KEY
+from .exchange import ClientExchange, Keep, Remember, send_reply
+from .gateway import Gateway
+from .headers import JSON_HEADERS, HeaderList, request_ids
+from .log import RequestRecord, log_request
+from .plan import Plan, make_plan
+from .replies import Reply, fault_reply
+from .request_body import ClientLeft, read_body
+from .settings import ClientKey
+
+ERRORS = logging.getLogger("dragoman.errors")
+
+# Seconds for the answer that an internal error still gets, when everything else was cancelled.
+_LAST_WORDS_S = 5.0
+
+INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
+
+
+class Outgoing:
+    """`send`, and what became of it.
+
+    started: a response has begun, or is about to.
+    broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
+    """
+
+    __slots__ = ("_send", "broken", "started")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.broken = False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        try:
+            await self._send(message)
+        except OSError:
+            self.broken = True
+            raise
+
+
+class Call:
+    """One request to an endpoint.
+
+    headers: lower-case names; of a repeated header the values joined, as HTTP allows.
+    now: seconds since the epoch.
+    key: the client key that it came with, None where none are needed.
+    """
+
+    __slots__ = (
+        "_max_body_bytes",
+        "headers",
+        "http1",
+        "key",
+        "now",
+        "query",
+        "receive",
+        "record",
+        "scope",
+        "send",
+    )
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, max_body_bytes: int
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.record = record
+        self.headers = _flat(Headers(scope=scope))
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.http1: bool = scope.get("http_version", "1.1").startswith("1")
+        self.now = int(time.time())
+        self.key: ClientKey | None = scope.get(SCOPE_KEY)
+        if self.key is not None:
+            record.client_key = self.key.name
+        self._max_body_bytes = max_body_bytes
+
+    @property
+    def owner(self) -> str:
+        """Whose is what is kept of this request: the name of its key, "" where nobody has one."""
+        return "" if self.key is None else self.key.name
+
+    async def body(self) -> bytes:
+        """The request's body. Raises ClientLeft and RemoteProtocolError."""
+        return await read_body(
+            self.receive,
+            self.headers.get("content-encoding", ""),
+            self.headers.get("content-length", ""),
+            self._max_body_bytes,
+        )
+
+    async def reply(self, reply: Reply) -> None:
+        self.record.status = reply.status
+        await send_reply(self.send, reply)
+
+    async def answer(self, value: JSON, headers: HeaderList | None = None) -> None:
+        """Answer 200 with a JSON value."""
+        record = self.record
+        record.outcome = "completed"
+        await self.reply(
+            Reply(200, [*JSON_HEADERS, *request_ids((), record.id), *(headers or ())], encode(value))
+        )
+
+
+class BaseEndpoint(ABC):
+    """One path, for clients of one protocol."""
+
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec) -> None:
+        self.gateway = gateway
+        self.protocol = protocol
+
+    @abstractmethod
+    async def serve(self, call: Call) -> None:
+        """Answer one request.
+
+        RemoteProtocolError, raised before anything is sent, is answered in the client's form: it is for what is
+        wrong with the request.
+        """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
+        begun = anyio.current_time()
+        out = Outgoing(send)
+        try:
+            await self._serve_or_refuse(
+                Call(scope, receive, out, record, self.gateway.settings.server.max_body_bytes)
+            )
+        except ClientLeft:
+            record.outcome = "client_left"
+        except Exception:  # alone, or in the group of the exchange's tasks
+            if out.broken:
+                record.outcome = "client_left"
+                return
+            record.outcome, record.error = "failed", "internal error"
+            ERRORS.exception("request %s failed", record.id)
+            if out.started:
+                raise  # the server then closes the connection without a proper end, which is the honest signal
+            with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
+                await self._refuse(out, INTERNAL_ERROR, record)
+        finally:
+            record.duration_s = anyio.current_time() - begun
+            if record.outcome == "open":
+                record.outcome = "cancelled"
+            log_request(record)
+
+    async def _serve_or_refuse(self, call: Call) -> None:
+        try:
+            await self.serve(call)
+        except RemoteProtocolError as error:
+            if call.send.started:
+                raise
+            call.record.outcome, call.record.error = "refused", error.message
+            await self._refuse(call.send, fault_of(error), call.record)
+
+    async def _refuse(self, send: Send, fault: Fault, record: RequestRecord) -> None:
+        headers = request_ids((), record.id)
+        if fault.status == 415:
+            # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
+            headers.append(("accept-encoding", ACCEPTED))
+        reply = fault_reply(self.protocol, fault, record.id, headers)
+        record.status = reply.status
+        await send_reply(send, reply)
+
+    def _remember(self, call: Call) -> Remember | None:
+        thoughts = self.gateway.thoughts
+        if thoughts is None:
+            return None
+
+        def remember(keepsake: Keepsake) -> None:
+            thoughts.keep(call.owner, *keepsake, anyio.current_time())
+
+        return remember
+
+    def exchange(
+        self, plan: Plan, call: Call, *, send: Send | None = None, keep: Keep | None = None
+    ) -> ClientExchange:
+        """The exchange of a planned request. send: what takes the answer, by default the client."""
+        note_plan(call.record, plan)
+        return ClientExchange(
+            plan,
+            self.gateway.door(plan.settings.name),
+            call.receive,
+            send or call.send,
+            call.record,
+            keepalive_s=self.gateway.settings.server.keepalive_s,
+            http1=call.http1,
+            keep=keep,
+            remember=self._remember(call),
+        )
+
+    async def whole_reply(self, plan: Plan, call: Call) -> Reply | None:
+        """The reply to a plan without a stream, before the client has it. None when the client has left."""
+        taken = _Taken()
+        await self.exchange(plan, call, send=taken).run()
+        return taken.reply
+
+
+class _Taken:
+    """Stands in for `send`, and takes a whole reply."""
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self._status = 0
+        self._headers: HeaderList = []
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = [
+                (name.decode("ascii"), value.decode("latin-1"))
+                for name, value in message["headers"]
+                if name != b"content-length"
+            ]
+        else:
+            self.reply = Reply(self._status, self._headers, message["body"])
+
+
+class ProtocolEndpoint(BaseEndpoint):
+    """One endpoint of a protocol: POST a request, get an answer in the same protocol."""
+
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
+        super().__init__(gateway, protocol)
+        self.endpoint = endpoint
+
+    async def serve(self, call: Call) -> None:
+        await self.exchange(self.plan(call, await call.body()), call).run()
+
+    def plan(self, call: Call, body: bytes, peeked: Peek | None = None) -> Plan:
+        """peeked: what peek() gave for this body, if it was looked at. Raises RemoteProtocolError."""
+        return make_plan(
+            self.gateway.settings,
+            self.protocol,
+            call.headers,
+            call.query,
+            body,
+            id=call.record.id,
+            now=call.now,
+            endpoint=self.endpoint,
+            peeked=peeked,
+            upstreams=self.gateway.upstreams,
+            client_key=call.key,
+            recall=self._recall(call),
+            check_input=self.gateway.check_input,
+        )
+
+    def _recall(self, call: Call) -> Recall | None:
+        thoughts = self.gateway.thoughts
+        if thoughts is None:
+            return None
+        return lambda calls: thoughts.recall(call.owner, calls, anyio.current_time())
+
+
+def note_plan(record: RequestRecord, plan: Plan) -> None:
+    """What the log says of where a request went."""
+    record.model = plan.exchange.model
+    record.stream = plan.streams
+    record.upstream = plan.settings.name
+    record.upstream_protocol = plan.upstream.name
+    record.upstream_model = plan.upstream_model
+
+
+def _flat(headers: Headers | Mapping[str, str]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in headers.items():
+        flat[name] = f"{flat[name]}, {value}" if name in flat else value
+    return flat

@@ -1,0 +1,322 @@
+"""The Responses API beside the making of answers: stored responses, and summing up a conversation.
+
+Strategy: the endpoint of answers puts in what a request refers to, plans as for every other request, and keeps
+the answer when it has ended, before the client is told that it has: what the client asks next may build on it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from urllib.parse import parse_qs
+
+import msgspec
+from starlette.routing import BaseRoute, Route
+
+from dragoman import (
+    Endpoint,
+    Exchange,
+    ProtocolSpec,
+    RemoteProtocolError,
+    Request,
+    ResponseTranslator,
+    SSEParser,
+    UpstreamSpec,
+    peek,
+)
+from dragoman._json import JSONObject, decode, decode_object, encode
+
+from . import conversation as chain
+from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
+from .gateway import Gateway
+from .headers import STREAM_HEADERS, request_ids
+from .plan import find_destination
+from .replies import Reply
+from .settings import OPENAI_RESPONSES
+from .state.responses import Item, StoredResponse
+from .stored_responses import OFF, Expanded, StoredResponses
+
+# The limits and the default of a page, as OpenAI's reference has them.
+_MOST_ITEMS = 100
+_USUAL_ITEMS = 20
+
+_TRIGGER = b'{"type":"compaction_trigger"}'
+# Settings of a request for an answer that a request for a summary does not have.
+_NO_SUMMARY_SETTINGS = frozenset(("stream", "stream_options", "store", "background"))
+
+
+def responses_routes(gateway: Gateway) -> list[BaseRoute]:
+    """All paths below the one where answers are made."""
+    protocol = gateway.upstreams.get(OPENAI_RESPONSES)
+    if protocol is None:
+        return []
+    path = protocol.endpoints[0].path
+    return [
+        Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
+        Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
+        Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
+        Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
+    ]
+
+
+class ResponsesEndpoint(ProtocolEndpoint):
+    """POST /v1/responses."""
+
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
+        super().__init__(gateway, protocol, endpoint)
+        self._stored = StoredResponses(gateway.responses)
+
+    async def serve(self, call: Call) -> None:
+        body = await call.body()
+        peeked = peek(body)
+        if not self._stored.concern(peeked):
+            await self.exchange(self.plan(call, body, peeked), call).run()
+            return
+        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        expanded = await self._stored.expand(body, peeked, goal, keep=True, now=call.now, owner=call.owner)
+        plan = self.plan(call, expanded.body)
+        keeps = expanded.whole is not None
+        plan = replace(plan, keeps_answer=keeps, exchange=_told(plan.exchange, expanded))
+
+        async def keep(answer: JSONObject, left: bool) -> None:
+            if left:
+                answer = chain.cancelled(answer)
+            await self._stored.keep(answer, expanded, int(time.time()), call.owner)
+
+        await self.exchange(plan, call, keep=keep if keeps else None).run()
+
+
+def _told(exchange: Exchange, expanded: Expanded) -> Exchange:
+    """What the answer repeats of the request is what the client sent, not what was made of it."""
+    request, keeps = exchange.request, expanded.whole is not None
+    if expanded.previous is not None:
+        raw = {**request.raw, "previous_response_id": expanded.previous}
+        request = msgspec.structs.replace(request, raw=raw)
+    return msgspec.structs.replace(exchange, request=request, stored=keeps)
+
+
+class _Below(BaseEndpoint):
+    """An endpoint about one stored response."""
+
+    def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
+        super().__init__(gateway, protocol)
+        self.responses = protocol
+        self.stored = StoredResponses(gateway.responses)
+
+    async def find(self, call: Call) -> StoredResponse:
+        """Raises RemoteProtocolError."""
+        id = self.id_of(call)
+        found = await self.stored.get(id, call.now, call.owner)
+        if found is None:
+            raise self.no_such(id)
+        return found
+
+    def id_of(self, call: Call) -> str:
+        """The id in the path. Raises RemoteProtocolError where nothing is kept."""
+        if not self.stored.is_on:
+            raise RemoteProtocolError(
+                f"this gateway keeps no answers: {OFF} in its configuration", code="unsupported_operation"
+            )
+        return str(call.scope["path_params"]["id"])
+
+    def no_such(self, id: str) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"Response with id '{chain.shown(id)}' not found.", status_hint=404, code="response_not_found"
+        )
+
+
+class StoredResponseEndpoint(_Below):
+    """GET and DELETE /v1/responses/{id}."""
+
+    async def serve(self, call: Call) -> None:
+        if call.scope["method"] == "DELETE":
+            await self._delete(call)
+            return
+        query = _query(call)
+        found = await self.find(call)
+        if _switch(query, "stream"):
+            after = _number(query, "starting_after", 0, 2**53)
+            data = replay(found, self.responses, -1 if after is None else after)
+            headers = [("content-type", self.responses.endpoints[0].media_type), *STREAM_HEADERS]
+            call.record.stream, call.record.outcome = True, "completed"
+            await call.reply(Reply(200, [*headers, *request_ids((), call.record.id)], data))
+        else:
+            await call.answer(chain.response_body(found))
+
+    async def _delete(self, call: Call) -> None:
+        id = self.id_of(call)
+        if not await self.stored.delete(id, call.owner):
+            raise self.no_such(id)
+        await call.answer({"id": id, "object": "response", "deleted": True})
+
+
+class InputItemsEndpoint(_Below):
+    """GET /v1/responses/{id}/input_items: all that the model was given, page by page."""
+
+    async def serve(self, call: Call) -> None:
+        query = _query(call)
+        limit = _number(query, "limit", 1, _MOST_ITEMS)
+        order = query.get("order", "desc")
+        if order not in ("asc", "desc"):
+            raise _invalid("order", "asc or desc")
+        found = await self.find(call)
+        items = list(found.input if order == "asc" else reversed(found.input))
+        after = query.get("after")
+        if after is not None:
+            items = items[_place(items, after) + 1 :]
+        page = [chain.listed(item) for item in items[: limit or _USUAL_ITEMS]]
+        await call.answer(
+            {
+                "object": "list",
+                "data": page,
+                "first_id": page[0]["id"] if page else None,
+                "last_id": page[-1]["id"] if page else None,
+                "has_more": len(page) < len(items),
+            }
+        )
+
+
+def _place(items: list[Item], id: str) -> int:
+    for place, item in enumerate(items):
+        if item.id == id:
+            return place
+    raise _invalid("after", "the id of an item of this list")
+
+
+class CancelEndpoint(_Below):
+    """POST /v1/responses/{id}/cancel: nothing runs in the background here, so there is nothing to cancel."""
+
+    async def serve(self, call: Call) -> None:
+        await self.find(call)
+        raise RemoteProtocolError("Cannot cancel a synchronous response.")
+
+
+class CompactEndpoint(BaseEndpoint):
+    """POST /v1/responses/compact: a conversation in, user messages and one compaction item out."""
+
+    def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
+        super().__init__(gateway, protocol)
+        self._stored = StoredResponses(gateway.responses)
+        self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
+
+    async def serve(self, call: Call) -> None:
+        body = await call.body()
+        peeked = peek(body)
+        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
+        if goal.upstream.name == OPENAI_RESPONSES:
+            plan = self._asking.plan(call, expanded.body).below("/compact")
+            await self.exchange(plan, call).run()
+        else:
+            await self._summarize(call, expanded.body)
+
+    async def _summarize(self, call: Call, body: bytes) -> None:
+        peeked = peek(body)
+        items = chain.input_items(peeked)
+        asking = chain.with_input(peeked, [*items, _TRIGGER], without=_NO_SUMMARY_SETTINGS)
+        reply = await self.whole_reply(self._asking.plan(call, asking), call)
+        if reply is None:
+            return
+        if reply.status == 200:
+            whole = decode_object(reply.body, "the answer")
+            reply = replace(reply, body=encode(_compaction(whole, items)))
+        await call.reply(reply)
+
+
+def _compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
+    """ "A list of all user messages, followed by a single compaction item." """
+    summary = [item for item in whole["output"] if item.get("type") == "compaction"]
+    messages = [chain.listed(entry.item) for entry in chain.conversation((), items, {})]
+    return {
+        "id": whole["id"],
+        "object": "response.compaction",
+        "created_at": whole["created_at"],
+        "output": [item for item in messages if item.get("role") == "user"] + summary,
+        "usage": whole["usage"],
+    }
+
+
+# Replaying a stored response as a stream.
+
+
+def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int) -> bytes:
+    """The events of a stored answer, those numbered up to `starting_after` left out.
+
+    The stream is made anew from the answer: its deltas are cut otherwise than they were.
+    Raises RemoteProtocolError for an answer that does not come out the same.
+    """
+    body = chain.response_body(response)
+    failed = body.get("status") == "failed"
+    request = Request(
+        protocol=protocol.name, model=str(body.get("model")), messages=(), raw=body, stream=True
+    )
+    created = body.get("created_at")
+    exchange = Exchange(
+        request=request,
+        id=response.id.removeprefix("resp_"),
+        now=int(created) if isinstance(created, int | float) else response.created,
+        model=request.model,
+    )
+    translator = ResponseTranslator(protocol, protocol, exchange, upstream_streams=False, client_streams=True)
+    # Up to its last event, a stream that failed is one that was not completed.
+    translator.receive_data(encode({**body, "status": "incomplete", "error": None} if failed else body))
+    translator.receive_eof()
+    events = [
+        (frame.event, decode(frame.data)) for frame in SSEParser().receive_data(translator.data_to_send())
+    ]
+    said = [event["item"] for _, event in events if event.get("type") == "response.output_item.done"]
+    output = decode(encode(body["output"]))
+    whole = [item for item in output if item.get("status") != "incomplete" or item in said]
+    # No event tells of an answer that was cancelled.
+    if said != whole or body.get("status") == "cancelled":
+        raise RemoteProtocolError(
+            "this response cannot be replayed as a stream; ask for it without stream", path="/stream"
+        )
+    frames = []
+    for name, event in events:
+        if event["sequence_number"] > starting_after:
+            if "response" in event:
+                # The answer itself is kept: it says more than what could be made of its items.
+                then = event["response"]["status"]
+                event["response"] = _at_the_time(body, then)
+                if failed and then == "incomplete":
+                    name = b"response.failed"
+                    event["type"] = name.decode("ascii")
+            frames.append(b"event: %b\ndata: %b\n\n" % (name, encode(event)))
+    return b"".join(frames)
+
+
+def _at_the_time(body: JSONObject, status: str) -> JSONObject:
+    if status == "in_progress":
+        unknown: JSONObject = {"output": [], "status": "in_progress", "completed_at": None, "usage": None}
+        return {**body, **unknown, "error": None, "incomplete_details": None}
+    return body
+
+
+# Query parameters. A name that is not looked for is no error: `include` may ask for what is there anyway.
+
+
+def _query(call: Call) -> dict[str, str]:
+    """The last value of each."""
+    found: Mapping[str, list[str]] = parse_qs(call.query, max_num_fields=100)
+    return {name: values[-1] for name, values in found.items()}
+
+
+def _switch(query: Mapping[str, str], name: str) -> bool:
+    value = query.get(name, "false").lower()
+    if value not in ("true", "false"):
+        raise _invalid(name, "true or false")
+    return value == "true"
+
+
+def _number(query: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
+    if not low <= value <= high:
+        raise _invalid(name, f"an integer from {low} to {high}")
+    return value
+
+
+def _invalid(name: str, words: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{name} must be {words}", path=f"/{name}", code="invalid_value")

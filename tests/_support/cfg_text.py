@@ -1,0 +1,74 @@
+"""Configuration texts, and what loading them gives."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dragoman_server.config import ConfigError, Loaded, load
+
+CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
+
+LOCAL = """\
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:9000/v1"
+"""
+
+FULL = """\
+[server]
+host = "0.0.0.0"
+cors_origins = []
+
+[[upstreams]]
+name = "local"
+protocols = ["openai_responses", "openai_chat"]
+base_url = "http://127.0.0.1:9000/v1/"
+api_key = "${LOCAL_KEY}"
+models = ["qwen3", "qwen3-${SIZE}"]
+proxy = "http://user:${LOCAL_KEY}@proxy:3128"
+loss_policy = "refuse"
+auth = "x-api-key"
+read_s = 5
+
+  [upstreams.headers]
+  X-Price = "5$$"
+  X-Team = "${file:team}"
+
+[[upstreams]]
+name = "claude"
+protocol = "anthropic_messages"
+base_url = "https://claude.example/${ACCOUNT}"
+
+[models]
+"claude-sonnet-4-6" = "local/qwen3"
+"gpt-*" = "claude/claude-opus-4-8"
+
+[[capabilities]]
+model = "qwen3*"
+upstream = "local"
+efforts = []
+refuses = ["top_k", "seed"]
+
+[[capabilities]]
+model = "*"
+tool_images = true
+
+[[client_keys]]
+name = "ci"
+hash = "abababababababababababababababababababababababababababababababab"
+loss_policy = "refuse"
+"""
+SECRET = "a-secret-of-some-length-0123456789-wq7zk"
+
+
+def load_text(text: str | bytes, environ: Mapping[str, str] | None = None, **flags: str) -> Loaded:
+    Path("dragoman.toml").write_bytes(text.encode() if isinstance(text, str) else text)
+    return load(environ=environ or {}, flags=flags)
+
+
+def errors(text: str | bytes, environ: Mapping[str, str] | None = None, **flags: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_text(text, environ, **flags)
+    return str(caught.value).splitlines()

@@ -1,0 +1,304 @@
+"""What becomes of Claude Code's requests at a compatible Chat server and at OpenAI's own host, place by place.
+
+At its own vendor's host the bytes pass as they are, so there is no table for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from client_claude_code import DEFERRED
+from client_requests import MODELS
+from client_rows import IMPLIED, Row, as_json, by, lost, made, to
+from oracle import CHAT, RESPONSES
+
+Fate = tuple[dict[str, Row], dict[str, Any]]
+
+
+def _data_url(place: str) -> Row:
+    return by(lambda data: f"data:image/png;base64,{data}", place)
+
+
+def _error(place: str) -> Row:
+    """The others have no place for whether a tool failed."""
+    return by(lambda text: f"Error: {text}", place)
+
+
+_FOUND = f"The tool {DEFERRED} can be called now."
+
+# What says the same at both upstreams.
+_COMMON: dict[str, Row] = {
+    "/stream": to("/stream"),
+    "/metadata/user_id": to("/user"),
+    # To keep all thinking is what upstreams do that know no such setting.
+    "/context_management/...": IMPLIED,
+}
+
+
+def _chat_rows(shift: int) -> dict[str, Row]:
+    """Rows of the conversation. shift: how many system messages stand before the first answer."""
+    read, results, search, found = (number + shift for number in (1, 2, 3, 4))
+    asked, first, second, pictures, asked_again, answer = (number + shift for number in (2, 3, 4, 5, 6, 7))
+    call = f"/messages/{asked}/tool_calls"
+    return {
+        # --- the opening
+        "/messages/0/role": to("/messages/1/role"),
+        "/messages/0/content/{n}/type": to("/messages/1/content/{n}/type"),
+        "/messages/0/content/{n}/text": to("/messages/1/content/{n}/text"),
+        # --- thinking that only its maker can read, words, two calls
+        f"/messages/{read}/role": to(f"/messages/{asked}/role"),
+        f"/messages/{read}/content/0/...": lost("foreign_seal"),
+        f"/messages/{read}/content/1/type": IMPLIED,
+        f"/messages/{read}/content/1/text": to(f"/messages/{asked}/content"),
+        f"/messages/{read}/content/2/type": made("function", f"{call}/0/type"),
+        f"/messages/{read}/content/2/id": to(f"{call}/0/id"),
+        f"/messages/{read}/content/2/name": to(f"{call}/0/function/name"),
+        f"/messages/{read}/content/2/input/...": as_json(f"{call}/0/function/arguments"),
+        f"/messages/{read}/content/3/type": made("function", f"{call}/1/type"),
+        f"/messages/{read}/content/3/id": to(f"{call}/1/id"),
+        f"/messages/{read}/content/3/name": to(f"{call}/1/function/name"),
+        f"/messages/{read}/content/3/input/...": as_json(f"{call}/1/function/arguments"),
+        # --- a picture: tool messages take none, so it follows behind the results
+        f"/messages/{results}/role": made("tool", f"/messages/{first}/role", f"/messages/{second}/role"),
+        f"/messages/{results}/content/{{n}}/type": IMPLIED,
+        f"/messages/{results}/content/0/tool_use_id": to(f"/messages/{first}/tool_call_id"),
+        f"/messages/{results}/content/0/content/0/type": to(f"/messages/{first}/content/0/type"),
+        f"/messages/{results}/content/0/content/0/text": to(f"/messages/{first}/content/0/text"),
+        f"/messages/{results}/content/0/content/1/type": made(
+            "image_url",
+            f"/messages/{pictures}/content/0/type",
+            code="altered",
+            at=f"/messages/{results}/content/0/content/1",
+        ),
+        f"/messages/{results}/content/0/content/1/source/type": IMPLIED,
+        f"/messages/{results}/content/0/content/1/source/media_type": IMPLIED,  # in the URL
+        f"/messages/{results}/content/0/content/1/source/data": _data_url(
+            f"/messages/{pictures}/content/0/image_url/url"
+        ),
+        # --- a tool that failed
+        f"/messages/{results}/content/1/tool_use_id": to(f"/messages/{second}/tool_call_id"),
+        f"/messages/{results}/content/1/content": _error(f"/messages/{second}/content"),
+        f"/messages/{results}/content/1/is_error": Row(code="altered"),
+        # --- the search for tools, which is a call like any other
+        f"/messages/{search}/role": to(f"/messages/{asked_again}/role"),
+        f"/messages/{search}/content/0/...": lost("foreign_seal"),
+        f"/messages/{search}/content/1/type": made("function", f"/messages/{asked_again}/tool_calls/0/type"),
+        f"/messages/{search}/content/1/id": to(f"/messages/{asked_again}/tool_calls/0/id"),
+        f"/messages/{search}/content/1/name": to(f"/messages/{asked_again}/tool_calls/0/function/name"),
+        f"/messages/{search}/content/1/input/...": as_json(
+            f"/messages/{asked_again}/tool_calls/0/function/arguments"
+        ),
+        f"/messages/{found}/role": made("tool", f"/messages/{answer}/role"),
+        f"/messages/{found}/content/0/type": IMPLIED,
+        f"/messages/{found}/content/0/tool_use_id": to(f"/messages/{answer}/tool_call_id"),
+        f"/messages/{found}/content/0/is_error": IMPLIED,  # false
+        f"/messages/{found}/content/0/content/0/...": made(
+            _FOUND, f"/messages/{answer}/content", code="altered"
+        ),
+    }
+
+
+def _chat_added(shift: int) -> dict[str, Any]:
+    return {
+        # Always asked for: the client's protocol has figures in every answer.
+        "/stream_options/include_usage": True,
+        "/messages/0/role": "system",
+        f"/messages/{3 + shift}/content/1/type": "text",
+        f"/messages/{3 + shift}/content/1/text": "[image: see the next message]",
+        f"/messages/{5 + shift}/role": "user",
+        f"/messages/{6 + shift}/content": None,
+        "/tools/{n}/type": "function",
+    }
+
+
+_CHAT_COMMON: dict[str, Row] = {
+    **_COMMON,
+    "/model": made(MODELS[CHAT], "/model"),
+    "/max_tokens": to("/max_completion_tokens"),
+    "/system/{n}/type": to("/messages/0/content/{n}/type"),
+    "/system/{n}/text": to("/messages/0/content/{n}/text"),
+    "/system/{n}/cache_control/...": lost(),
+    "/tools/{n}/name": to("/tools/{n}/function/name"),
+    "/tools/{n}/description": to("/tools/{n}/function/description"),
+    "/tools/{n}/input_schema/...": to("/tools/{n}/function/parameters"),
+    # The conversation says that the tool was found, so it is shown like the others.
+    "/tools/{n:10}/defer_loading": IMPLIED,
+    # Nothing has found this one, and nothing here could: it is shown at once.
+    "/tools/{n:9}/defer_loading": lost("altered"),
+}
+
+
+def _said_by_the_user(place: str) -> Row:
+    return by(lambda text: f"<system>\n{text}\n</system>", place)
+
+
+# System messages in mid-conversation: a server of which nothing is said may not take any.
+_SYSTEM_IN_CHAT: dict[str, Row] = {
+    "/messages/1/role": made("user", "/messages/2/role", code="altered"),
+    "/messages/1/content": _said_by_the_user("/messages/2/content"),
+    "/messages/6/role": made("user", "/messages/9/role", code="altered"),
+    "/messages/6/content/0/type": IMPLIED,
+    "/messages/6/content/0/text": _said_by_the_user("/messages/9/content"),
+    "/messages/6/content/0/cache_control/...": lost(),
+}
+
+
+# A later system message says another effort, which counts from there on.
+_EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field", at="/output_config")}
+
+# --- Responses --------------------------------------------------------------------------------------------------
+
+
+def _responses_rows(shift: int) -> dict[str, Row]:
+    """As for Chat. Items stand in the order of the client's blocks."""
+    read, results, search, found = (number + shift for number in (1, 2, 3, 4))
+    said, call, other, result, failed, asked, answer = (f"/input/{n + shift}" for n in range(2, 9))
+    return {
+        "/messages/0/role": to("/input/1/role"),
+        "/messages/0/content/{n}/type": made("input_text", "/input/1/content/{n}/type"),
+        "/messages/0/content/{n}/text": to("/input/1/content/{n}/text"),
+        f"/messages/{read}/role": to(f"{said}/role"),
+        f"/messages/{read}/content/0/...": lost("foreign_seal"),
+        f"/messages/{read}/content/1/type": made("output_text", f"{said}/content/0/type"),
+        f"/messages/{read}/content/1/text": to(f"{said}/content/0/text"),
+        f"/messages/{read}/content/2/type": made("function_call", f"{call}/type"),
+        f"/messages/{read}/content/2/id": to(f"{call}/call_id"),
+        f"/messages/{read}/content/2/name": to(f"{call}/name"),
+        f"/messages/{read}/content/2/input/...": as_json(f"{call}/arguments"),
+        f"/messages/{read}/content/3/type": made("function_call", f"{other}/type"),
+        f"/messages/{read}/content/3/id": to(f"{other}/call_id"),
+        f"/messages/{read}/content/3/name": to(f"{other}/name"),
+        f"/messages/{read}/content/3/input/...": as_json(f"{other}/arguments"),
+        f"/messages/{results}/role": IMPLIED,
+        f"/messages/{results}/content/0/type": made("function_call_output", f"{result}/type"),
+        f"/messages/{results}/content/0/tool_use_id": to(f"{result}/call_id"),
+        f"/messages/{results}/content/0/content/0/type": made("input_text", f"{result}/output/0/type"),
+        f"/messages/{results}/content/0/content/0/text": to(f"{result}/output/0/text"),
+        f"/messages/{results}/content/0/content/1/type": made("input_image", f"{result}/output/1/type"),
+        f"/messages/{results}/content/0/content/1/source/type": IMPLIED,
+        f"/messages/{results}/content/0/content/1/source/media_type": IMPLIED,  # in the URL
+        f"/messages/{results}/content/0/content/1/source/data": _data_url(f"{result}/output/1/image_url"),
+        f"/messages/{results}/content/1/type": made("function_call_output", f"{failed}/type"),
+        f"/messages/{results}/content/1/tool_use_id": to(f"{failed}/call_id"),
+        f"/messages/{results}/content/1/content": _error(f"{failed}/output"),
+        f"/messages/{results}/content/1/is_error": Row(code="altered"),
+        f"/messages/{search}/role": IMPLIED,
+        f"/messages/{search}/content/0/...": lost("foreign_seal"),
+        f"/messages/{search}/content/1/type": made("function_call", f"{asked}/type"),
+        f"/messages/{search}/content/1/id": to(f"{asked}/call_id"),
+        f"/messages/{search}/content/1/name": to(f"{asked}/name"),
+        f"/messages/{search}/content/1/input/...": as_json(f"{asked}/arguments"),
+        f"/messages/{found}/role": IMPLIED,
+        f"/messages/{found}/content/0/type": made("function_call_output", f"{answer}/type"),
+        f"/messages/{found}/content/0/tool_use_id": to(f"{answer}/call_id"),
+        f"/messages/{found}/content/0/is_error": IMPLIED,  # false
+    }
+
+
+def _responses_added(shift: int) -> dict[str, Any]:
+    added: dict[str, Any] = {
+        "/input/0/type": "message",
+        "/input/0/role": "system",
+        "/input/1/type": "message",
+        f"/input/{2 + shift}/type": "message",
+        f"/input/{2 + shift}/content/0/annotations": [],  # required
+        f"/input/{5 + shift}/output/1/detail": "auto",  # required
+        "/tools/{n}/type": "function",
+        # The server's default is true, the client's false.
+        "/tools/{n}/strict": False,
+        # The client's protocol keeps nothing and gives reasoning back sealed.
+        "/store": False,
+        "/include/0": "reasoning.encrypted_content",
+    }
+    return added
+
+
+_RESPONSES_COMMON: dict[str, Row] = {
+    **_COMMON,
+    "/model": made(MODELS[RESPONSES], "/model"),
+    "/max_tokens": to("/max_output_tokens"),
+    "/system/{n}/type": made("input_text", "/input/0/content/{n}/type"),
+    "/system/{n}/text": to("/input/0/content/{n}/text"),
+    "/system/{n}/cache_control/type": made("explicit", "/input/0/content/{n}/prompt_cache_breakpoint/mode"),
+    "/tools/{n}/name": to("/tools/{n}/name"),
+    "/tools/{n}/description": to("/tools/{n}/description"),
+    "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
+    # The conversation says that the tool was found, so it is shown like the others.
+    "/tools/{n:10}/defer_loading": IMPLIED,
+    "/tools/{n:9}/defer_loading": lost(),
+}
+
+_SYSTEM_IN_RESPONSES: dict[str, Row] = {
+    "/messages/1/role": to("/input/2/role"),
+    "/messages/1/content": to("/input/2/content/0/text"),
+    "/messages/6/role": to("/input/10/role"),
+    "/messages/6/content/0/type": made("input_text", "/input/10/content/0/type"),
+    "/messages/6/content/0/text": to("/input/10/content/0/text"),
+    "/messages/6/content/0/cache_control/type": made(
+        "explicit", "/input/10/content/0/prompt_cache_breakpoint/mode"
+    ),
+}
+
+
+# --- by case and upstream ---------------------------------------------------------------------------------------
+
+# Whether thinking is shown cannot be said to a Chat server.
+_THINKING_IN_CHAT: dict[str, Row] = {"/thinking/display": lost()}
+
+FATES: dict[tuple[str, str], Fate] = {
+    ("claude-code", CHAT): (
+        {
+            **_CHAT_COMMON,
+            **_chat_rows(1),
+            **_SYSTEM_IN_CHAT,
+            **_EFFORT_CHANGED,
+            "/messages/6/output_config/effort": to("/reasoning_effort"),
+            "/thinking/type": IMPLIED,  # an effort makes a model think
+            **_THINKING_IN_CHAT,
+        },
+        _chat_added(1),
+    ),
+    ("claude-code-budget", CHAT): (
+        {
+            **_CHAT_COMMON,
+            **_chat_rows(0),
+            "/messages/4/content/0/cache_control/...": lost(),
+            "/thinking/type": Row(code="altered", at="/thinking"),
+            "/thinking/budget_tokens": made("xhigh", "/reasoning_effort"),
+            **_THINKING_IN_CHAT,
+        },
+        _chat_added(0),
+    ),
+    ("claude-code", RESPONSES): (
+        {
+            **_RESPONSES_COMMON,
+            **_responses_rows(1),
+            "/messages/5/content/0/content/0/...": made(_FOUND, "/input/9/output", code="altered"),
+            **_SYSTEM_IN_RESPONSES,
+            **_EFFORT_CHANGED,
+            "/messages/6/output_config/effort": to("/reasoning/effort"),
+            "/thinking/type": IMPLIED,  # an effort makes a model think
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+        },
+        {
+            **_responses_added(1),
+            "/input/2/type": "message",
+            "/input/2/content/0/type": "input_text",
+            "/input/10/type": "message",
+        },
+    ),
+    ("claude-code-budget", RESPONSES): (
+        {
+            **_RESPONSES_COMMON,
+            **_responses_rows(0),
+            "/messages/4/content/0/content/0/...": made(_FOUND, "/input/8/output/0/text", code="altered"),
+            "/messages/4/content/0/cache_control/type": made(
+                "explicit", "/input/8/output/0/prompt_cache_breakpoint/mode"
+            ),
+            "/thinking/type": Row(code="altered", at="/thinking"),
+            "/thinking/budget_tokens": made("xhigh", "/reasoning/effort"),
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+        },
+        _responses_added(0) | {"/input/8/output/0/type": "input_text"},
+    ),
+}

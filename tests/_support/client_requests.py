@@ -1,0 +1,67 @@
+"""The requests of real clients, and the upstreams that they are led to.
+
+Strategy: each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
+are the vendors' own hosts with a model of today, and a compatible Chat server of which nothing is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import client_agents as agents
+import client_claude_code as claude_code
+import client_codex as codex
+from oracle import CHAT, MESSAGES, RESPONSES
+
+from dragoman import Target
+from dragoman_server._providers import PROVIDERS
+from dragoman_server._targets import target_for
+from dragoman_server.settings import Settings, UpstreamSettings
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One request of one client. headers: without the key."""
+
+    client: str
+    name: str
+    protocol: str
+    body: Json
+    headers: dict[str, str]
+
+
+def _agents(protocol: str, bodies: dict[str, Json]) -> list[Case]:
+    return [
+        Case(name.partition("-")[0], name, protocol, body, agents.HEADERS[name.partition("-")[0], protocol])
+        for name, body in bodies.items()
+    ]
+
+
+CASES: tuple[Case, ...] = (
+    Case("claude-code", "claude-code", MESSAGES, claude_code.ADAPTIVE, claude_code.HEADERS),
+    Case("claude-code", "claude-code-budget", MESSAGES, claude_code.BUDGET, claude_code.HEADERS),
+    Case("codex", "codex", RESPONSES, codex.TURN, codex.HEADERS),
+    Case("codex", "codex-compaction", RESPONSES, codex.COMPACTION, codex.HEADERS),
+    *_agents(CHAT, agents.CHAT_BODIES),
+    *_agents(MESSAGES, agents.MESSAGES_BODIES),
+    *_agents(RESPONSES, agents.RESPONSES_BODIES),
+)
+
+
+def _vendor_target(provider: str, protocol: str, model: str) -> Target:
+    """What the vendor's own host takes, as the server knows it."""
+    url = next(each.base_url for each in PROVIDERS if each.name == provider)
+    upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=url)
+    return target_for(Settings(), upstream, model)
+
+
+# The upstream's model, and what it takes.
+MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.5"}
+TARGETS: dict[str, Target] = {
+    CHAT: Target(),
+    MESSAGES: _vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),
+    RESPONSES: _vendor_target("openai", RESPONSES, MODELS[RESPONSES]),
+}

@@ -1,0 +1,171 @@
+"""One wish written by hand for several protocols, and how what we make of one differs from what its authors wrote.
+
+A difference is a place, and whether only one of the two says something there. Spellings that mean the same (a string
+for a list of one text, a message without its type) are made one before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from oracle import CHAT, MESSAGES, RESPONSES, corpus
+from oracle.corpus import FOLDERS
+
+from dragoman import UPSTREAMS, RequestTranslator, Target
+from dragoman_server._providers import PROVIDERS
+from dragoman_server._targets import target_for
+from dragoman_server.settings import Settings, UpstreamSettings
+
+Json = Any
+VENDORS = {CHAT: "openai", MESSAGES: "anthropic", RESPONSES: "openai"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """case: the folder's name. stage: `request`, or `followup-request`. bodies: by protocol."""
+
+    case: str
+    stage: str
+    bodies: dict[str, Json]
+
+
+class Side(Enum):
+    """Who says something at a place. OTHER: both do, and not the same."""
+
+    OURS = "added"
+    THEIRS = "missing"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    source: str
+    target: str
+    case: str
+    place: str
+    side: str
+
+
+def wishes() -> Iterator[Wish]:
+    """Those that were written for more than one protocol."""
+    root = corpus.root()
+    if root is None:
+        return
+    for folder in sorted(each for each in (root / "equiv").iterdir() if each.is_dir()):
+        for stage in ("request", "followup-request"):
+            bodies = {
+                protocol: json.loads(path.read_text("utf-8"))
+                for short, protocol in FOLDERS.items()
+                if (path := Path(folder, f"{short}.{stage}.json")).is_file()
+            }
+            if len(bodies) > 1:
+                yield Wish(folder.name, stage, bodies)
+
+
+def vendor_target(protocol: str, model: str) -> Target:
+    """What the vendor's own host takes with this model, as the server knows it."""
+    provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
+    upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
+    return target_for(Settings(), upstream, model)
+
+
+def differences(wish: Wish) -> Iterator[Difference]:
+    for source, body in wish.bodies.items():
+        for target, theirs in wish.bodies.items():
+            if source != target:
+                ours = translated(source, target, body, theirs["model"])
+                for place, side in _differences(target, ours, theirs):
+                    yield Difference(source, target, wish.case, place, side.value)
+
+
+def translated(source: str, target: str, body: Json, model: str) -> Json:
+    translator = RequestTranslator(UPSTREAMS[source], UPSTREAMS[target], target=vendor_target(target, model))
+    return json.loads(translator.translate(json.dumps(body).encode(), model=model).body)
+
+
+def _differences(protocol: str, ours: Json, theirs: Json) -> Iterator[tuple[str, Side]]:
+    one = _leaves(SPELLINGS[protocol](ours))
+    other = _leaves(SPELLINGS[protocol](theirs))
+    found: dict[tuple[str, Side], None] = {}
+    for place in sorted(one.keys() | other.keys()):
+        mine, yours = one.get(place), other.get(place)
+        if mine is None:
+            found[_all_of(place, one), Side.THEIRS] = None
+        elif yours is None:
+            found[_all_of(place, other), Side.OURS] = None
+        elif mine != yours:
+            found[place, Side.OTHER] = None
+    yield from found
+
+
+def _all_of(place: str, others: dict[str, list[Json]]) -> str:
+    """The outermost place around one of which the others say nothing."""
+    around = re.findall(r"\.?[^.\[]+|\[[^\]]*\]", place)
+    for length in range(1, len(around)):
+        outer = "".join(around[:length])
+        if not any(other == outer or other.startswith((f"{outer}.", f"{outer}[")) for other in others):
+            return outer
+    return place
+
+
+def _leaves(document: Json) -> dict[str, list[Json]]:
+    """The values at each kind of place, in their order. null is absent."""
+    found: dict[str, list[Json]] = {}
+
+    def walk(value: Json, place: str) -> None:
+        if isinstance(value, dict) and value:
+            for key, member in value.items():
+                walk(member, f"{place}.{key}" if place else key)
+        elif isinstance(value, list) and value:
+            for member in value:
+                walk(member, f"{place}[{_kind(member)}]")
+        elif value is not None:
+            found.setdefault(place, []).append(value)
+
+    walk(document, "")
+    return found
+
+
+def _kind(member: Json) -> str:
+    if not isinstance(member, dict):
+        return ""
+    # A message of Responses has both; its role says more.
+    return next((member[key] for key in ("role", "type") if isinstance(member.get(key), str)), "")
+
+
+# --- spellings ------------------------------------------------------------------------------------------------
+
+
+def _chat(body: Json) -> Json:
+    return {**body, "messages": [_with_list(each, "content", "text") for each in body["messages"]]}
+
+
+def _messages(body: Json) -> Json:
+    out = _with_list(body, "system", "text")
+    return {**out, "messages": [_with_list(each, "content", "text") for each in body["messages"]]}
+
+
+def _responses(body: Json) -> Json:
+    return {**body, "input": [_item(each) for each in body["input"]]}
+
+
+def _item(item: Json) -> Json:
+    if "role" not in item:
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    return {"type": "message", **_with_list(item, "content", kind)}
+
+
+def _with_list(holder: Json, key: str, kind: str) -> Json:
+    if not isinstance(holder.get(key), str):
+        return holder
+    return {**holder, key: [{"type": kind, "text": holder[key]}]}
+
+
+SPELLINGS = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}

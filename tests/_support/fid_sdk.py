@@ -1,0 +1,95 @@
+"""What the vendors' own SDKs know of their protocols: names of fields, types of blocks, items and events."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic.types.beta as messages
+import openai.types.chat as chat
+import openai.types.responses as responses
+from anthropic.types.beta.message_create_params import MessageCreateParamsBase
+from openai.types import CompletionUsage
+from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase, ResponseFormat
+from openai.types.completion_usage import CompletionTokensDetails, PromptTokensDetails
+from openai.types.responses.response_create_params import ResponseCreateParamsBase, ToolChoice
+from openai.types.responses.response_output_text_param import Annotation
+from openai.types.responses.response_usage import ResponseUsage
+from pydantic import BaseModel
+
+
+def fields(kind: Any) -> set[str]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return set(kind.model_fields)
+    return set(typing.get_type_hints(kind))
+
+
+def words(kind: Any, key: str = "type") -> set[str]:
+    """The literals of a union, and what its members say under `key`."""
+    return set(_words(kind, key))
+
+
+def _words(kind: Any, key: str) -> Iterator[str]:
+    if typing.get_origin(kind) is typing.Literal:
+        yield from typing.get_args(kind)
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        if key in kind.model_fields:
+            yield from _words(kind.model_fields[key].annotation, key)
+    elif hasattr(kind, "__required_keys__"):  # a TypedDict, of typing or of its backport
+        yield from _words(typing.get_type_hints(kind).get(key), key)
+    else:
+        for member in typing.get_args(kind):
+            if not isinstance(member, str):
+                yield from _words(member, key)
+
+
+def _event_fields(kind: Any) -> set[str]:
+    """Of a vendor's answer: without those whose contents have rows of their own."""
+    return fields(kind) - {
+        *("object", "type", "choices", "content", "output", "usage", "status", "error"),
+        *("stop_reason", "incomplete_details"),
+    }
+
+
+# protocol's request or answer -> what its rows must name.
+REQUESTS: dict[str, set[str]] = {
+    "chat fields": fields(CompletionCreateParamsBase) | {"stream"},
+    "chat roles": words(chat.ChatCompletionMessageParam, "role"),
+    "chat assistants": fields(chat.ChatCompletionAssistantMessageParam) - {"content", "role"},
+    "chat parts": words(chat.ChatCompletionContentPartParam)
+    | words(chat.ChatCompletionContentPartRefusalParam),
+    "chat tools": words(chat.ChatCompletionToolUnionParam),
+    "chat choices": words(chat.ChatCompletionToolChoiceOptionParam),
+    "chat formats": words(ResponseFormat),
+    "messages fields": fields(MessageCreateParamsBase) | {"stream"},
+    "messages blocks": words(messages.BetaContentBlockParam),
+    "messages citations": words(messages.BetaTextCitationParam),
+    "messages tools": words(messages.BetaToolUnionParam),
+    "messages choices": words(messages.BetaToolChoiceParam),
+    "responses fields": fields(ResponseCreateParamsBase) | {"stream"},
+    "responses items": words(responses.ResponseInputItemParam),
+    "responses parts": words(responses.ResponseInputContentParam) | {"output_text", "refusal"},
+    "responses annotations": words(Annotation),
+    "responses tools": words(responses.ToolParam),
+    "responses choices": words(ToolChoice),
+    "responses includes": words(responses.ResponseIncludable),
+}
+ANSWERS: dict[str, set[str]] = {
+    "chat chunks": _event_fields(chat.ChatCompletionChunk),
+    "chat deltas": fields(ChoiceDelta),
+    "chat reasons": words(Choice.model_fields["finish_reason"].annotation) - {"function_call"},
+    "chat usage": (fields(CompletionUsage) | fields(CompletionTokensDetails) | fields(PromptTokensDetails)),
+    "messages events": words(messages.BetaRawMessageStreamEvent),
+    "messages message": _event_fields(messages.BetaMessage),
+    "messages blocks": words(messages.BetaContentBlock),
+    "messages deltas": words(messages.BetaRawContentBlockDelta),
+    "messages citations": words(messages.BetaTextCitation),
+    "messages reasons": words(messages.BetaStopReason),
+    "messages usage": fields(messages.BetaUsage),
+    "responses events": words(responses.ResponseStreamEvent),
+    "responses items": words(responses.ResponseOutputItem),
+    "responses response": _event_fields(responses.Response),
+    "responses usage": fields(ResponseUsage),
+}

@@ -1,0 +1,16 @@
+"""The clients of the laws, by the oracle's names: each protocol, and each kind of stream of the simple API."""
+
+from __future__ import annotations
+
+from dragoman import REGISTRY, Endpoint, ProtocolSpec
+
+
+def spec_of(client: str) -> ProtocolSpec:
+    """`openai_chat`, or `simple_chat/chat/stream` with the path of an endpoint behind the protocol."""
+    return REGISTRY[client.partition("/")[0]]
+
+
+def endpoint_of(client: str) -> Endpoint:
+    spec = spec_of(client)
+    path = client.removeprefix(spec.name)
+    return next((endpoint for endpoint in spec.endpoints if endpoint.path == path), spec.endpoints[0])

@@ -1,0 +1,144 @@
+"""Answers for Responses clients, judged as they are made.
+
+Every answer is judged three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
+and by the accumulator of the vendor's SDK. Streamed and whole answers must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from openai import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+from oracle.frames import strict_frames
+from oracle.order_responses import ResponsesOrder
+from oracle.types import check_body, check_event
+from pydantic import TypeAdapter
+
+from dragoman._events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Seal,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    Usage,
+)
+from dragoman._fold import Answer, Fold
+from dragoman._grammar import Checker
+from dragoman._json import encode
+from dragoman._loss import Ledger
+from dragoman._request import Request
+from dragoman._seal import Sealer
+from dragoman._spec import Exchange
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN = "openai_responses"
+SEALER = Sealer(b"secret")
+FOREIGN = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
+STARTED = Started("up_1", "gpt", 5)
+USAGE = Usage(10, 5, 4, 2, 3)
+# Reasoning of another vendor.
+MESSAGES_SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
+ENDS_WELL = Stopped(StopReason.END)
+SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
+
+def own(**body: Any) -> Exchange:
+    return Exchange(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
+
+
+def stream(
+    *events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None
+) -> list[dict[str, Any]]:
+    """The payloads of a stream, after all judges had their say."""
+    writer = SPEC.stream_writer(exchange, Ledger() if ledger is None else ledger)
+    frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
+    order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
+    for number, frame in enumerate(frames):
+        problems += [f"{number}: {problem}" for problem in check_event(ORIGIN, frame.data)]
+        order.feed(number, frame)
+        sdk_event = SDK_EVENTS.validate_json(frame.data)
+        if sdk_event.type != "error":
+            state.handle_event(sdk_event)
+    if type(events[-1]) in (type(ENDED), Failed):
+        problems += order.close()
+    assert problems == []
+    return [json.loads(frame.data) for frame in frames]
+
+
+def fold(*events: Event) -> Answer:
+    folded, checker = Fold(), Checker()
+    for event in events:
+        checker.check(event)
+        folded.send(event)
+    return folded.answer()
+
+
+def whole(*events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None) -> dict[str, Any]:
+    body = encode(SPEC.write_whole(fold(*events), exchange, Ledger() if ledger is None else ledger))
+    assert check_body(ORIGIN, body) == []
+    Response.model_validate_json(body)
+    value: dict[str, Any] = json.loads(body)
+    return value
+
+
+def answer(
+    *middle: Event,
+    stop: Stopped = ENDS_WELL,
+    usage: tuple[Usage, ...] = (USAGE,),
+    exchange: Exchange = FOREIGN,
+    lost: tuple[str, ...] = (),
+) -> list[dict[str, Any]]:
+    """The payloads of an answer that ended, the same whole and streamed."""
+    events = (STARTED, *middle, *usage, stop, ENDED)
+    ledgers = Ledger(), Ledger()
+    payloads = stream(*events, exchange=exchange, ledger=ledgers[0])
+    assert payloads[-1]["response"] == whole(*events, exchange=exchange, ledger=ledgers[1])
+    for ledger in ledgers:
+        assert tuple(loss.path for loss in ledger) == lost
+    return payloads
+
+
+def kinds(payloads: list[dict[str, Any]]) -> list[str]:
+    return [payload["type"].removeprefix("response.") for payload in payloads]
+
+
+def output(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = payloads[-1]["response"]["output"]
+    return items
+
+
+def text(number: int = 0, *pieces: str, **head: Any) -> list[Event]:
+    deltas = [TextDelta(number, piece) for piece in pieces or ("Hel", "lo")]
+    return [BlockStarted(number, BlockKind.TEXT, **head), *deltas, BlockEnded(number)]
+
+
+def call(number: int = 0, *pieces: str, complete: bool = True, **head: Any) -> list[Event]:
+    tool = ToolHead(**{"call_id": f"c{number}", "name": "f", **head})
+    deltas = [ArgumentsDelta(number, piece) for piece in pieces]
+    return [BlockStarted(number, BlockKind.TOOL_CALL, tool=tool), *deltas, BlockEnded(number, complete)]
+
+
+def thought(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
+    return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
+
+
+def message_item(item_id: str, said: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": item_id,
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": said, "annotations": [], "logprobs": []}],
+        **fields,
+    }

@@ -1,0 +1,182 @@
+"""The simple API from outside: its three endpoints by an ordinary HTTP client, over every upstream protocol."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from cl_processes import ALIAS, KEEPALIVE_S, UPSTREAMS, Gateway, Simulator
+from oracle import (
+    SIMPLE_EVENTS,
+    SIMPLE_LINES,
+    Stop,
+    check_error,
+    check_stream,
+    check_whole,
+    meaning_of_client_stream,
+)
+from oracle.meaning import Kind
+
+pytestmark = pytest.mark.process
+
+JSON, LINES, EVENTS = ENDPOINTS = ("/chat/json", "/chat/stream", "/chat/sse")
+FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
+TYPES = {LINES: "application/json", EVENTS: "text/event-stream"}
+TEXT = "It was a \u201csmall\u201d day.\n\nAnd then \U0001f600?"
+ABORT_S = 0.25
+# A silence of three and a half times what a heartbeat waits for.
+SILENCE_S = KEEPALIVE_S * 3.5
+
+
+@pytest.fixture(params=UPSTREAMS.values())
+def upstream(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def asking(model: str | None, text: str = TEXT, **more: Any) -> dict[str, Any]:
+    body = {
+        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": text}],
+        **more,
+    }
+    return body if model is None else {"model": model, **body}
+
+
+def post(gateway: Gateway, path: str, body: Any) -> httpx2.Response:
+    return httpx2.post(gateway.url + path, json=body, timeout=60)
+
+
+@contextmanager
+def stream(gateway: Gateway, path: str, body: Any) -> Iterator[httpx2.Response]:
+    with (
+        httpx2.Client(timeout=60) as client,
+        client.stream("POST", gateway.url + path, json=body) as response,
+    ):
+        yield response
+
+
+def test_a_whole_answer(gateway: Gateway, upstream: str) -> None:
+    response = post(gateway, JSON, asking(f"{upstream}/echo", temperature=0.7))
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+    assert check_whole(SIMPLE_LINES, response.content) == []
+    assert response.json()["message"]["content"] == TEXT
+    assert response.json()["model"] == f"{upstream}/echo"
+
+
+@pytest.mark.parametrize("path", [LINES, EVENTS])
+def test_a_stream(gateway: Gateway, upstream: str, path: str) -> None:
+    with stream(gateway, path, asking(f"{upstream}/echo")) as response:
+        body = response.read()
+        assert response.status_code == 200
+        assert response.headers["content-type"] == TYPES[path]
+        assert response.headers["transfer-encoding"] == "chunked"
+        assert response.headers["cache-control"] == "no-cache"
+        assert response.headers["connection"] == "keep-alive"
+    assert check_stream(FORMS[path], body) == []
+    heard = meaning_of_client_stream(FORMS[path], body)
+    assert (heard.said(Kind.TEXT), heard.stop) == (TEXT, Stop.END)
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_without_a_model(gateway: Gateway, path: str) -> None:
+    response = post(gateway, path, asking(None, "Hello"))
+    assert response.status_code == 200
+    assert b"Hello" in response.content
+    if path == JSON:
+        assert response.json()["model"] == ALIAS
+
+
+def test_chunks_come_as_they_are_made(gateway: Gateway, upstream: str) -> None:
+    """At ten words a second the first line is there long before the last."""
+    begun = time.monotonic()
+    with stream(gateway, LINES, asking(f"{upstream}/echo@10", "one two three four five six")) as response:
+        arrived = [time.monotonic() - begun for _ in response.iter_lines()]
+    assert arrived[-1] - arrived[0] > 0.3
+
+
+@pytest.mark.parametrize("model", ["silent", "pause"])
+@pytest.mark.parametrize("path", [LINES, EVENTS])
+def test_heartbeats_fill_silence_and_harm_nobody(
+    gateway: Gateway, upstream: str, path: str, model: str
+) -> None:
+    body = asking(f"{upstream}/{model}@{SILENCE_S:g}")
+    with stream(gateway, path, body) as response:
+        sent = b"".join(response.iter_raw())
+    assert check_stream(FORMS[path], sent) == []
+    heard = meaning_of_client_stream(FORMS[path], sent)
+    assert (len(heard.said(Kind.TEXT).split()), heard.stop) == (20, Stop.END)
+    beats = [line for line in sent.splitlines() if line.startswith(b"  " if path == LINES else b":")]
+    assert beats
+
+
+@pytest.mark.parametrize("model", ["cut", "cut-end", "error-mid"])
+@pytest.mark.parametrize("path", [LINES, EVENTS])
+def test_what_breaks_off_ends_in_an_error(gateway: Gateway, upstream: str, path: str, model: str) -> None:
+    response = post(gateway, path, asking(f"{upstream}/{model}"))
+    assert response.status_code == 200
+    assert check_stream(FORMS[path], response.content) == []
+    heard = meaning_of_client_stream(FORMS[path], response.content)
+    assert heard.stop is Stop.ERROR
+    assert heard.said(Kind.TEXT)
+    assert heard.failure is not None
+    assert heard.failure.message
+
+
+def test_what_breaks_off_whole_is_an_http_error(gateway: Gateway, upstream: str) -> None:
+    response = post(gateway, JSON, asking(f"{upstream}/cut"))
+    assert response.status_code == 502
+    assert check_error(SIMPLE_LINES, 502, response.content) == []
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_errors_of_the_upstream(gateway: Gateway, upstream: str, path: str) -> None:
+    for model, status, code in (
+        ("error-401", 401, "invalid_api_key"),
+        ("error-429", 429, "rate_limit_exceeded"),
+        ("error-context", 400, "context_length_exceeded"),
+        ("error-529", 503, "overloaded"),
+    ):
+        response = post(gateway, path, asking(f"{upstream}/{model}"))
+        assert response.status_code == status
+        assert check_error(SIMPLE_LINES, status, response.content) == []
+        assert response.json()["error"]["code"] == code
+
+
+@pytest.mark.parametrize("path", [LINES, EVENTS])
+def test_a_client_that_leaves_stops_the_upstream(
+    gateway: Gateway, upstream: str, simulator: Simulator, path: str
+) -> None:
+    before = simulator.settled()
+    with stream(gateway, path, asking(f"{upstream}/pause@30")) as response:
+        for line in response.iter_lines():
+            if "stood" in line:
+                break
+    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+
+
+def test_a_client_that_leaves_before_a_whole_answer_stops_the_upstream(
+    gateway: Gateway, upstream: str, simulator: Simulator
+) -> None:
+    before = simulator.settled()
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(gateway.url + JSON, json=asking(f"{upstream}/silent@30"), timeout=0.2)
+    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+
+
+def test_reasoning_is_told_of_in_the_header(gateway: Gateway, upstream: str) -> None:
+    response = post(gateway, JSON, asking(f"{upstream}/reasoning", "Hello"))
+    assert response.status_code == 200
+    assert response.json()["message"]["content"]
+    assert "/reasoning" in response.headers["dragoman-loss"]
+
+
+def test_a_line_is_json_without_more_ado(gateway: Gateway) -> None:
+    with stream(gateway, LINES, asking("chat/echo", "a b c")) as response:
+        values = [json.loads(line) for line in response.iter_lines()]
+    assert [value["index"] for value in values] == list(range(len(values)))
+    assert [value["done"] for value in values] == [False] * (len(values) - 1) + [True]

@@ -1,0 +1,412 @@
+"""Stored responses and counts through the official SDKs, against real processes.
+
+The gateway has two workers that share one file, so a conversation goes on wherever its next request arrives.
+Behind it is another gateway, which stands in for an upstream that counts tokens itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anthropic
+import openai
+import pytest
+from cfg_process import Server
+from cl_processes import Gateway, Simulator
+from cl_sdk import TIMEOUT_S, async_clients, sync_sdk
+from oracle import CHAT, MESSAGES, RESPONSES
+
+from dragoman_server._secret import Secret
+from dragoman_server.access import hash_of, new_key
+
+pytestmark = pytest.mark.process
+
+SECRET = Secret("a-secret-of-some-length-0123456789")
+LONG = "some words of instruction " * 100
+TOOL: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class StatefulGateway(Server):
+    """A running `dragoman serve` with a response store, in front of a simulator and of another gateway."""
+
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0", "--workers", "2")
+
+    def __init__(
+        self,
+        directory: Path,
+        simulator: Simulator,
+        behind: Gateway,
+        backend: str,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
+        """keys: client keys by their names."""
+        file = directory / "dragoman.toml"
+        lines = [
+            "[server]",
+            "simulator = false",
+            'log_level = "warning"',
+            'response_store = "sqlite"',
+            'response_store_path = "responses.db"',
+            f'secret = "{SECRET.reveal()}"',
+        ]
+        for name, protocol, port, more in (
+            ("chat", CHAT, simulator.port, ""),
+            ("messages", MESSAGES, simulator.port, ""),
+            ("responses", RESPONSES, simulator.port, ""),
+            ("counting-messages", MESSAGES, behind.port, "counts_tokens = true"),
+            ("counting-responses", RESPONSES, behind.port, "counts_tokens = true"),
+        ):
+            base = f"http://127.0.0.1:{port}" + ("" if protocol == MESSAGES else "/v1")
+            lines += [
+                "[[upstreams]]",
+                f'name = "{name}"',
+                f'protocol = "{protocol}"',
+                f'base_url = "{base}"',
+                more,
+            ]
+        for name, key in (keys or {}).items():
+            lines += ["[[client_keys]]", f'name = "{name}"', f'hash = "{hash_of(key, SECRET)}"']
+        file.write_text("\n".join(lines))
+        super().__init__("--config", str(file), "--backend", backend)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture(scope="module")
+def stateful_on(
+    simulator: Simulator, gateway_on: Callable[[str], Gateway], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], StatefulGateway]]:
+    """Starts the gateway on a backend, once. At the end none of them may have logged a traceback."""
+    started: list[StatefulGateway] = []
+    with ExitStack() as stack:
+
+        @cache
+        def start(backend: str) -> StatefulGateway:
+            folder = tmp_path_factory.mktemp(backend)
+            stateful = StatefulGateway(folder, simulator, gateway_on(backend), backend)
+            stack.enter_context(stateful)
+            started.append(stateful)
+            stateful.ready()
+            return stateful
+
+        yield start
+    for stateful in started:
+        text = "\n".join(stateful.output)
+        assert "Traceback" not in text, text
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def url(request: pytest.FixtureRequest, stateful_on: Callable[[str], StatefulGateway]) -> str:
+    return stateful_on(request.param).url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with sync_sdk(url) as sdk:
+        yield sdk.client(RESPONSES)
+
+
+@pytest.fixture
+def claude(url: str) -> Iterator[anthropic.Anthropic]:
+    with sync_sdk(url) as sdk:
+        yield sdk.client(MESSAGES)
+
+
+def client_of(url: str, key: str) -> openai.OpenAI:
+    return openai.OpenAI(
+        base_url=f"{url}/v1",
+        api_key=key,
+        max_retries=0,
+        timeout=TIMEOUT_S,
+        http_client=openai.DefaultHttpxClient(trust_env=False),
+    )
+
+
+each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "responses"])
+
+
+# Stored responses.
+
+
+@each_upstream
+def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
+    previous, words = None, 0
+    # Often enough to meet both workers.
+    for turn in range(6):
+        response = client.responses.create(
+            model=f"{upstream}/echo", input=f"turn {turn}", previous_response_id=previous or openai.omit
+        )
+        assert response.output_text == f"turn {turn}"
+        assert response.usage is not None
+        assert response.usage.input_tokens == words + 2
+        words += 4
+        previous = response.id
+
+
+@each_upstream
+def test_a_streamed_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
+    previous = None
+    for turn in range(3):
+        with client.responses.stream(
+            model=f"{upstream}/echo", input=f"turn {turn}", previous_response_id=previous or openai.omit
+        ) as stream:
+            # The end of the body is not waited for: the next request starts at the last event.
+            for event in stream:
+                if event.type == "response.completed":
+                    previous = event.response.id
+                    assert event.response.usage is not None
+                    assert event.response.usage.input_tokens == 4 * turn + 2
+                    break
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages"])
+def test_a_response_is_had_again_and_deleted(client: openai.OpenAI, upstream: str) -> None:
+    first = client.responses.create(model=f"{upstream}/echo", input="one two")
+    second = client.responses.create(
+        model=f"{upstream}/echo",
+        input=[{"role": "user", "content": "three"}],
+        previous_response_id=first.id,
+        metadata={"topic": "numbers"},
+    )
+    assert second.previous_response_id == first.id
+    found = client.responses.retrieve(second.id)
+    assert found.output == second.output
+    assert found.usage == second.usage
+    assert found.metadata == {"topic": "numbers"}
+    assert found.previous_response_id == first.id
+
+    client.responses.delete(first.id)
+    for call in (client.responses.retrieve, client.responses.delete, client.responses.cancel):
+        with pytest.raises(openai.NotFoundError):
+            call(first.id)
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model=f"{upstream}/echo", input="x", previous_response_id=first.id)
+    assert refused.value.code == "previous_response_not_found"
+    assert refused.value.param == "previous_response_id"
+    with pytest.raises(openai.BadRequestError, match="Cannot cancel"):
+        client.responses.cancel(second.id)
+    third = client.responses.create(
+        model=f"{upstream}/echo", input="four", previous_response_id=second.id, store=False
+    )
+    assert third.usage is not None
+    assert third.usage.input_tokens == 2 + 2 + 1 + 1 + 1
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(third.id)
+
+
+@each_upstream
+def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
+    first = client.responses.create(model=f"{upstream}/echo", input="one two three")
+    with client.responses.retrieve(first.id, stream=True) as stream:
+        events = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert last.response.output_text == "one two three"
+    with client.responses.retrieve(first.id, stream=True, starting_after=4) as stream:
+        assert list(stream) == events[5:]
+
+
+@each_upstream
+def test_an_answer_that_nobody_waited_for_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
+    with client.responses.create(model=f"{upstream}/slow", input="one", stream=True) as stream:
+        for event in stream:
+            if event.type == "response.created":
+                id = event.response.id
+            if event.type == "response.output_text.delta":
+                break
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = client.responses.retrieve(id)
+            break
+        except openai.NotFoundError:  # the gateway has not noticed yet
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert found.status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="it is cancelled"):
+        client.responses.create(model=f"{upstream}/echo", input="x", previous_response_id=id)
+
+
+def test_input_items_are_listed_page_by_page(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="chat/echo", input="one")
+    second = client.responses.create(
+        model="chat/echo",
+        input=[{"role": "user", "content": f"word{number}"} for number in range(8)],
+        previous_response_id=first.id,
+    )
+    # The SDK asks for the next page until there is none.
+    items = list(client.responses.input_items.list(second.id, limit=3, order="asc"))
+    texts = [item.to_dict()["content"][0]["text"] for item in items]  # type: ignore[index]
+    assert texts == ["one", "one", *(f"word{number}" for number in range(8))]
+    newest = client.responses.input_items.list(second.id, limit=3)
+    assert [item.id for item in newest.data] == [item.id for item in reversed(items[-3:])]
+
+
+def test_an_item_reference(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="chat/echo", input="one two three")
+    reference: Any = {"type": "item_reference", "id": first.output[0].id}
+    second = client.responses.create(
+        model="messages/echo", input=[reference, {"role": "user", "content": "end"}]
+    )
+    assert second.usage is not None
+    assert second.usage.input_tokens == 4
+    reference["id"] = "msg_unknown"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="messages/echo", input=[reference])
+
+
+def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
+    first = client.responses.create(model="messages/echo", input="Build a ship")
+    compacted = client.responses.compact(model="messages/echo", previous_response_id=first.id)
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    assert compacted.usage.total_tokens > 0
+    # The SDK types all messages of an output as the assistant's, and warns of the user's.
+    output: Any = [item.to_dict(warnings=False) for item in compacted.output]
+    response = client.responses.create(
+        model="messages/echo", input=[*output, {"role": "user", "content": "Go on"}]
+    )
+    # One turn of the user, which the model says back.
+    assert "Summary of the conversation so far" in response.output_text
+    assert response.output_text.endswith("Go on")
+
+
+def test_without_a_store_the_error_says_what_to_set(gateway: Gateway) -> None:
+    with sync_sdk(gateway.url) as sdk:
+        client: openai.OpenAI = sdk.client(RESPONSES)
+        with pytest.raises(openai.BadRequestError, match="response_store"):
+            client.responses.create(model="chat/echo", input="x", previous_response_id="resp_1")
+        for call in (client.responses.retrieve, client.responses.delete, client.responses.cancel):
+            with pytest.raises(openai.BadRequestError, match="response_store"):
+                call("resp_1")
+        with pytest.raises(openai.BadRequestError, match="response_store"):
+            client.responses.input_items.list("resp_1")
+
+
+def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gateway, tmp_path: Path) -> None:
+    with StatefulGateway(tmp_path, simulator, gateway, "asyncio") as running:
+        running.ready()
+        with client_of(running.url, "any") as client:
+            first = client.responses.create(model="chat/echo", input="one two")
+    with StatefulGateway(tmp_path, simulator, gateway, "trio") as running:
+        running.ready()
+        with client_of(running.url, "any") as client:
+            assert client.responses.retrieve(first.id).output == first.output
+            second = client.responses.create(
+                model="messages/echo", input="three", previous_response_id=first.id
+            )
+            assert second.usage is not None
+            assert second.usage.input_tokens == 5
+
+
+def test_nobody_sees_what_was_made_with_another_key(
+    simulator: Simulator, gateway: Gateway, tmp_path: Path
+) -> None:
+    keys = {"red": new_key(), "blue": new_key()}
+    with StatefulGateway(tmp_path, simulator, gateway, "asyncio", keys) as running:
+        running.ready()
+        with client_of(running.url, keys["red"]) as red, client_of(running.url, keys["blue"]) as blue:
+            first = red.responses.create(model="chat/echo", input="a secret")
+            for call in (blue.responses.retrieve, blue.responses.delete, blue.responses.cancel):
+                with pytest.raises(openai.NotFoundError):
+                    call(first.id)
+            with pytest.raises(openai.NotFoundError):
+                blue.responses.input_items.list(first.id)
+            with pytest.raises(openai.BadRequestError) as refused:
+                blue.responses.create(model="chat/echo", input="x", previous_response_id=first.id)
+            assert refused.value.code == "previous_response_not_found"
+            assert red.responses.retrieve(first.id).output == first.output
+        with client_of(running.url, new_key()) as nobody, pytest.raises(openai.AuthenticationError):
+            nobody.responses.retrieve(first.id)
+
+
+# Counts.
+
+
+COUNTING = ["counting-messages", "counting-responses"]
+
+
+def model_at(upstream: str) -> str:
+    """The gateway behind knows its models by the names of its own upstreams."""
+    return f"{upstream}/" + (f"{upstream.removeprefix('counting-')}/echo" if upstream in COUNTING else "echo")
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages", "responses", *COUNTING])
+@pytest.mark.parametrize("beta", [False, True])
+def test_tokens_of_messages(claude: anthropic.Anthropic, upstream: str, beta: bool) -> None:
+    name = model_at(upstream)
+    count = claude.beta.messages.count_tokens if beta else claude.messages.count_tokens
+    messages: Any = [{"role": "user", "content": "Hello there"}]
+    few = count(model=name, messages=messages).input_tokens
+    assert 3 < few < 20
+    many = count(
+        model=name,
+        messages=messages,
+        system=LONG,
+        tools=[{"name": "look", "description": LONG, "input_schema": TOOL}],  # type: ignore[arg-type]
+    ).input_tokens
+    assert many > few + 1200
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages", "responses", *COUNTING])
+def test_tokens_of_responses(client: openai.OpenAI, upstream: str) -> None:
+    name = model_at(upstream)
+    counted = client.responses.input_tokens.count(model=name, input="Hello there")
+    assert counted.object == "response.input_tokens"
+    assert 3 < counted.input_tokens < 20
+    first = client.responses.create(model="chat/echo", input=LONG)
+    whole = client.responses.input_tokens.count(model=name, input="now", previous_response_id=first.id)
+    assert whole.input_tokens > 1200
+
+
+def test_an_estimate_is_marked(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
+    messages: Any = [{"role": "user", "content": "Hello"}]
+    told = claude.messages.with_raw_response.count_tokens(model="chat/echo", messages=messages)
+    assert told.headers["dragoman-estimate"] == "true"
+    other = client.responses.input_tokens.with_raw_response.count(model="chat/echo", input="Hello")
+    assert other.headers["dragoman-estimate"] == "true"
+    # Of a gateway behind, this one knows no better than that it counts.
+    count = client.responses.input_tokens.with_raw_response.count
+    theirs = count(model=model_at("counting-messages"), input="Hello")
+    assert "dragoman-estimate" not in theirs.headers
+
+
+def test_what_cannot_be_counted(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
+    messages: Any = [{"role": "user", "content": "Hello"}]
+    with pytest.raises(anthropic.NotFoundError):
+        claude.messages.count_tokens(model="nobody-knows", messages=messages)
+    with pytest.raises(anthropic.BadRequestError):
+        claude.messages.count_tokens(model="chat/echo", messages=[{"role": "user", "content": 5}])  # type: ignore[typeddict-item]
+    with pytest.raises(openai.NotFoundError):
+        client.responses.input_tokens.count(model="nobody-knows", input="Hello")
+
+
+# The async clients, once.
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_async_clients(url: str) -> None:
+    client, claude = async_clients(url)
+    async with client, claude:
+        first = await client.responses.create(model="messages/echo", input="one two")
+        second = await client.responses.create(
+            model="messages/echo", input="three", previous_response_id=first.id
+        )
+        assert second.usage is not None
+        assert second.usage.input_tokens == 5
+        assert (await client.responses.retrieve(second.id)).output == second.output
+        items = [item async for item in client.responses.input_items.list(second.id, limit=1)]
+        assert len(items) == 3
+        await client.responses.delete(second.id)
+        counted = await client.responses.input_tokens.count(model="messages/echo", input="Hello")
+        assert counted.input_tokens > 0
+        messages: Any = [{"role": "user", "content": "Hello"}]
+        assert (await claude.messages.count_tokens(model="chat/echo", messages=messages)).input_tokens > 0

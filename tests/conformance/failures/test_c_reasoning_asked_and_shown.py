@@ -1,0 +1,327 @@
+"""C. Reasoning as clients ask for it and hear it: efforts and budgets, and blocks with a life of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fail_answers import Call, Say, Think, stream
+from fail_cross import ask, each, every_pair, hear, hear_whole, pairs, recorded, same_meaning
+from fail_turns import User, request
+from fail_whole import whole
+from oracle import CHAT, MESSAGES, RESPONSES, corpus
+from oracle import samples as s
+from oracle.meaning import Kind
+
+from dragoman import Outcome, Target
+
+Json = dict[str, Any]
+OTHERS = (MESSAGES, RESPONSES)
+
+# Requests that switch thinking off and still name an effort, as each client can say it.
+OFF: dict[str, Json] = {
+    "thinking off": {"thinking": {"type": "disabled"}},
+    "and an effort": {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}},
+}
+# What a Chat upstream calls its setting -> how it says that thinking is off.
+SWITCHED_OFF: dict[str, Json] = {
+    "reasoning_effort": {"reasoning_effort": "none"},
+    "reasoning": {"reasoning": {"effort": "none"}},
+    "thinking": {"thinking": {"type": "disabled"}},
+    "enable_thinking": {"enable_thinking": False},
+}
+SETTINGS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget")
+
+
+def settings_of(body: Json) -> Json:
+    """What a Chat request says about reasoning."""
+    return {key: body[key] for key in SETTINGS if key in body}
+
+
+@pytest.mark.parametrize("asked", OFF)
+@pytest.mark.parametrize("setting", SWITCHED_OFF)
+@pytest.mark.parametrize("efforts", [None, ("none", "high", "max")], ids=["all-efforts", "some-efforts"])
+def test_C5_thinking_that_is_off_has_no_effort_beside_it(
+    asked: str, setting: Any, efforts: tuple[str, ...] | None
+) -> None:
+    """ "thinking options type cannot be disabled when reasoning_effort is set"."""
+    target = Target(reasoning_setting=setting, efforts=efforts)
+    sent = ask(MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[asked]), target=target)
+    assert settings_of(sent.body) == SWITCHED_OFF[setting]
+    assert bool(sent.losses) == (asked == "and an effort"), "an effort that was left out is told"
+
+
+@pytest.mark.parametrize("asked", OFF)
+def test_C5_towards_responses(asked: str) -> None:
+    sent = ask(MESSAGES, RESPONSES, request(MESSAGES, User("Hi"), **OFF[asked]))
+    assert sent.body["reasoning"] == {"effort": "none"}
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("thinking", ["adaptive", "budget"])
+def test_C5_towards_messages(client: str, thinking: Any) -> None:
+    """The effort "none" becomes no thinking at all."""
+    body = request(client, User("Hi"), **effort(client, "none"))
+    sent = ask(client, MESSAGES, body, target=Target(thinking=thinking)).body
+    assert sent.get("thinking", {"type": "disabled"}) == {"type": "disabled"}
+    assert "output_config" not in sent
+
+
+def effort(client: str, word: str) -> Json:
+    return {"reasoning_effort": word} if client == CHAT else {"reasoning": {"effort": word}}
+
+
+# The fields in which servers of the Chat protocol stream reasoning.
+FIELDS: dict[str, Any] = {
+    "reasoning_content": lambda text: {"reasoning_content": text},
+    "reasoning": lambda text: {"reasoning": text},
+    "both": lambda text: {"reasoning_content": text, "reasoning": text},
+    "reasoning_details": lambda text: {
+        "reasoning_details": [{"type": "reasoning.text", "text": text, "index": 0, "format": None}]
+    },
+    "content parts": lambda text: {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+    },
+}
+
+
+def thinking_stream(field: str) -> bytes:
+    """Reasoning in two pieces, then text in two."""
+    said = FIELDS[field]
+    deltas = [said("Hm"), said("m."), {"content": "Yes"}, {"content": "."}]
+    chunks = [s.chunk({"role": "assistant", "content": None}), *map(s.chunk, deltas), s.chunk({}, "stop")]
+    return s.render(CHAT, [*chunks, "[DONE]"])
+
+
+@each("client", OTHERS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_C6_reasoning_is_heard_before_the_text(client: str, field: str) -> None:
+    heard = hear(CHAT, client, thinking_stream(field))
+    assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes.")]
+    if client == MESSAGES:
+        deltas = [event["delta"] for event in heard.of("content_block_delta")]
+        assert [delta["type"] for delta in deltas] == [
+            *["thinking_delta"] * 2,
+            "signature_delta",
+            *["text_delta"] * 2,
+        ]
+        starts = [event["content_block"]["type"] for event in heard.of("content_block_start")]
+        assert starts == ["thinking", "text"]
+
+
+@pairs()
+def test_C6_from_every_server_streamed_and_whole(client: str, upstream: str) -> None:
+    blocks = (Think("Hmm."), Say("Yes."), Call("call_a"))
+    heard = hear(upstream, client, stream(upstream, *blocks))
+    assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("call", 'add({"a": 1})')]
+    document = hear_whole(upstream, client, whole(upstream, *blocks))
+    if client == CHAT:
+        assert document["choices"][0]["message"]["reasoning_content"] == "Hmm."
+    elif client == MESSAGES:
+        assert [block["type"] for block in document["content"]] == ["thinking", "text", "tool_use"]
+        assert document["content"][0]["thinking"] == "Hmm."
+    else:
+        assert [item["type"] for item in document["output"]] == ["reasoning", "message", "function_call"]
+        assert document["output"][0]["summary"] == [{"type": "summary_text", "text": "Hmm."}]
+
+
+@each("client", OTHERS)
+@pytest.mark.parametrize(
+    "recording", [*recorded(features={"reasoning_content"}), *recorded(features={"reasoning_field"})]
+)
+def test_C6_as_recorded(client: str, recording: corpus.Recording) -> None:
+    heard = hear(CHAT, client, recording.read())
+    assert same_meaning(CHAT, recording.read(), heard) == []
+    assert heard.meaning.said(Kind.REASONING)
+
+
+LIFE = [
+    "output_item.added",
+    "reasoning_summary_part.added",
+    "reasoning_summary_text.delta",
+    "reasoning_summary_text.delta",
+    "reasoning_summary_text.done",
+    "reasoning_summary_part.done",
+    "output_item.done",
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_C7_reasoning_has_its_full_life_under_one_id(field: str) -> None:
+    """ "reasoning part not found": a strict client wants every step."""
+    heard = hear(CHAT, RESPONSES, thinking_stream(field))
+    events = [event for event in heard.events if event.get("output_index") == 0]
+    assert [event["type"].removeprefix("response.") for event in events] == LIFE
+    assert len({event.get("item_id") or event["item"]["id"] for event in events}) == 1
+    assert {event.get("summary_index", 0) for event in events} == {0}
+    done = events[-1]["item"]
+    assert done["summary"] == [{"type": "summary_text", "text": "Hmm."}]
+    (final,) = heard.of("completed")
+    assert final["response"]["output"][0] == done
+
+
+def without_parts(new_ids: bool) -> bytes:
+    """A Responses server's reasoning with deltas alone; new_ids: and another id on each."""
+    events = []
+    for number, event in enumerate(s.responses()):
+        assert isinstance(event, dict)
+        if "summary_part" in event["type"] or event["type"].endswith("summary_text.done"):
+            continue
+        if new_ids and "summary" in event["type"]:
+            event["item_id"] = f"rs_other_{number}"
+        events.append(event)
+    at = next(number for number, event in enumerate(events) if event["type"].endswith("summary_text.delta"))
+    again = {**events[at], "delta": "Ah."}
+    if new_ids:
+        again["item_id"] = "rs_again"
+    events.insert(at + 1, again)
+    for event in events:
+        if event.get("item", {}).get("summary"):
+            event["item"]["summary"][0]["text"] = "Hmm.Ah."
+    final = events[-1]["response"]["output"][0]
+    final["summary"][0]["text"] = "Hmm.Ah."
+    return s.render(RESPONSES, list(events))
+
+
+@each("client")
+@pytest.mark.parametrize("new_ids", [False, True], ids=["one-id", "an-id-each"])
+def test_C7_a_server_that_leaves_the_steps_out_is_understood(client: str, new_ids: bool) -> None:
+    heard = hear(RESPONSES, client, without_parts(new_ids), anew=True)
+    assert heard.machine.outcome is Outcome.COMPLETED
+    assert heard.gist[0] == ("reasoning", "Hmm.Ah.")
+    assert [kind for kind, _ in heard.gist] == ["reasoning", "text", "call", "call"]
+
+
+LIMITS = (1, 100, 1024, 1025, 2000, 4096, 64_000)
+LIMIT_NAMES = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}
+BUDGET = Target(thinking="budget")
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("word", ["minimal", "low", "medium", "high", "xhigh", "max"])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_C8_a_budget_lies_between_1024_and_the_limit(client: str, word: str, limit: int) -> None:
+    """Where even the smallest does not fit, the limit is raised, and that is told."""
+    body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
+    asked = ask(client, MESSAGES, body, target=BUDGET)
+    sent = asked.body
+    assert sent["thinking"]["type"] == "enabled"
+    assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
+    raised = limit <= 1024
+    assert (sent["max_tokens"] > limit) is raised
+    assert (f"/{LIMIT_NAMES[client]}" in asked.losses) is raised
+    if not raised:
+        assert sent["max_tokens"] == limit
+
+
+@each("client", (CHAT, RESPONSES))
+def test_C8_more_effort_is_never_a_smaller_budget(client: str) -> None:
+    budgets = []
+    for word in ("minimal", "low", "medium", "high", "xhigh", "max"):
+        body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 64_000})
+        budgets.append(ask(client, MESSAGES, body, target=BUDGET).body["thinking"]["budget_tokens"])
+    assert budgets == sorted(set(budgets))
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("word", ["low", "medium", "high", "xhigh", "max"])
+def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> None:
+    body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 100})
+    sent = ask(client, MESSAGES, body).body
+    assert sent["output_config"] == {"effort": word}
+    assert sent["thinking"]["type"] == "adaptive"
+    assert "budget_tokens" not in sent["thinking"]
+    assert sent["max_tokens"] == 100
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("thinking", ["adaptive", "budget"])
+@pytest.mark.parametrize("value", [0, 0.5, 1, 1.0, 1.5])
+def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, value: float) -> None:
+    """ "`temperature` may only be set to 1 when thinking is enabled": it is left out and told."""
+    body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
+    asked = ask(client, MESSAGES, body, target=Target(thinking=thinking))
+    assert asked.body["thinking"]["type"] in ("adaptive", "enabled")
+    assert asked.body.get("temperature", 1) == 1
+    assert ("/temperature" in asked.losses) == (value != 1)
+
+
+@pytest.mark.parametrize("thinking", ["adaptive", "budget"])
+def test_C9_thinking_forbids_top_k_and_low_top_p(thinking: Any) -> None:
+    body = request(CHAT, User("Hi"), **effort(CHAT, "high"), top_k=40, top_p=0.5)
+    asked = ask(CHAT, MESSAGES, body, target=Target(thinking=thinking))
+    assert {"top_k", "top_p"} & asked.body.keys() == set()
+    assert {"/top_k", "/top_p"} <= asked.losses.keys()
+    high = ask(CHAT, MESSAGES, body | {"top_p": 0.95}, target=Target(thinking=thinking)).body
+    assert high["top_p"] == 0.95
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("asked", [{}, {"none": True}], ids=["unasked", "off"])
+def test_C9_without_thinking_they_are_sent(client: str, asked: Json) -> None:
+    wish = effort(client, "none") if asked else {}
+    sent = ask(client, MESSAGES, request(client, User("Hi"), **wish, temperature=0.5, top_p=0.5)).body
+    assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
+
+
+# What a Messages client says -> the effort that it comes to; None: nothing is said about it.
+ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
+ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+WANTED: dict[str, tuple[Json, str | None]] = {
+    "nothing": ({}, None),
+    "effort alone": ({"output_config": {"effort": "low"}}, "low"),
+    "budget alone": (ENABLED, "low"),
+    "adaptive alone": (ADAPTIVE, "high"),
+    "adaptive and effort": ({**ADAPTIVE, "output_config": {"effort": "max"}}, "max"),
+    "budget and effort": ({**ENABLED, "output_config": {"effort": "xhigh"}}, "xhigh"),
+    "off": ({"thinking": {"type": "disabled"}}, "none"),
+    "off and effort": ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, "none"),
+}
+
+
+@each("upstream", (CHAT, RESPONSES))
+@pytest.mark.parametrize("said", WANTED)
+def test_C10_effort_wins_over_budget_and_off_over_effort(upstream: str, said: str) -> None:
+    wish, wanted = WANTED[said]
+    asked = ask(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
+    if upstream == CHAT:
+        assert settings_of(asked.body) == ({} if wanted is None else {"reasoning_effort": wanted})
+    elif wanted is None:
+        assert "reasoning" not in asked.body
+    else:
+        assert asked.body["reasoning"]["effort"] == wanted
+    both = len(wish) == 2 and "adaptive" not in said
+    assert bool(asked.losses) == (both or said == "budget alone"), "what was not heeded is told"
+
+
+STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}
+
+
+@pairs(clients=(CHAT, MESSAGES), upstreams=(CHAT, MESSAGES))
+def test_C15_stop_sequences_are_the_servers_business(client: str, upstream: str) -> None:
+    """They are passed on as they are, and the gateway looks for none in an answer."""
+    body = request(client, User("Hi"), **{STOPS[client]: ["END", "\n\nUser:"]}, stream=True)
+    assert ask(client, upstream, body).body[STOPS[upstream]] == ["END", "\n\nUser:"]
+    blocks = (Think("The END of it."), Say("So END here."))
+    heard = hear(upstream, client, stream(upstream, *blocks), body, include_usage=False)
+    assert heard.gist == [("reasoning", "The END of it."), ("text", "So END here.")]
+
+
+@each("client", (CHAT, MESSAGES))
+def test_C15_where_a_server_knows_none_only_text_is_cut(client: str) -> None:
+    """Responses has no such setting. A sequence inside of reasoning stops nothing, and nothing leaks into text."""
+    body = request(client, User("Hi"), **{STOPS[client]: ["END"]}, stream=True)
+    blocks = (Think("The END of it."), Say("So END here."))
+    heard = hear(RESPONSES, client, stream(RESPONSES, *blocks), body, include_usage=False)
+    assert heard.gist == [("reasoning", "The END of it."), ("text", "So ")]
+
+
+@every_pair((CHAT, MESSAGES, RESPONSES))
+def test_C15_reasoning_never_becomes_text(client: str, upstream: str) -> None:
+    """Whatever the reasoning says, tags included, it stays where the server put it; and text stays text."""
+    blocks = (Think("a</think>b"), Say("<think>c</think>d"))
+    heard = hear(upstream, client, stream(upstream, *blocks), anew=True)
+    assert heard.gist == [("reasoning", "a</think>b"), ("text", "<think>c</think>d")]
+    document = hear_whole(upstream, client, whole(upstream, *blocks))
+    assert json.dumps(document).count("c</think>d") == 1

@@ -1,0 +1,334 @@
+"""D. Usage and cost figures: counted twice, lost, at zero, or in a chunk that breaks the reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fail_answers import Block, Call, Cost, Say, Think, payloads, stream
+from fail_cross import Heard, ask, each, hear, hear_whole, pairs, recorded, same_meaning
+from fail_turns import User, request
+from fail_whole import whole
+from oracle import CHAT, MESSAGES, RESPONSES, corpus
+from oracle import samples as s
+from oracle.meaning import Usage
+
+from dragoman import Outcome
+
+Json = dict[str, Any]
+OTHERS = (MESSAGES, RESPONSES)
+
+# A prompt of 1000 tokens, of which 600 came from a cache and 100 were written to one.
+CACHED = Cost(prompt=1000, answer=50, cached=600, written=100, reasoning=20)
+
+
+def check_cached(client: str, usage: Json) -> None:
+    """The figures of CACHED in the client's own words, each where its protocol counts it, and once."""
+    if client == MESSAGES:
+        assert usage["input_tokens"] == 300
+        assert usage["cache_read_input_tokens"] == 600
+        assert usage["cache_creation_input_tokens"] == 100
+        assert usage["output_tokens"] == 50
+        return
+    before, after = ("prompt", "completion") if client == CHAT else ("input", "output")
+    assert usage[f"{before}_tokens"] == 1000
+    assert usage[f"{before}_tokens_details"]["cached_tokens"] == 600
+    assert usage[f"{before}_tokens_details"]["cache_write_tokens"] == 100
+    assert usage[f"{after}_tokens"] == 50
+    assert usage[f"{after}_tokens_details"]["reasoning_tokens"] == 20
+    assert usage["total_tokens"] == 1050
+
+
+@pairs()
+def test_D1_cached_tokens_are_counted_once(client: str, upstream: str) -> None:
+    """`input_tokens` of Messages leaves out what came from a cache; the others count it in."""
+    heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=CACHED))
+    check_cached(client, heard.usage)
+    assert heard.machine.usage.input == 1000
+
+
+@pairs()
+def test_D1_in_whole_answers_too(client: str, upstream: str) -> None:
+    check_cached(client, hear_whole(upstream, client, whole(upstream, Say("Hi"), cost=CACHED))["usage"])
+
+
+@pairs((MESSAGES,), (CHAT, RESPONSES))
+def test_D1_more_cached_than_sent_is_no_negative_figure(client: str, upstream: str) -> None:
+    """Servers that count the cache beside the prompt."""
+    heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=Cost(prompt=10, cached=50)))
+    assert (heard.usage["input_tokens"], heard.usage["cache_read_input_tokens"]) == (0, 10)
+
+
+@each("client", OTHERS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt_cache_hit_tokens": 600, "prompt_cache_miss_tokens": 400},
+        {"cached_tokens": 600},
+        {"prompt_tokens_details": {"cached_tokens": 600}},
+    ],
+    ids=["deepseek", "moonshot", "openai"],
+)
+def test_D1_whatever_the_server_calls_them(client: str, fields: Json) -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **fields}
+    chunks = [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), {**s.chunk(), "usage": usage}, "[DONE]"]
+    heard = hear(CHAT, client, s.render(CHAT, chunks))
+    if client == MESSAGES:
+        assert (heard.usage["input_tokens"], heard.usage["cache_read_input_tokens"]) == (400, 600)
+    else:
+        assert heard.usage["input_tokens"] == 1000
+        assert heard.usage["input_tokens_details"]["cached_tokens"] == 600
+
+
+def figures(at_start: Json, at_end: Json) -> bytes:
+    """A Messages answer with these usage objects at its start and its end."""
+    return s.render(
+        MESSAGES,
+        [
+            {"type": "message_start", "message": s.message(usage=at_start)},
+            s.start(0, type="text", text=""),
+            s.delta(0, "text_delta", text="Hi"),
+            s.stop(0),
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": at_end},
+            {"type": "message_stop"},
+        ],
+    )
+
+
+ALL: Json = {
+    "input_tokens": 300,
+    "cache_read_input_tokens": 600,
+    "cache_creation_input_tokens": 100,
+    "output_tokens": 1,
+}
+# What the server says at the start and at the end; the true figures are those of CACHED each time.
+CUMULATIVE: dict[str, tuple[Json, Json]] = {
+    "output alone": (ALL, {"output_tokens": 50}),
+    "all again": (ALL, {**ALL, "output_tokens": 50}),
+    "nulls": (ALL, {**dict.fromkeys(ALL), "output_tokens": 50}),
+    "some again": (ALL, {"input_tokens": 300, "output_tokens": 50}),
+    "zeros first": ({**dict.fromkeys(ALL, 0)}, {**ALL, "output_tokens": 50}),
+    "nothing first": ({}, {**ALL, "output_tokens": 50}),
+}
+
+
+def totals(heard: Heard) -> Usage:
+    (found,) = heard.meaning.usages
+    return found
+
+
+def check_totals(heard: Heard) -> None:
+    told = totals(heard)
+    assert (told.input, told.cached, told.cache_write, told.output) == (1000, 600, 100, 50)
+    kept = heard.machine.usage
+    assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
+
+
+@each("client")
+@pytest.mark.parametrize("case", CUMULATIVE)
+def test_D2_later_figures_replace_earlier_ones(client: str, case: str) -> None:
+    """They are cumulative, and each field that is there replaces the one before: nothing is added up."""
+    check_totals(hear(MESSAGES, client, figures(*CUMULATIVE[case]), anew=True))
+
+
+@pytest.mark.parametrize("case", CUMULATIVE)
+def test_D2_a_relay_counts_the_same(case: str) -> None:
+    """The client gets the server's own bytes; what the gateway notes of them is the true figure."""
+    data = figures(*CUMULATIVE[case])
+    heard = hear(MESSAGES, MESSAGES, data)
+    assert heard.data == data
+    kept = heard.machine.usage
+    assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
+
+
+@each("client")
+def test_D2_several_reports_in_the_middle(client: str) -> None:
+    """Some servers report with every event, or repeat message_delta."""
+    first, *others = [frame + b"\n\n" for frame in figures(ALL, {"output_tokens": 50}).split(b"\n\n")[:-1]]
+    early = {"type": "message_delta", "delta": {}, "usage": {**ALL, "output_tokens": 20}}
+    report = s.render(MESSAGES, [early])
+    data = b"".join([first, first, report, *others[:2], report, *others[2:]])
+    check_totals(hear(MESSAGES, client, data, anew=True))
+
+
+# The whole prompt at the start, without a word of the cache; the split at the end.
+LATE_SPLIT = ({"input_tokens": 1000, "output_tokens": 0}, {**ALL, "output_tokens": 50})
+
+
+@each("client")
+def test_D3_the_split_comes_at_the_end(client: str) -> None:
+    """The last figures are one set: the larger of each would be more than there was."""
+    heard = hear(MESSAGES, client, figures(*LATE_SPLIT), anew=True)
+    check_totals(heard)
+    check_cached_but_reasoning(client, heard.usage)
+
+
+def check_cached_but_reasoning(client: str, usage: Json) -> None:
+    if client == MESSAGES:
+        assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (300, 600)
+    else:
+        name = "prompt_tokens" if client == CHAT else "input_tokens"
+        assert (usage[name], usage["total_tokens"]) == (1000, 1050)
+
+
+def test_D3_in_a_relay_too() -> None:
+    heard = hear(MESSAGES, MESSAGES, figures(*LATE_SPLIT))
+    assert (heard.machine.usage.input, heard.machine.usage.cached) == (1000, 600)
+
+
+@pairs((MESSAGES,), (CHAT, RESPONSES))
+def test_D4_the_start_has_an_estimate_and_the_end_the_truth(client: str, upstream: str) -> None:
+    """A meter of the context shows something while the answer runs, and what is true at its end."""
+    estimates = []
+    for text in ("Hi", "word " * 2000):
+        body = request(client, User(text), stream=True)
+        heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=CACHED), body)
+        (start,) = heard.of("message_start")
+        estimates.append(start["message"]["usage"]["input_tokens"])
+        check_cached(client, heard.usage)
+    assert 0 < estimates[0] < 1000
+    assert 1000 < estimates[1] < 5000, "2000 words are some 2000 tokens"
+
+
+@pairs((MESSAGES,), (CHAT, RESPONSES))
+def test_D4_figures_that_never_come_are_estimated(client: str, upstream: str) -> None:
+    """A server that tells none is no reason to show zeros."""
+    told = payloads(upstream, Say("Hi there, and more."))
+    if upstream == CHAT:
+        told = [payload for payload in told if "usage" not in payload]
+    else:
+        assert isinstance(told[-1], dict)
+        del told[-1]["response"]["usage"]
+    heard = hear(upstream, client, s.render(upstream, told))
+    assert heard.usage["input_tokens"] > 0
+    assert heard.usage["output_tokens"] > 0
+    assert [loss.code.value for loss in heard.machine.losses] == ["estimated"]
+
+
+USAGE_CHUNK: Json = {**s.chunk(), "usage": CACHED.chat}
+# Chunks without choices, at every place where servers put them.
+NO_CHOICES: dict[str, list[s.Payload]] = {
+    "last": [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), USAGE_CHUNK, "[DONE]"],
+    "last, no end mark": [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), USAGE_CHUNK],
+    "before the finish": [s.chunk({"content": "Hi"}), USAGE_CHUNK, s.chunk({}, "stop"), "[DONE]"],
+    "first": [
+        {**s.chunk(), "prompt_filter_results": []},
+        s.chunk({"content": "Hi"}),
+        s.chunk({}, "stop"),
+        USAGE_CHUNK,
+        "[DONE]",
+    ],
+    "twice": [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), USAGE_CHUNK, USAGE_CHUNK, "[DONE]"],
+    "null": [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), {**USAGE_CHUNK, "choices": None}, "[DONE]"],
+    "absent": [
+        s.chunk({"content": "Hi"}),
+        s.chunk({}, "stop"),
+        {key: value for key, value in USAGE_CHUNK.items() if key != "choices"},
+        "[DONE]",
+    ],
+}
+
+
+@each("client")
+@pytest.mark.parametrize("place", NO_CHOICES)
+def test_D5_a_chunk_without_choices_breaks_nothing(client: str, place: str) -> None:
+    heard = hear(CHAT, client, s.render(CHAT, NO_CHOICES[place]), anew=True)
+    assert heard.machine.outcome is Outcome.COMPLETED
+    assert heard.gist == [("text", "Hi")]
+    check_cached(client, heard.usage)
+    if client == MESSAGES:
+        assert heard.kinds[-2:] == ["message_delta", "message_stop"]
+
+
+@each("client")
+@pytest.mark.parametrize("done", [True, False], ids=["end-mark", "no-end-mark"])
+@pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
+def test_D6_usage_without_a_finish_reason_is_an_end(client: str, done: bool, calls: bool) -> None:
+    """What is open is closed, and the answer ends once; with calls it ends for them."""
+    said = s.call(0, "call_a", "add", '{"a":1}') if calls else {"content": "Hi"}
+    chunks = [s.chunk({"role": "assistant", "content": ""}), s.chunk(said), USAGE_CHUNK]
+    heard = hear(CHAT, client, s.render(CHAT, [*chunks, *(["[DONE]"] if done else [])]), anew=True)
+    assert heard.machine.outcome is Outcome.COMPLETED
+    ends = {
+        CHAT: ("tool_calls", "stop"),
+        MESSAGES: ("tool_use", "end_turn"),
+        RESPONSES: ("completed", "completed"),
+    }
+    assert heard.finish == ends[client][0 if calls else 1]
+    assert heard.gist == [("call", 'add({"a":1})') if calls else ("text", "Hi")]
+    check_cached(client, heard.usage)
+    if client == MESSAGES:
+        assert heard.kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    elif client == RESPONSES:
+        assert heard.kinds[-2:] == ["output_item.done", "completed"]
+
+
+@each("client", OTHERS)
+def test_D7_usage_is_asked_for(client: str) -> None:
+    """ "If set, an additional chunk will be streamed": only then. Without a stream the setting is refused."""
+    streams = ask(client, CHAT, request(client, User("Hi"), stream=True)).body
+    assert streams["stream_options"] == {"include_usage": True}
+    whole_one = ask(client, CHAT, request(client, User("Hi"))).body
+    assert "stream_options" not in whole_one
+
+
+@each("upstream", OTHERS)
+def test_D7_a_chat_client_that_did_not_ask_gets_no_such_chunk(upstream: str) -> None:
+    """What the gateway notes of the answer has the figures nevertheless."""
+    data = stream(upstream, Say("Hi"), cost=CACHED)
+    heard = hear(upstream, CHAT, data, include_usage=False)
+    assert heard.usage == {}
+    assert all(event["choices"] for event in heard.events)
+    assert heard.machine.usage.input == 1000
+    check_cached(CHAT, hear(upstream, CHAT, data).usage)
+
+
+WORDS = {
+    "length": {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"},
+    "filter": {CHAT: "content_filter", MESSAGES: "refusal", RESPONSES: "content_filter"},
+}
+CUT: dict[str, tuple[Block, ...]] = {
+    "text": (Say("Half a"),),
+    "reasoning": (Think("Hm."),),
+    "nothing": (),
+    "text and reasoning": (Think("Hm."), Say("Half a")),
+}
+
+
+def word_of(client: str, document: Json) -> Any:
+    """The word for the end of a whole answer."""
+    if client == CHAT:
+        return document["choices"][0]["finish_reason"]
+    return document["stop_reason"] if client == MESSAGES else document["incomplete_details"]["reason"]
+
+
+@pairs()
+@pytest.mark.parametrize("stop", WORDS)
+@pytest.mark.parametrize("said", CUT)
+def test_D8_an_incomplete_answer_says_why_and_what_it_cost(
+    client: str, upstream: str, stop: str, said: str
+) -> None:
+    """An answer that was cut is an answer: with its reason, with its figures, and no error."""
+    heard = hear(upstream, client, stream(upstream, *CUT[said], stop=stop, cost=CACHED))
+    assert heard.machine.outcome is Outcome.COMPLETED
+    assert heard.finish == WORDS[stop][client]
+    check_cached(client, heard.usage)
+    document = hear_whole(upstream, client, whole(upstream, *CUT[said], stop=stop, cost=CACHED))
+    assert word_of(client, document) == WORDS[stop][client]
+    check_cached(client, document["usage"])
+
+
+@pairs()
+def test_D8_so_does_one_that_was_cut_inside_of_a_call(client: str, upstream: str) -> None:
+    half = Call("call_a", pieces=('{"a"',), whole=False)
+    heard = hear(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
+    assert heard.finish == WORDS["length"][client]
+    check_cached(client, heard.usage)
+
+
+@each("client", (CHAT, MESSAGES))
+@pytest.mark.parametrize("recording", recorded("responses/incomplete"))
+def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
+    heard = hear(RESPONSES, client, recording.read())
+    assert same_meaning(RESPONSES, recording.read(), heard) == []
+    assert heard.usage

@@ -1,0 +1,493 @@
+"""E. Ends, errors and truncation: answers that broke off and were told as whole, or in the wrong form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from crossing import client_request
+from fail_answers import Call, Say, Think, frames, stream
+from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs, recorded, same_meaning
+from fail_whole import whole
+from law_clients import spec_of
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, check_stream, corpus
+from oracle import samples as s
+from oracle.meaning import Stop
+
+from dragoman import UPSTREAMS, Fault, FaultKind, Outcome, Relay, ResponseTranslator
+
+Json = dict[str, Any]
+OTHERS = (MESSAGES, RESPONSES)
+
+BLOCKS = (Think("Hm."), Say("Let me see."), Call("call_a"))
+# How many of the last frames of a good stream may be missing: with the reason for the end the answer is complete.
+SPARE = {CHAT: 2, MESSAGES: 1, RESPONSES: 0}
+
+
+def cuts(upstream: str) -> list[bytes]:
+    """A stream that ends too early, at every frame and inside of every frame."""
+    found = frames(stream(upstream, *BLOCKS))
+    needed = len(found) - SPARE[upstream]
+    whole_ones = [b"".join(found[:count]) for count in range(needed)]
+    return whole_ones + [begun + found[at][: len(found[at]) // 2] for at, begun in enumerate(whole_ones)]
+
+
+def check_failed(heard: Heard) -> None:
+    """It ended with an error in the client's own form, and with nothing that says that it is whole."""
+    assert heard.machine.outcome is Outcome.FAILED
+    assert heard.machine.fault is not None
+    assert heard.meaning.stop is Stop.ERROR
+    assert heard.meaning.failure is not None
+    assert heard.meaning.failure.message
+    if heard.client in SIMPLE:
+        return
+    assert heard.finish is None
+    if heard.client == CHAT:
+        assert b"[DONE]" not in heard.data
+        assert list(heard.events[-1]) == ["error"]
+    elif heard.client == MESSAGES:
+        assert heard.kinds[-1] == "error"
+        assert not heard.of("message_delta", "message_stop")
+    else:
+        assert heard.kinds[-2:] == ["error", "failed"]
+        assert not heard.of("completed", "incomplete")
+
+
+@every_pair()
+def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: str) -> None:
+    for data in cuts(upstream):
+        heard = hear(upstream, client, data)
+        check_failed(heard)
+        assert heard.machine.fault is not None
+        assert heard.machine.fault.kind is FaultKind.TRUNCATED
+        if client == upstream:
+            whole_frames = data[: data.rfind(b"\n\n") + 2] if b"\n\n" in data else b""
+            assert heard.data.startswith(whole_frames), "what came whole is passed on"
+            assert check_stream(client, heard.data, include_usage=True) == []
+            assert heard.machine.committed is bool(whole_frames)
+
+
+@every_pair()
+def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: str) -> None:
+    """Nothing was sent yet, so the caller can answer with a plain HTTP error."""
+    body = client_request(client, upstream, None, stream=False)
+    exchange = ask(client, upstream, body).exchange()
+    data = json.dumps(whole(upstream, *BLOCKS)).encode()
+    for length in (0, 1, len(data) // 2, len(data) - 1):
+        machine: Relay | ResponseTranslator
+        if client == upstream:
+            machine = Relay(UPSTREAMS[upstream], exchange, streams=False)
+        else:
+            specs = UPSTREAMS[upstream], spec_of(client)
+            machine = ResponseTranslator(*specs, exchange, upstream_streams=False, client_streams=False)
+        machine.receive_data(data[:length])
+        machine.receive_eof()
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault is not None
+        if client != upstream:  # a relay's caller holds the bytes back until it knows
+            assert machine.data_to_send() == b""
+        status, told = spec_of(client).write_fault(machine.fault, None)
+        assert status >= 500
+        assert json.loads(told)["error"]["message"]
+
+
+def early(protocol: str) -> list[Any]:
+    return [
+        pytest.param(protocol, recording.values[0], id=str(recording.id))
+        for recording in recorded(f"{protocol.rpartition('_')[2]}/derived_eof")
+        if recording.values[0] is not None
+    ]
+
+
+@each("client")
+@pytest.mark.parametrize(
+    ("upstream", "recording"),
+    [*early(CHAT), *early(MESSAGES), *early(RESPONSES)]
+    or [pytest.param("", None, marks=pytest.mark.skip(reason="no such recording is at hand"))],
+)
+def test_E1_as_recorded(client: str, upstream: str, recording: corpus.Recording) -> None:
+    heard = hear(upstream, client, recording.read())
+    check_failed(heard)
+    if client != upstream:
+        assert same_meaning(upstream, recording.read(), heard) == []
+
+
+@each("upstream")
+def test_E2_an_early_end_is_never_told_as_incomplete(upstream: str) -> None:
+    """ "incomplete" with "max_output_tokens" is a normal end for a Responses client: it would go on from there."""
+    for data in cuts(upstream):
+        heard = hear(upstream, RESPONSES, data)
+        (failed,) = heard.of("failed")
+        assert failed["response"]["status"] == "failed"
+        assert failed["response"]["error"]["message"]
+        assert failed["response"]["incomplete_details"] is None
+
+
+def in_band(upstream: str, kind: str = "overloaded_error", message: str = "Busy.") -> s.Payload:
+    """An error inside of a stream, as each kind of server sends it."""
+    error = {"type": kind, "message": message}
+    if upstream == CHAT:
+        return {"error": {**error, "param": None, "code": None}}
+    if upstream == MESSAGES:
+        return {"type": "error", "error": error, "request_id": "req_1"}
+    failed = s.response("failed", error={"code": "server_is_overloaded", "message": message})
+    return {"type": "response.failed", "response": failed}
+
+
+def broken(upstream: str, *, after: int = -1, message: str = "Busy.") -> bytes:
+    """An answer that ends with an error. after: so many frames of it came, by default all but the end."""
+    found = frames(stream(upstream, *BLOCKS))
+    kept = found[: len(found) - SPARE[upstream] - 1] if after < 0 else found[:after]
+    return b"".join(kept) + s.render(upstream, [in_band(upstream, message=message)])
+
+
+# How a stream of each upstream may end, and how that is told a Responses client.
+TERMINALS: dict[str, str] = {
+    "good": "completed",
+    "cut by the limit": "incomplete",
+    "error": "failed",
+    "error first": "failed",
+    "early end": "failed",
+    "nothing": "failed",
+    "nonsense": "failed",
+}
+
+
+def ending(upstream: str, case: str) -> bytes:
+    good = stream(upstream, *BLOCKS)
+    return {
+        "good": good,
+        "cut by the limit": stream(upstream, Think("Hm."), Say("Half a"), stop="length"),
+        "error": broken(upstream),
+        "error first": broken(upstream, after=0),
+        "early end": frames(good)[0],
+        "nothing": b"",
+        "nonsense": frames(good)[0] + b"data: {]\n\n",
+    }[case]
+
+
+@each("upstream")
+@pytest.mark.parametrize("case", TERMINALS)
+def test_E3_a_responses_stream_always_has_one_end(upstream: str, case: str) -> None:
+    """ "stream closed before response.completed": whatever happens, the last event says how it ended."""
+    heard = hear(upstream, RESPONSES, ending(upstream, case), anew=True)
+    ends = [kind for kind in heard.kinds if kind in ("completed", "incomplete", "failed")]
+    assert ends == [TERMINALS[case]]
+    assert heard.kinds[-1] == TERMINALS[case]
+    final = heard.events[-1]["response"]
+    done = [event["item"] for event in heard.of("output_item.done")]
+    assert final["output"][: len(done)] == done
+    if case in ("good", "cut by the limit"):
+        assert len(final["output"]) == len(done) == (3 if case == "good" else 2)
+
+
+@pytest.mark.parametrize("case", ["early end", "nothing"])
+def test_E3_a_relayed_one_too(case: str) -> None:
+    heard = hear(RESPONSES, RESPONSES, ending(RESPONSES, case))
+    assert heard.kinds[-2:] == ["error", "failed"]
+    assert check_stream(RESPONSES, heard.data) == []
+
+
+@each("client")
+def test_E3_an_end_without_its_output_is_filled_from_the_deltas(client: str) -> None:
+    """A server that says `output: []` at the end."""
+    found = frames(stream(RESPONSES, *BLOCKS))
+    final = json.loads(found[-1].partition(b"data: ")[2])
+    final["response"]["output"] = []
+    data = b"".join(found[:-1]) + s.render(RESPONSES, [final])
+    expected = [("reasoning", "Hm."), ("text", "Let me see."), ("call", 'add({"a": 1})')]
+    heard = hear(RESPONSES, client, data, anew=True)
+    assert heard.gist == expected
+    if client == RESPONSES:
+        kinds = [item["type"] for item in heard.events[-1]["response"]["output"]]
+        assert kinds == ["reasoning", "message", "function_call"]
+
+
+@each("upstream")
+@pytest.mark.parametrize("case", ["error", "error first", "early end", "nothing", "nonsense"])
+def test_E4_a_messages_client_gets_its_own_kind_of_error(upstream: str, case: str) -> None:
+    """`event: error` with a typed object: a frame of Chat's form is none at all to it."""
+    heard = hear(upstream, MESSAGES, ending(upstream, case), anew=True)
+    check_failed(heard)
+    *_, name, data = heard.data.decode().rstrip("\n").split("\n")
+    assert name == "event: error"
+    told = json.loads(data.removeprefix("data: "))
+    assert told["type"] == "error"
+    assert told["error"].keys() == {"type", "message"}
+    assert told["error"]["type"] == ("overloaded_error" if case.startswith("error") else "api_error")
+    if case.startswith("error"):
+        assert told["error"]["message"] == "Busy."
+
+
+@pytest.mark.parametrize("case", ["early end", "nothing"])
+def test_E4_at_the_end_of_a_relay_too(case: str) -> None:
+    heard = hear(MESSAGES, MESSAGES, ending(MESSAGES, case))
+    check_failed(heard)
+    assert heard.events[-1]["error"].keys() == {"type", "message"}
+    assert check_stream(MESSAGES, heard.data) == []
+
+
+# Type of the error inside a Messages stream -> what the gateway counts it as, and Chat's type and code.
+IN_BAND: dict[str, tuple[FaultKind, str, str | None]] = {
+    "overloaded_error": (FaultKind.OVERLOADED, "server_error", "overloaded"),
+    "rate_limit_error": (FaultKind.RATE_LIMIT, "rate_limit_error", "rate_limit_exceeded"),
+    "api_error": (FaultKind.SERVER, "server_error", None),
+    "timeout_error": (FaultKind.TIMEOUT, "server_error", "timeout"),
+    "never_heard_of_error": (FaultKind.SERVER, "server_error", None),
+}
+
+
+@each("client", [client for client in CLIENTS if client != MESSAGES])
+@pytest.mark.parametrize("kind", IN_BAND)
+@pytest.mark.parametrize("after", [0, 3, 7], ids=["first", "in a block", "later"])
+def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -> None:
+    """It is told, it is no success, and who keeps accounts knows what kind of failure it was."""
+    sent = b"".join(frames(stream(MESSAGES, *BLOCKS))[:after])
+    heard = hear(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
+    check_failed(heard)
+    counted, named, code = IN_BAND[kind]
+    assert heard.machine.fault is not None
+    assert (heard.machine.fault.kind, heard.machine.fault.message) == (counted, "Busy.")
+    if client == CHAT:
+        error = heard.events[-1]["error"]
+        assert (error["message"], error["type"], error["code"]) == ("Busy.", named, code)
+
+
+@each("upstream")
+def test_E5_a_relayed_error_counts_too(upstream: str) -> None:
+    """The bytes pass as they are; the outcome is a failure all the same."""
+    data = broken(upstream)
+    heard = hear(upstream, upstream, data)
+    assert heard.data == data
+    assert heard.machine.outcome is Outcome.FAILED
+
+
+@each("client")
+@pytest.mark.parametrize("called", [True, False], ids=["calls", "text"])
+def test_E6_a_stop_reason_is_an_end_without_message_stop(client: str, called: bool) -> None:
+    """Servers that never send message_stop."""
+    blocks = (Say("Hi"), Call("call_a")) if called else (Say("Hi"),)
+    data = b"".join(frames(stream(MESSAGES, *blocks))[:-1])
+    heard = hear(MESSAGES, client, data, anew=True)
+    assert heard.machine.outcome is Outcome.COMPLETED
+    ends = {CHAT: ("stop", "tool_calls"), MESSAGES: ("end_turn", "tool_use"), RESPONSES: ("completed",) * 2}
+    assert heard.finish == ends[client][called]
+    if client == MESSAGES:
+        assert heard.kinds[-1] == "message_stop"
+
+
+@each("client")
+def test_E6_without_a_stop_reason_it_is_cut(client: str) -> None:
+    data = b"".join(frames(stream(MESSAGES, Say("Hi")))[:-2])
+    check_failed(hear(MESSAGES, client, data, anew=True))
+    nothing = {"type": "message_delta", "delta": {"stop_reason": None}, "usage": {"output_tokens": 1}}
+    check_failed(hear(MESSAGES, client, data + s.render(MESSAGES, [nothing]), anew=True))
+
+
+def test_E6_a_relay_judges_alike() -> None:
+    found = frames(stream(MESSAGES, Say("Hi")))
+    whole_enough = b"".join(found[:-1])
+    heard = hear(MESSAGES, MESSAGES, whole_enough)
+    assert (heard.data, heard.machine.outcome) == (whole_enough, Outcome.COMPLETED)
+    check_failed(hear(MESSAGES, MESSAGES, b"".join(found[:-2])))
+
+
+# The frames before the first content.
+LIFECYCLE = {
+    CHAT: s.render(CHAT, [s.chunk({"role": "assistant", "content": ""})]),
+    MESSAGES: s.render(MESSAGES, [{"type": "message_start", "message": s.message()}, {"type": "ping"}]),
+    RESPONSES: s.render(
+        RESPONSES,
+        [
+            {"type": "response.created", "response": s.response()},
+            {"type": "response.in_progress", "response": s.response()},
+        ],
+    ),
+}
+
+
+@pairs(CLIENTS, PROTOCOLS)
+def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstream: str) -> None:
+    """What came of the answer's life alone commits to nothing, whether or not it ends with an error."""
+    exchange = ask(client, upstream, client_request(client, upstream, None)).exchange()
+    begun = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange)
+    begun.receive_data(LIFECYCLE[upstream])
+    assert begun.outcome is Outcome.OPEN
+    assert not begun.committed
+    for data in (LIFECYCLE[upstream], broken(upstream, after=0)):
+        failed = hear(upstream, client, data)
+        assert not failed.machine.committed
+        assert failed.machine.fault is not None
+        assert spec_of(client).write_fault(failed.machine.fault, None)[0] >= 500
+
+
+@pairs(CLIENTS, PROTOCOLS)
+@pytest.mark.parametrize(
+    "block", [Say("Hi"), Think("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
+)
+def test_E7_with_content_it_is_not(client: str, upstream: str, block: Any) -> None:
+    heard = hear(upstream, client, stream(upstream, block))
+    assert heard.machine.committed
+
+
+LOST = Fault(FaultKind.UNREACHABLE, "the connection to the upstream broke")
+
+
+@every_pair()
+def test_E8_after_the_first_byte_errors_are_inside_the_stream(client: str, upstream: str) -> None:
+    """A read error after partial output: what follows is a frame of the client's stream, no HTTP body."""
+    for data in cuts(upstream):
+        heard = hear(upstream, client, data, breaks=LOST)
+        check_failed(heard)
+        assert heard.machine.fault == LOST
+        assert heard.meaning.failure is not None
+        assert LOST.message in heard.meaning.failure.message
+        assert check_stream(client, heard.data, include_usage=True) == []
+
+
+# stop_reason of a Messages server -> the word in each client's protocol.
+REASONS: dict[str, dict[str, str]] = {
+    "max_tokens": {CHAT: "length", RESPONSES: "max_output_tokens"},
+    "model_context_window_exceeded": {CHAT: "length", RESPONSES: "max_output_tokens"},
+    "refusal": {CHAT: "content_filter", RESPONSES: "content_filter"},
+    "pause_turn": {CHAT: "stop", RESPONSES: "completed"},
+    "stop_sequence": {CHAT: "stop", RESPONSES: "completed"},
+    "end_turn": {CHAT: "stop", RESPONSES: "completed"},
+}
+
+
+def stopped(reason: str) -> bytes:
+    ends = stream(MESSAGES, Say("Half a")).replace(
+        b'"stop_reason": "end_turn"', b'"stop_reason": "%s"' % reason.encode()
+    )
+    if reason == "stop_sequence":
+        ends = ends.replace(
+            b'"stop_sequence": null, "stop_details"', b'"stop_sequence": "END", "stop_details"'
+        )
+    return ends
+
+
+@each("client")
+@pytest.mark.parametrize("reason", REASONS)
+def test_E9_every_stop_reason_keeps_its_meaning(client: str, reason: str) -> None:
+    heard = hear(MESSAGES, client, stopped(reason), anew=True)
+    assert heard.finish == REASONS[reason].get(client, reason)
+    told = client != RESPONSES and reason == "stop_sequence"  # a Responses answer has no place for it
+    assert heard.meaning.stop_sequence == ("END" if told else None)
+
+
+@each("client", (CHAT, RESPONSES))
+@pytest.mark.parametrize("reason", REASONS)
+def test_E9_in_whole_answers_too(client: str, reason: str) -> None:
+    answer = whole(MESSAGES, Say("Half a")) | {"stop_reason": reason}
+    if reason == "stop_sequence":
+        answer["stop_sequence"] = "END"
+    document = hear_whole(MESSAGES, client, answer)
+    if client == CHAT:
+        assert document["choices"][0]["finish_reason"] == REASONS[reason][CHAT]
+    else:
+        details = document["incomplete_details"]
+        assert (details["reason"] if details else document["status"]) == REASONS[reason][RESPONSES]
+
+
+@pytest.mark.parametrize(("client", "path"), [(CHAT, "/choices/0/finish_reason"), (RESPONSES, "/status")])
+def test_E9_a_reason_without_a_word_of_its_own_is_told_as_lost(client: str, path: str) -> None:
+    heard = hear(MESSAGES, client, stopped("pause_turn"))
+    assert path in [loss.path for loss in heard.machine.losses]
+
+
+@pairs()
+@pytest.mark.parametrize("text", ["Hm.", ""], ids=["summary", "hidden"])
+def test_E10_reasoning_that_eats_the_limit_is_an_empty_answer(client: str, upstream: str, text: str) -> None:
+    """No message, no call: an answer all the same, which says that it ran into the limit."""
+    heard = hear(upstream, client, stream(upstream, Think(text), stop="length"))
+    assert heard.machine.outcome is Outcome.COMPLETED
+    assert heard.finish == {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[client]
+    assert heard.meaning.said(*{block.kind for block in heard.meaning.blocks}) == text
+    document = hear_whole(upstream, client, whole(upstream, Think(text), stop="length"))
+    if client == CHAT:
+        (choice,) = document["choices"]
+        assert choice["finish_reason"] == "length"
+        assert choice["message"]["role"] == "assistant"
+        assert not choice["message"]["content"]
+    elif client == MESSAGES:
+        assert document["stop_reason"] == "max_tokens"
+        assert [block["type"] for block in document["content"]] in (["thinking"], ["redacted_thinking"], [])
+    else:
+        assert document["status"] == "incomplete"
+        assert [item["type"] for item in document["output"]] in (["reasoning"], [])
+
+
+# Errors inside of a 200 stream, as servers of the Chat protocol send them -> their message.
+CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
+    "groq": (
+        b'data: {"error":{"message":"Failed to call a function.","type":"invalid_request_error",'
+        b'"code":"tool_use_failed","failed_generation":"<function=add"}}\n\n',
+        "Failed to call a function.",
+    ),
+    "groq with its event": (
+        b'event: error\ndata: {"error":{"message":"Failed.","type":"server_error"}}\n\n',
+        "Failed.",
+    ),
+    "openrouter": (
+        b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","provider":"p",'
+        b'"error":{"code":502,"message":"Provider disconnected"},'
+        b'"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}\n\n',
+        "Provider disconnected",
+    ),
+    "openrouter, then an end mark": (
+        b'data: {"error":{"code":502,"message":"Provider disconnected"}}\n\ndata: [DONE]\n\n',
+        "Provider disconnected",
+    ),
+    "a string": (b'data: {"error":"model crashed"}\n\n', "model crashed"),
+    "vllm": (b'data: {"object":"error","message":"Too long.","type":"BadRequestError","code":400}\n\n', "Too long."),
+    "fastapi": (b'data: {"detail":"Internal error"}\n\n', "Internal error"),
+    "finish_reason alone": (
+        b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
+        b'"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n',
+        "finish_reason error",
+    ),
+}  # fmt: skip
+
+
+@each("client", [client for client in CLIENTS if client != CHAT])
+@pytest.mark.parametrize("server", CHAT_ERRORS)
+def test_E11_an_error_after_deltas_is_told_as_one(client: str, server: str) -> None:
+    sent, message = CHAT_ERRORS[server]
+    heard = hear(CHAT, client, b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + sent)
+    check_failed(heard)
+    assert heard.meaning.failure is not None
+    assert message in heard.meaning.failure.message
+
+
+@pytest.mark.parametrize("server", CHAT_ERRORS)
+def test_E11_relayed_it_passes_and_is_a_failure(server: str) -> None:
+    data = b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + CHAT_ERRORS[server][0]
+    heard = hear(CHAT, CHAT, data)
+    assert heard.data == data
+    assert heard.machine.outcome is Outcome.FAILED
+
+
+@each("client")
+@pytest.mark.parametrize("recording", recorded("chat/error_midstream"))
+def test_E11_as_recorded(client: str, recording: corpus.Recording) -> None:
+    heard = hear(CHAT, client, recording.read(), anew=True)
+    check_failed(heard)
+    assert same_meaning(CHAT, recording.read(), heard) == []
+
+
+@pairs()
+def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream: str) -> None:
+    """With status 200, as some servers send it."""
+    error = in_band(upstream)
+    assert isinstance(error, dict)
+    answer = error["response"] if upstream == RESPONSES else error
+    exchange = ask(client, upstream, client_request(client, upstream, None, stream=False)).exchange()
+    specs = UPSTREAMS[upstream], spec_of(client)
+    machine = ResponseTranslator(*specs, exchange, upstream_streams=False, client_streams=False)
+    machine.receive_data(json.dumps(answer).encode())
+    machine.receive_eof()
+    assert (machine.outcome, machine.data_to_send()) == (Outcome.FAILED, b"")
+    assert machine.fault is not None
+    assert (machine.fault.kind, machine.fault.message) == (FaultKind.OVERLOADED, "Busy.")

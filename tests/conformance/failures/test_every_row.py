@@ -1,0 +1,65 @@
+"""Every row of the list of failures has a test that is named after it, or a reason why it can have none."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[2]
+# Not imported: this folder is no package, and not on the path of modules.
+REASONS: dict[str, str] = runpy.run_path(str(Path(__file__).with_name("not_applicable.py")))["REASONS"]
+LIST = TESTS.parent.parent / "shared" / "failures.md"
+
+# `| A1 | M > C | what happens | ...`
+_ROW = re.compile(r"^\| *([A-Z]\d+) *\|", re.MULTILINE)
+# `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`.
+_TEST = re.compile(r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w", re.MULTILINE)
+# Those about the account pool may have tests, the others must.
+OPTIONAL = frozenset("F")
+
+pytestmark = pytest.mark.skipif(not LIST.is_file(), reason="the list of failures is not at hand")
+
+
+@cache
+def rows() -> list[str]:
+    """The ids in the list, in its order."""
+    return _ROW.findall(LIST.read_text(encoding="utf-8"))
+
+
+@cache
+def named() -> Counter[str]:
+    """Id -> how many tests are named after it, whatever row there may be."""
+    found: Counter[str] = Counter()
+    for path in TESTS.rglob("test_*.py"):
+        for names in _TEST.findall(path.read_text(encoding="utf-8")):
+            found.update(name.upper() for name in names.split("_")[1:])
+    return found
+
+
+def test_the_list_is_read_whole() -> None:
+    """The groups have no gaps: an id that is not understood would be one."""
+    assert len(rows()) == len(set(rows()))
+    for group in sorted({row[0] for row in rows()}):
+        numbers = [int(row[1:]) for row in rows() if row[0] == group]
+        assert numbers == list(range(1, len(numbers) + 1)), group
+    assert {row[0] for row in rows()} >= set("ABCDEFGHI")
+
+
+def test_every_row_has_a_test_or_a_reason() -> None:
+    wanted = [row for row in rows() if row[0] not in OPTIONAL]
+    assert [row for row in wanted if not named()[row] and row not in REASONS] == []
+
+
+def test_no_row_has_both() -> None:
+    assert [row for row in rows() if named()[row] and row in REASONS] == []
+
+
+def test_reasons_are_sentences_about_rows_of_the_list() -> None:
+    assert [row for row in REASONS if row not in rows()] == []
+    for row, reason in REASONS.items():
+        assert re.fullmatch(r"[A-Z].{20,}\.", reason, re.DOTALL), row

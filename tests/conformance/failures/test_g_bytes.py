@@ -1,0 +1,241 @@
+"""G. Bytes and framing: where lines and characters end, and what must come out as it went in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from crossing import MODEL
+from fail_answers import Call, Say, Think, stream
+from fail_cross import ask, each, every_pair, hear, hear_whole, pairs
+from fail_turns import Result, Turn, User, all_blocks, calls_of, model, request
+from law_clients import spec_of
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, meaning_of_whole
+from oracle import samples as s
+from oracle.meaning import Kind
+
+from dragoman import UPSTREAMS, Exchange, RequestTranslator, ResponseTranslator
+
+Json = dict[str, Any]
+
+# Characters of one to four bytes, one that is a cluster of several, one that is cut by every step.
+WORDS = "naïve \u2013 日本語 👩‍👩‍👧 e\u0301 \U0010ffff"
+ARGUMENTS = json.dumps({"a": WORDS, "ключ": ["ß"]}, ensure_ascii=False)
+
+
+def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
+    """What of these blocks a client can be told."""
+    return [block for block in blocks if client not in SIMPLE or block[0] == "text"]
+
+
+@every_pair()
+def test_G1_a_character_cut_by_the_network_stays_whole(client: str, upstream: str) -> None:
+    """In text, in reasoning, in the arguments of calls: `hear` cuts the stream everywhere."""
+    call = Call("call_a", "add", (ARGUMENTS[:9], ARGUMENTS[9:]))
+    heard = hear(upstream, client, stream(upstream, Think(WORDS), Say(WORDS), call), anew=True)
+    told = gist_of(client, ("reasoning", WORDS), ("text", WORDS), ("call", f"add({ARGUMENTS})"))
+    assert heard.gist == told
+    assert "\ufffd" not in heard.data.decode()
+
+
+@each("client")
+def test_G1_nor_does_a_relay_break_it(client: str) -> None:
+    data = stream(client, Think(WORDS), Say(WORDS), Call("call_a", "add", (ARGUMENTS,)))
+    assert hear(client, client, data).data == data
+
+
+def whole_answer(upstream: str) -> Json:
+    """A whole answer with the same words everywhere."""
+    arguments = {"name": "add", "arguments": ARGUMENTS}
+    if upstream == CHAT:
+        answer: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
+        said = answer["choices"][0]["message"]
+        said |= {"content": WORDS, "tool_calls": [{"id": "c", "type": "function", "function": arguments}]}
+        return answer
+    if upstream == MESSAGES:
+        call = {"type": "tool_use", "id": "c", "name": "add", "input": json.loads(ARGUMENTS), "caller": None}
+        return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": WORDS}, call]}
+    part = {"type": "output_text", "text": WORDS, "annotations": [], "logprobs": []}
+    spoken = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return {**s.WHOLE[RESPONSES], "output": [spoken, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
+
+
+@every_pair(PROTOCOLS)
+def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
+    body = json.dumps(whole_answer(upstream), ensure_ascii=False).encode()
+    machine = ResponseTranslator(
+        UPSTREAMS[upstream],
+        spec_of(client),
+        exchange_of(client, upstream),
+        upstream_streams=False,
+        client_streams=False,
+    )
+    for at in range(len(body)):
+        machine.receive_data(body[at : at + 1])
+    machine.receive_eof()
+    told = meaning_of_whole(client, machine.data_to_send())
+    assert told.said(Kind.TEXT) == WORDS
+    assert [json.loads(call.text) for call in told.calls] == [json.loads(ARGUMENTS)]
+
+
+def exchange_of(client: str, upstream: str) -> Exchange:
+    return ask(client, upstream, request(client, User("Hi"))).exchange()
+
+
+# All that `str.splitlines` takes for the end of a line and a stream of events does not. Those below a blank are
+# escaped in JSON, the other three stand there as they are.
+BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+BROKEN = "".join(f"{number}{mark}" for number, mark in enumerate(BREAKS)) + "end"
+
+
+def test_the_marks_are_those_of_splitlines() -> None:
+    assert len(BROKEN.splitlines()) == len(BREAKS) + 1
+
+
+@every_pair()
+def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
+    """The other line ends of Unicode are characters like any other."""
+    arguments = json.dumps({"a": BROKEN}, ensure_ascii=False)
+    call = Call("call_a", "add", (arguments,))
+    data = stream(upstream, Think(BROKEN), Say(BROKEN), call)
+    assert all(mark.encode() in data for mark in "\x85\u2028\u2029")
+    heard = hear(upstream, client, data, anew=True)
+    assert heard.gist == gist_of(
+        client, ("reasoning", BROKEN), ("text", BROKEN), ("call", f"add({arguments})")
+    )
+
+
+@every_pair()
+@pytest.mark.parametrize("mark", BREAKS, ids=lambda mark: f"U+{ord(mark):04X}")
+def test_G7_a_comment_goes_on_behind_them(client: str, upstream: str, mark: str) -> None:
+    """What would be an error, an end or text of its own if the comment were two lines."""
+    data = stream(upstream, Say("Hello"))
+    late = f': hm{mark}event: error{mark}data: {{"type":"error","error":{{"message":"no"}}}}{mark}{mark}\n'
+    done = f": hm{mark}data: [DONE]{mark}{mark}\n"
+    heard = hear(upstream, client, data.replace(b"\n\n", b"\n\n" + late.encode() + done.encode()), anew=True)
+    assert heard.data == hear(upstream, client, data, anew=True).data
+
+
+@every_pair()
+@pytest.mark.parametrize("end", ["\r", "\r\n"], ids=["CR", "CRLF"])
+def test_G7_cr_and_crlf_end_a_line_too(client: str, upstream: str, end: str) -> None:
+    data = stream(upstream, Think("Hm."), Say("Hello"))
+    heard = hear(upstream, client, data.replace(b"\n", end.encode()), anew=True)
+    assert heard.data == hear(upstream, client, data, anew=True).data
+
+
+# Keys in no order, numbers that a double cannot hold, that are whole or no number of their own, letters that could
+# be escaped. As text, for it is the text that a prompt cache compares.
+SCHEMA = (
+    '{"type":"object","properties":{"z":{"type":"integer","maximum":12345678901234567890123},'
+    '"é":{"const":"ü/\u2028"},"a":{"default":1.0,"minimum":-0.0,"maximum":9007199254740993}},"required":["z","a"],'
+    '"additionalProperties":false}'
+)
+ODD_ARGUMENTS = '{"z": 1.10,  "a":12345678901234567890123, "\\u00e9":"\\/\\u2028", "b":1E2,"list":[ ]}'
+
+
+def ordered(text: str) -> str:
+    """The value with the order of its keys and the kinds of its numbers: 1 is not 1.0."""
+    return repr(json.loads(text, object_pairs_hook=list))
+
+
+def odd_request(client: str) -> bytes:
+    """A request with SCHEMA and ODD_ARGUMENTS in it, in a spelling of its own."""
+    body = request(client, User("h\u00e9"), model(Call("call_a", "add", ("{}",))), Result("call_a"))
+    text = json.dumps(body, ensure_ascii=False, separators=(" ,", ":  "))
+    schema = next(
+        found for found in (body["tools"][0].get("function") or body["tools"][0]).values() if "type" in found
+    )
+    text = text.replace(json.dumps(schema, separators=(" ,", ":  ")), SCHEMA)
+    arguments = ODD_ARGUMENTS if client == MESSAGES else json.dumps(ODD_ARGUMENTS)
+    return text.replace("{}" if client == MESSAGES else '"{}"', arguments).encode()
+
+
+def translated(client: str, upstream: str, data: bytes) -> bytes:
+    """By a translator of its own: nothing is left of an earlier request."""
+    return RequestTranslator(spec_of(client), UPSTREAMS[upstream]).translate(data).body
+
+
+@every_pair(PROTOCOLS)
+def test_G8_the_same_request_gives_the_same_bytes(client: str, upstream: str) -> None:
+    data = odd_request(client)
+    assert translated(client, upstream, data) == translated(client, upstream, data)
+
+
+@pairs()
+def test_G8_keys_letters_and_numbers_stay_as_they_are(client: str, upstream: str) -> None:
+    sent = translated(client, upstream, odd_request(client)).decode()
+    assert '"content":"hé"' in sent or '"text":"hé"' in sent, "letters are not escaped"
+    tool = json.loads(sent, object_pairs_hook=list)
+    assert ordered(SCHEMA) in repr(tool)
+    ((_, _, arguments),) = calls_of(upstream, json.loads(sent))
+    if client == MESSAGES:  # has no text of them, only their values
+        assert ordered(arguments) == ordered(ODD_ARGUMENTS)
+    elif upstream == MESSAGES:
+        assert f'"input":{ODD_ARGUMENTS}' in sent
+    else:
+        assert arguments == ODD_ARGUMENTS
+
+
+@every_pair(PROTOCOLS)
+def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: str) -> None:
+    """A prompt cache holds as long as nothing changes before what is new."""
+    turns: list[Turn] = [
+        User("Hi"),
+        model(Say("Let me see."), Call("functions.add:0")),
+        Result("functions.add:0"),
+    ]
+    more: list[Turn] = [model(Say("There.")), User("And?")]
+    field = "input" if upstream == RESPONSES else "messages"
+    before, after = (ask(client, upstream, request(client, *each_)).body for each_ in (turns, turns + more))
+    assert after[field][: len(before[field])] == before[field]
+    assert {**after, field: None} == {**before, field: None}
+
+
+@each("client")
+def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
+    """Whatever the spelling, and also fields that nobody knows."""
+    data = odd_request(client).replace(b'"model":  "m"', b'"new":{ "b":1.00,"a":[]} ,"model":  "m"')
+    specs = spec_of(client), UPSTREAMS[client]
+    sent = RequestTranslator(*specs).translate(data, model="other").body
+    assert b'"new":{ "b":1.00' in sent
+    assert sent == data.replace(b'"model":  "m"', b'"model":  "other"')
+
+
+@pairs()
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_G8_arguments_of_an_answer_keep_their_text(client: str, upstream: str, step: int) -> None:
+    pieces = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
+    heard = hear(upstream, client, stream(upstream, Call("call_a", "add", pieces)))
+    assert heard.gist == [("call", f"add({ODD_ARGUMENTS})")]
+
+
+@pairs()
+def test_G8_and_of_a_whole_answer(client: str, upstream: str) -> None:
+    data = stream(upstream, Call("call_a", "add", (ODD_ARGUMENTS,)))
+    whole = hear_whole(upstream, client, data, streams=True)
+    if client == MESSAGES:
+        found = json.dumps(whole["content"][0]["input"])
+    elif client == CHAT:
+        found = whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    else:
+        found = whole["output"][0]["arguments"]
+    assert ordered(found) == ordered(ODD_ARGUMENTS)
+    if client != MESSAGES:
+        assert found == ODD_ARGUMENTS
+
+
+@each("client", (CHAT, RESPONSES))
+def test_G8_a_signed_block_comes_back_as_it_was(client: str) -> None:
+    """Through a client that cannot read it, with members that nobody knows."""
+    block = {"type": "thinking", "z": 1.0, "thinking": WORDS, "signature": "c2ln", "a": [10**22]}
+    answer = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}
+    whole = hear_whole(MESSAGES, client, answer)
+    turn = [whole["choices"][0]["message"]] if client == CHAT else whole["output"]
+    call = turn[-1]["tool_calls"][0]["id"] if client == CHAT else turn[-1]["call_id"]
+    body = request(client, User("Hi"), Result(call), model=MODEL)
+    history = body["messages" if client == CHAT else "input"]
+    history[1:1] = turn
+    sent = ask(client, MESSAGES, body).body
+    assert ordered(json.dumps(all_blocks(sent)[0])) == ordered(json.dumps(block))

@@ -1,0 +1,238 @@
+"""G. Content codings: what a client packs, what an upstream packs, and what neither hears of the other's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fail_answers import Say, frames, stream
+from fail_cross import each, every_pair
+from fail_gateway import KEY, Play, asking, gateway, heard_at, path_of
+from gw_fakes import FakeClient, Sleep
+from oracle import (
+    CHAT,
+    CLIENTS,
+    MESSAGES,
+    PROTOCOLS,
+    RESPONSES,
+    check_error,
+    check_whole,
+    meaning_of_client_stream,
+    meaning_of_whole,
+)
+from oracle import samples as s
+from oracle.meaning import Kind
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+CODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "zstd": zstd.compress,
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+}
+each_coding = pytest.mark.parametrize("coding", CODINGS)
+
+
+def packed(coding: str, body: Json) -> tuple[bytes, dict[str, str]]:
+    """A body as a client packs it, with the headers that it sends then."""
+    data = CODINGS[coding](json.dumps(body).encode())
+    return data, {
+        "content-encoding": coding,
+        "content-length": str(len(data)),
+        "content-type": "application/json",
+        "accept-encoding": "zstd, br",
+    }
+
+
+@every_pair()
+@each_coding
+async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: str) -> None:
+    """And goes on plain, with nothing of its old coding and length."""
+    play = Play([stream(upstream, Say("Hello"))])
+    body = asking(client, upstream, messages=[{"role": "user", "content": "Grüße " * 500}])
+    if client == RESPONSES:
+        body["input"] = body.pop("messages")
+    async with gateway(upstream, play) as up:
+        plain = await up.call(path_of(client), body)
+        data, headers = packed(coding, body)
+        assert len(data) < len(json.dumps(body)) // 10
+        heard = await up.call(path_of(client), data, headers=headers)
+    assert (plain.status, heard.status) == (200, 200), heard.body
+    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+    first, second = up.network.requests
+    assert json.loads(second.content) == json.loads(first.content)
+    assert second.headers["content-length"] == str(len(second.content))
+    assert "content-encoding" not in second.headers
+
+
+@each("client", CLIENTS)
+@pytest.mark.parametrize("coding", ["br", "compress", "gzip, br", "snappy"])
+async def test_G10_other_codings_are_named_and_refused(client: str, coding: str) -> None:
+    """Not taken for JSON that is not valid."""
+    async with gateway(CHAT) as up:
+        body = json.dumps(asking(client, CHAT)).encode()
+        heard = await up.call(path_of(client), body, headers={"content-encoding": coding})
+    check_refusal(client, heard, 415)
+    assert heard.headers["accept-encoding"] == "gzip, deflate, zstd"
+    assert not up.network.requests
+
+
+def check_refusal(client: str, heard: FakeClient, status: int) -> str:
+    """The message of a refusal in the client's form."""
+    assert heard.status == status, heard.body
+    if client in PROTOCOLS:
+        assert check_error(client, status, heard.body) == []
+    message: str = json.loads(heard.body)["error"]["message"]
+    return message
+
+
+@each("client", CLIENTS)
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "plain"])
+@each_coding
+async def test_G10_a_body_that_is_not_packed_as_it_says(client: str, coding: str, cut: bool) -> None:
+    body = json.dumps(asking(client, CHAT)).encode()
+    data = CODINGS[coding](body)[:-5] if cut else body
+    async with gateway(CHAT) as up:
+        heard = await up.call(path_of(client), data, headers={"content-encoding": coding})
+    assert "unpacked" in check_refusal(client, heard, 400)
+    assert not up.network.requests
+
+
+async def refuse_bomb(client: str, coding: str, size: int, **server: Any) -> str:
+    """Send `size` bytes that pack well. The message of the refusal."""
+    bomb = CODINGS[coding](b'{"model": "up/m", "x": "' + b" " * size)
+    assert len(bomb) < 2**17
+    async with gateway(CHAT, **server) as up:
+        heard = await up.call(path_of(client), bomb, headers={"content-encoding": coding})
+    assert not up.network.requests
+    return check_refusal(client, heard, 413)
+
+
+@each("client", CLIENTS)
+@each_coding
+async def test_G12_a_small_body_that_unpacks_to_much(client: str, coding: str) -> None:
+    """The limit is on what comes out; nothing of it reaches the upstream."""
+    assert str(2**16) in await refuse_bomb(client, coding, 2**17, max_body_bytes=2**16)
+
+
+@each_coding
+async def test_G12_there_is_a_limit_without_configuring_one(coding: str) -> None:
+    assert str(64 * 2**20) in await refuse_bomb(MESSAGES, coding, 64 * 2**20)
+
+
+def headers_of(coding: str, data: bytes, kind: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("content-encoding", coding),
+        ("content-length", str(len(data))),
+        ("content-type", kind),
+        ("vary", "accept-encoding"),
+    )
+
+
+def check_plain(heard: FakeClient) -> None:
+    """The headers say nothing of a coding that the body no longer has."""
+    assert heard.status == 200, heard.body
+    assert "content-encoding" not in heard.headers
+    length = heard.headers.get("content-length")
+    assert length in (None, str(len(heard.body)))
+
+
+@every_pair()
+@each_coding
+async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
+    client: str, upstream: str, coding: str
+) -> None:
+    data = CODINGS[coding](stream(upstream, Say("Hello")))
+    play = Play([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
+    async with gateway(upstream, play) as up:
+        heard = await up.call(path_of(client), asking(client, upstream))
+    check_plain(heard)
+    assert "content-length" not in heard.headers
+    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+
+
+@every_pair(PROTOCOLS)
+@each_coding
+async def test_G11_nor_is_a_whole_answer(client: str, upstream: str, coding: str) -> None:
+    data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())
+    play = Play([data], headers=headers_of(coding, data, "application/json"))
+    async with gateway(upstream, play) as up:
+        heard = await up.call(path_of(client), asking(client, upstream, stream=False))
+    check_plain(heard)
+    assert heard.headers["content-length"] == str(len(heard.body))
+    assert check_whole(client, heard.body) == []
+    assert [call.name for call in meaning_of_whole(client, heard.body).calls] == ["f"]
+
+
+BUSY: dict[str, Json] = {
+    CHAT: {"error": {"message": "slow down", "type": "tokens", "param": None, "code": "rate_limit_exceeded"}},
+    MESSAGES: {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}},
+    RESPONSES: {"error": {"message": "slow down", "type": "tokens", "param": None, "code": "rate_limit_exceeded"}},
+}  # fmt: skip
+
+
+@every_pair()
+@each_coding
+async def test_G11_nor_is_an_error(client: str, upstream: str, coding: str) -> None:
+    data = CODINGS[coding](json.dumps(BUSY[upstream]).encode())
+    play = Play([data], status=429, headers=headers_of(coding, data, "application/json"))
+    async with gateway(upstream, play) as up:
+        heard = await up.call(path_of(client), asking(client, upstream))
+    assert "content-encoding" not in heard.headers
+    assert heard.headers["content-length"] == str(len(heard.body))
+    assert "slow down" in check_refusal(client, heard, 429)
+
+
+@each("client", CLIENTS)
+async def test_G11_packed_events_come_one_by_one(client: str) -> None:
+    """To unpack does not mean to wait for the end."""
+    packer = zlib.compressobj(wbits=31)
+    steps: list[bytes | Sleep] = []
+    for frame in frames(stream(CHAT, Say("one-"), Say("two-"))):
+        steps += [packer.compress(frame) + packer.flush(zlib.Z_SYNC_FLUSH), Sleep(1)]
+    play = Play([*steps, packer.flush()], headers=(("content-encoding", "gzip"),))
+    async with gateway(CHAT, play) as up:
+        heard = await up.call(path_of(client), asking(client, CHAT))
+    times = [heard_at(heard, lambda data, word=word: word in data) for word in (b"one-", b"two-")]  # type: ignore[misc]
+    assert times == [1, 2]
+
+
+@every_pair()
+@pytest.mark.parametrize("wanted", ["br", "zstd, br;q=0.9", "*", "compress"])
+async def test_G13_the_clients_accept_encoding_is_its_own(client: str, upstream: str, wanted: str) -> None:
+    """The upstream is asked for what the gateway can read, whoever the client is."""
+    async with gateway(upstream, Play([stream(upstream, Say("Hello"))])) as up:
+        heard = await up.call(path_of(client), asking(client, upstream), headers={"accept-encoding": wanted})
+        await up.call(path_of(client), asking(client, upstream))
+    assert heard.status == 200
+    assert [each.headers["accept-encoding"] for each in up.network.requests] == ["identity", "identity"]
+
+
+@each("client", CLIENTS)
+@each("upstream")
+async def test_G13_an_answer_in_another_coding_is_told_as_an_error(client: str, upstream: str) -> None:
+    """Some upstreams pack all the same: nothing that cannot be read is passed on."""
+    play = Play([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
+    async with gateway(upstream, play) as up:
+        heard = await up.call(path_of(client), asking(client, upstream))
+    assert "'br'" in check_refusal(client, heard, 502)
+    assert KEY.encode() not in heard.body

@@ -1,0 +1,299 @@
+"""H. Responses clients: items whose whole life is told, roles in mid-conversation, and the endpoints around."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fail_answers import Block, Call, Say, Think, stream
+from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
+from fail_gateway import BASES, Play, gateway
+from fail_turns import Result, User, model, outline, request, words
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_models, compare, meaning_of_whole
+from oracle import samples as s
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+Json = dict[str, Any]
+BLOCKS: tuple[Block, ...] = (
+    Think("Hm."),
+    Say("Before."),
+    Call("call_a", "add", ('{"a": ', "1}")),
+    Say("After."),
+    Call("call_b", "now", ("{}",)),
+)
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+def rich(upstream: str) -> Heard:
+    """An answer with items of all kinds, as a Responses client hears it."""
+    return hear(upstream, RESPONSES, stream(upstream, *BLOCKS), anew=True)
+
+
+def by_index(heard: Heard) -> list[list[Json]]:
+    """The events of each item, in order."""
+    told = [event for event in heard.events if "output_index" in event]
+    return [
+        [event for event in told if event["output_index"] == index]
+        for index in range(1 + max(event["output_index"] for event in told))
+    ]
+
+
+@each("upstream")
+def test_H8_an_item_begins_with_its_empty_arrays(upstream: str) -> None:
+    """Codex drops the text of a message that had no `content`, and reasoning without a `summary`."""
+    added = [event["item"] for event in rich(upstream).of("output_item.added")]
+    empty = {
+        item["type"]: {key: item[key] for key in item if key in ("content", "summary", "arguments")}
+        for item in added
+    }
+    assert empty == {
+        "reasoning": {"summary": []},
+        "message": {"content": []},
+        "function_call": {"arguments": ""},
+    }
+    assert {item["status"] for item in added} == {"in_progress"}
+
+
+@each("upstream")
+def test_H9_a_part_begins_with_its_empty_text(upstream: str) -> None:
+    heard = rich(upstream)
+    parts = [event["part"] for event in heard.of("content_part.added", "reasoning_summary_part.added")]
+    assert [part["type"] for part in parts] == ["summary_text", "output_text", "output_text"]
+    for part in parts:
+        assert part["text"] == ""
+    for part in parts[1:]:
+        assert (part["annotations"], part["logprobs"]) == ([], [])
+
+
+@each("upstream")
+def test_H10_an_item_keeps_its_id_and_its_index(upstream: str) -> None:
+    """From added to done, in every event between, and in the final output."""
+    heard = rich(upstream)
+    output = heard.of("completed")[0]["response"]["output"]
+    lives = by_index(heard)
+    assert len(lives) == len(output) == len(BLOCKS)
+    for events, item in zip(lives, output, strict=True):
+        kinds = [event["type"].removeprefix("response.") for event in events]
+        assert (kinds[0], kinds[-1]) == ("output_item.added", "output_item.done")
+        assert {event.get("item_id") or event["item"]["id"] for event in events} == {item["id"]}
+        assert all(event["item_id"] for event in events[1:-1])
+        assert events[-1]["item"] == item
+    assert len({item["id"] for item in output}) == len(output)
+
+
+@each("upstream")
+def test_H11_deltas_and_final_output_say_the_same(upstream: str) -> None:
+    heard = rich(upstream)
+    output = heard.of("completed")[0]["response"]["output"]
+    for events, item in zip(by_index(heard), output, strict=True):
+        said = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
+        holder = item.get("content") or item.get("summary")
+        assert said == (holder[0]["text"] if holder else item["arguments"])
+        assert said
+    assert [item["type"] for item in output] == [
+        {Think: "reasoning", Say: "message", Call: "function_call"}[type(block)] for block in BLOCKS
+    ]
+
+
+def with_output(payloads: list[s.Payload], output: list[Json] | None) -> bytes:
+    """A Responses stream whose final object has this output instead of its own, None for none at all."""
+    last = payloads[-1]
+    assert isinstance(last, dict)
+    if output is None:
+        del last["response"]["output"]
+    else:
+        last["response"]["output"] = output
+    return s.render(RESPONSES, payloads)
+
+
+@each("client")
+@pytest.mark.parametrize("output", [[], None], ids=["empty", "absent"])
+def test_H11_an_upstream_whose_final_output_is_empty(client: str, output: list[Json] | None) -> None:
+    """What came in deltas counts."""
+    heard = hear(RESPONSES, client, with_output(s.responses(), output), anew=True)
+    right = hear(RESPONSES, client, s.render(RESPONSES, s.responses()), anew=True)
+    assert heard.gist == right.gist
+    assert heard.finish == right.finish
+    if client == RESPONSES:
+        finals = [each.of("completed")[0]["response"]["output"] for each in (heard, right)]
+        assert [item["type"] for item in finals[0]] == [item["type"] for item in finals[1]]
+        assert len(finals[0]) == 4
+
+
+# How much of the answer's life an upstream tells before its final object.
+TELLS: dict[str, tuple[str, ...]] = {
+    "the end alone": ("response.created", "response.completed"),
+    "only what is done": ("response.created", "response.output_item.done", "response.completed"),
+    "items without deltas": (
+        "response.created",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.completed",
+    ),
+}
+
+
+@each("client")
+@pytest.mark.parametrize("tells", TELLS)
+def test_H11_an_upstream_that_sends_no_deltas(client: str, tells: str) -> None:
+    """What is in the final object, or in the items that are done, comes as deltas to the client."""
+    payloads: list[s.Payload] = [
+        each for each in s.responses() if isinstance(each, dict) and each["type"] in TELLS[tells]
+    ]
+    heard = hear(RESPONSES, client, s.render(RESPONSES, payloads), anew=True)
+    assert heard.gist == [
+        ("reasoning", "Hmm."),
+        ("text", "Let me see."),
+        ("call", 'add({"a": 1})'),
+        ("call", "now({})"),
+    ]
+    if client == RESPONSES:
+        assert len(heard.of("completed")[0]["response"]["output"]) == 4
+        deltas = heard.of("output_text.delta")
+        assert "".join(event["delta"] for event in deltas) == "Let me see."
+
+
+@each("upstream")
+def test_H11_a_whole_answer_has_the_same_items(upstream: str) -> None:
+    whole = hear_whole(upstream, RESPONSES, stream(upstream, *BLOCKS), streams=True)
+    assert (
+        compare(rich(upstream).meaning, meaning_of_whole(RESPONSES, json.dumps(whole).encode()), RESPONSES)
+        == []
+    )
+
+
+# --- endpoints --------------------------------------------------------------------------------------------------
+
+COMPACTED = {
+    "id": "resp_c",
+    "object": "response.compaction",
+    "created_at": 5,
+    "output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}],
+    "usage": s.RESPONSES_USAGE,
+}
+
+
+def summary(upstream: str) -> Json:
+    """A whole answer that says something. A Responses upstream sums up by itself."""
+    if upstream == CHAT:
+        answer: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
+        answer["choices"][0] |= {
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "They met."},
+        }
+        return answer
+    if upstream == MESSAGES:
+        return {
+            **s.WHOLE[MESSAGES],
+            "content": [{**s.TEXT_BLOCK, "text": "They met."}],
+            "stop_reason": "end_turn",
+        }
+    return COMPACTED
+
+
+@pytest.mark.anyio
+@each("upstream")
+async def test_H12_compact_is_served_whatever_the_upstream(upstream: str) -> None:
+    """Codex gets a list of items with one compaction item behind the user's words, not a 404."""
+    play = Play([json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),))
+    story = [{"role": "user", "content": "Hello"}, {"type": "message", "role": "assistant", "content": "Hi"}]
+    async with gateway(upstream, play) as up:
+        heard = await up.call("/v1/responses/compact", {"model": "up/m", "input": story})
+        assert heard.status == 200, heard.body
+        answer = json.loads(heard.body)
+        assert answer["object"] == "response.compaction"
+        assert answer["output"][-1]["type"] == "compaction"
+        assert answer["output"][-1]["encrypted_content"]
+        assert up.network.requests[-1].url.path.endswith("/compact") is (upstream == RESPONSES)
+        again = {"model": "up/m", "input": [*answer["output"], {"role": "user", "content": "And?"}]}
+        await up.call("/v1/responses", again)
+        sent = json.dumps(up.sent)
+    assert ("They met." in sent) is (upstream != RESPONSES)
+    assert "And?" in sent
+
+
+@pytest.mark.anyio
+@each("upstream")
+@pytest.mark.parametrize("query", ["", "?client_version=0.99.0", "?limit=1000"])
+async def test_H12_models_are_listed_whatever_the_upstream(upstream: str, query: str) -> None:
+    forms = {RESPONSES: {}, MESSAGES: {"anthropic-version": "2023-06-01"}}
+    async with gateway(upstream, upstream={"models": ("m",)}) as up:
+        for protocol, headers in forms.items():
+            heard = await up.call(f"/v1/models{query}", method="GET", headers=headers)
+            assert heard.status == 200
+            assert check_models(protocol, heard.body) == []
+            assert "up/m" in [entry["id"] for entry in json.loads(heard.body)["data"]]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/v1/responses/resp_1/other", "/v1/models/none"])
+async def test_H12_what_is_not_served_is_refused_in_the_right_form(path: str) -> None:
+    async with gateway(CHAT) as up:
+        heard = await up.call(path, method="GET")
+    assert heard.status == 404
+    assert check_error(RESPONSES, 404, heard.body) == []
+    assert BASES[CHAT] not in heard.body.decode()
+
+
+# --- system text in mid-conversation ----------------------------------------------------------------------------
+
+LATER = ("Speak English.", "Be brief.")
+
+
+def with_system(client: str, role: str) -> Json:
+    """Two system texts at the head, one in mid-conversation and one at its end."""
+    body = request(client, User("Hi"), model(Say("Hello.")), User("Go on"), tools=())
+    history = body["input" if client == RESPONSES else "messages"]
+    history.insert(2, {"role": role, "content": LATER[0]})
+    history.append({"role": role, "content": LATER[1]})
+    if client == MESSAGES:
+        body["system"] = [{"type": "text", "text": "First."}, {"type": "text", "text": "Second."}]
+    else:
+        history[:0] = [{"role": "system", "content": "First."}, {"role": role, "content": "Second."}]
+    return body
+
+
+@pairs(PROTOCOLS, [CHAT])
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_H13_system_text_stands_at_the_beginning_alone(client: str, upstream: str, role: str) -> None:
+    """What came later keeps its place as marked text of the user; nothing is lost, nothing moves up."""
+    if client == MESSAGES and role == "developer":
+        role = "system"  # the only one there
+    sent = ask(client, upstream, with_system(client, role))
+    said = [(message["role"], words(message["content"])) for message in sent.body["messages"]]
+    roles = [role for role, _ in said]
+    assert roles[0] == "system"
+    assert "system" not in roles[1:]
+    assert "developer" not in roles
+    assert "".join(said[0][1].split()) == "First.Second."
+    text = "\n".join(text for _, text in said)
+    order = ["First.", "Second.", "Hi", "Hello.", LATER[0], "Go on", LATER[1]]
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+    for later in LATER:
+        assert text.count(later) == 1
+        assert f"<system>\n{later}\n</system>" in text
+
+
+@every_pair((CHAT, MESSAGES, RESPONSES))
+def test_H13_turns_stay_in_order_and_lose_nothing(client: str, upstream: str) -> None:
+    """The same conversation to every kind of upstream."""
+    sent = ask(client, upstream, with_system(client, "system")).body
+    text = json.dumps(sent)
+    for each_text in ("First.", "Second.", "Hi", "Hello.", *LATER, "Go on"):
+        assert text.count(each_text) == 1, each_text
+    assert text.index("Hello.") < text.index(LATER[0]) < text.index("Go on") < text.index(LATER[1])
+
+
+@pairs((RESPONSES, CHAT, MESSAGES), [CHAT])
+def test_H13_not_between_a_call_and_its_result(client: str, upstream: str) -> None:
+    """A developer's word that comes there waits behind the results."""
+    body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
+    history = body["input" if client == RESPONSES else "messages"]
+    history.insert(2, {"role": "system", "content": LATER[0]})
+    sent = ask(client, upstream, body).body
+    assert outline(upstream, sent) == ["user", "assistant", "tool", "user"]

@@ -1,0 +1,406 @@
+"""H. Responses clients such as Codex: tools in forms that other protocols do not know, there and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fail_answers import Call, Say, stream
+from fail_cross import Asked, Heard, ask, each, hear
+from fail_rules import refused
+from fail_turns import SCHEMA, User, calls_of, request, results_of
+from law_clients import spec_of
+from oracle import CHAT, MESSAGES, RESPONSES, check_whole
+
+from dragoman import UPSTREAMS, ResponseTranslator, Target
+
+Json = dict[str, Any]
+PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "*** Begin Patch" /.*/s'}
+APPLY: Json = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Changes files.",
+    "format": GRAMMAR,
+}
+# Who has no free-text tools. A server that speaks Responses usually does, so it is told not to.
+NO_CUSTOM = Target(custom_tools=False)
+CLIENTS = (CHAT, RESPONSES)
+
+# (client, upstream): free-text tools exist in two protocols, and there are servers of all three without them.
+customs = pytest.mark.parametrize(
+    ("client", "upstream"),
+    [(CHAT, MESSAGES), (CHAT, RESPONSES), (RESPONSES, CHAT), (RESPONSES, MESSAGES)],
+    ids=["chat-messages", "chat-responses", "responses-chat", "responses-messages"],
+)
+
+
+def tool_for(client: str) -> Json:
+    if client == RESPONSES:
+        return APPLY
+    form = {"type": "grammar", "grammar": {name: GRAMMAR[name] for name in ("syntax", "definition")}}
+    custom = {"name": "apply_patch", "description": "Changes files.", "format": form}
+    return {"type": "custom", "custom": custom}
+
+
+def asked(client: str, *turns: Json, tools: list[Json] | None = None, **fields: Any) -> Json:
+    body = request(client, User("Hi"), tools=(), stream=True, **fields)
+    body["tools"] = [tool_for(client)] if tools is None else tools
+    body["messages" if client == CHAT else "input"] += turns
+    return body
+
+
+def functions(upstream: str, body: Json) -> list[tuple[str, str, Json]]:
+    """Name, description and schema of the tools in a request, all of which must be functions."""
+    found = []
+    for tool in body["tools"]:
+        assert tool.get("type", "function") == "function", tool
+        inner = tool["function"] if upstream == CHAT else tool
+        schema = inner["input_schema" if upstream == MESSAGES else "parameters"]
+        found.append((inner["name"], inner.get("description", ""), schema))
+    return found
+
+
+@customs
+def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> None:
+    sent = ask(client, upstream, asked(client), target=NO_CUSTOM)
+    ((name, description, schema),) = functions(upstream, sent.body)
+    assert name == "apply_patch"
+    assert description.startswith("Changes files.")
+    assert GRAMMAR["definition"] in description
+    assert list(schema["properties"]) == ["input"]
+    assert [code for path, code in sent.losses.items() if "format" in path] == ["altered"]
+
+
+@customs
+def test_H2_its_schema_demands_a_string(client: str, upstream: str) -> None:
+    """A tool without a schema is called with `{}`."""
+    sent = ask(client, upstream, asked(client), target=NO_CUSTOM)
+    ((_, _, schema),) = functions(upstream, sent.body)
+    assert schema["type"] == "object"
+    assert schema["properties"]["input"]["type"] == "string"
+    assert schema["required"] == ["input"]
+
+
+def answer_of(client: str, upstream: str, *pieces: str) -> Heard:
+    call = Call("call_a", "apply_patch", pieces)
+    return hear(
+        upstream, client, stream(upstream, call), asked(client), target=NO_CUSTOM, include_usage=False
+    )
+
+
+def pieces_of(text: str, step: int) -> list[str]:
+    return [text[at : at + step] for at in range(0, len(text), step)]
+
+
+@each("upstream", (CHAT, MESSAGES))
+@pytest.mark.parametrize("step", [1, 4, 1000])
+def test_H3_the_call_comes_back_as_free_text(upstream: str, step: int) -> None:
+    """An item of its own kind with its own events: Codex stops when a function is called instead."""
+    heard = answer_of(RESPONSES, upstream, *pieces_of(json.dumps({"input": PATCH}), step))
+    assert not [kind for kind in heard.kinds if "function_call" in kind]
+    ((added,), (done,)) = (
+        [event["item"] for event in heard.of(f"output_item.{word}")] for word in ("added", "done")
+    )
+    assert (added["type"], added["name"], added["call_id"], added["input"]) == (
+        "custom_tool_call",
+        "apply_patch",
+        "call_a",
+        "",
+    )
+    assert done == {**added, "input": PATCH}
+    deltas = heard.of("custom_tool_call_input.delta")
+    assert "".join(event["delta"] for event in deltas) == PATCH
+    assert [event["input"] for event in heard.of("custom_tool_call_input.done")] == [PATCH]
+    if step == 1:
+        assert len(deltas) > 10, "it streams"
+    assert heard.of("completed")[0]["response"]["output"] == [done]
+
+
+@each("upstream", (MESSAGES, RESPONSES))
+def test_H3_in_chat_too(upstream: str) -> None:
+    heard = answer_of(CHAT, upstream, *pieces_of(json.dumps({"input": PATCH}), 7))
+    deltas = [choice["delta"] for event in heard.events for choice in event["choices"]]
+    parts = [part for delta in deltas for part in delta.get("tool_calls", [])]
+    assert parts[0]["custom"]["name"] == "apply_patch"
+    assert "".join(part["custom"].get("input", "") for part in parts) == PATCH
+    assert not [part for part in parts if "function" in part]
+    assert heard.finish == "tool_calls"
+
+
+@customs
+def test_H3_in_a_whole_answer(client: str, upstream: str) -> None:
+    exchange = ask(client, upstream, asked(client) | {"stream": False}, target=NO_CUSTOM).exchange()
+    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange, client_streams=False)
+    arguments = json.dumps({"input": PATCH})
+    machine.receive_data(stream(upstream, Call("call_a", "apply_patch", (arguments,))))
+    machine.receive_eof()
+    body = machine.data_to_send()
+    assert check_whole(client, body) == []
+    whole = json.loads(body)
+    if client == CHAT:
+        (call,) = whole["choices"][0]["message"]["tool_calls"]
+        assert call == {
+            "id": "call_a",
+            "type": "custom",
+            "custom": {"name": "apply_patch", "input": PATCH},
+        }
+    else:
+        (item,) = whole["output"]
+        assert (item["type"], item["call_id"], item["input"]) == ("custom_tool_call", "call_a", PATCH)
+
+
+def history(client: str, output: Any = "Done.") -> list[Json]:
+    """A free-text call and its result, as the client sends them back."""
+    call: Json
+    if client == RESPONSES:
+        call = {"type": "custom_tool_call", "call_id": "call_a", "name": "apply_patch", "input": PATCH}
+        return [call, {"type": "custom_tool_call_output", "call_id": "call_a", "output": output}]
+    call = {"id": "call_a", "type": "custom", "custom": {"name": "apply_patch", "input": PATCH}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_a", "content": output},
+    ]
+
+
+@customs
+@pytest.mark.parametrize("declared", [True, False])
+def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, declared: bool) -> None:
+    """Under one id, also where the tool itself is no longer offered."""
+    body = asked(client, *history(client), tools=None if declared else [])
+    sent = ask(client, upstream, body, target=NO_CUSTOM).body
+    assert refused(upstream, sent) == []
+    ((call_id, name, arguments),) = calls_of(upstream, sent)
+    assert (call_id, name) == ("call_a", "apply_patch")
+    assert (arguments if upstream == MESSAGES else json.loads(arguments)) == {"input": PATCH}
+    assert results_of(upstream, sent) == [("call_a", "Done.")]
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H4_a_result_in_parts(upstream: str) -> None:
+    parts = [{"type": "input_text", "text": "Do"}, {"type": "input_text", "text": "ne."}]
+    sent = ask(RESPONSES, upstream, asked(RESPONSES, *history(RESPONSES, parts)), target=NO_CUSTOM).body
+    assert refused(upstream, sent) == []
+    ((call_id, text),) = results_of(upstream, sent)
+    assert (call_id, text.replace("\n", "")) == ("call_a", "Done.")
+
+
+# What models write instead of {"input": ...} -> the input that the client gets.
+WRAPPED = {
+    "as agreed": (json.dumps({"input": PATCH}), PATCH),
+    "blanks": ('\n{ "input" :\t' + json.dumps(PATCH) + " } ", PATCH),
+    "escaped": ('{"input":"' + "".join(f"\\u{ord(each):04x}" for each in PATCH) + '"}', PATCH),
+    "another name": (json.dumps({"patch": PATCH}), PATCH),
+    "beside others": (json.dumps({"why": "x", "input": PATCH}), PATCH),
+    "bare": (PATCH, PATCH),
+    # What the model wrote into the input is the input: what to make of it is the tool's choice.
+    "fenced": (json.dumps({"input": f"```diff\n{PATCH}```"}), f"```diff\n{PATCH}```"),
+    "heredoc": (
+        json.dumps({"input": f"apply_patch <<'EOF'\n{PATCH}EOF"}),
+        f"apply_patch <<'EOF'\n{PATCH}EOF",
+    ),
+    "nothing": ("{}", "{}"),
+}
+
+
+@each("client", CLIENTS)
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_H5_whatever_the_input_is_wrapped_in(client: str, wrapped: str, step: int) -> None:
+    text, found = WRAPPED[wrapped]
+    upstream = CHAT if client == RESPONSES else RESPONSES
+    heard = answer_of(client, upstream, *pieces_of(text, step))
+    ((kind, said),) = heard.gist
+    assert (kind, said) == ("call", f"apply_patch({found})")
+
+
+NAMESPACE: Json = {
+    "type": "namespace",
+    "name": "mcp__docs",
+    "description": "The documentation.",
+    "tools": [
+        {"type": "function", "name": "add", "parameters": SCHEMA},
+        {"type": "function", "name": "get_page", "parameters": SCHEMA},
+    ],
+}
+ADD: Json = {"type": "function", "name": "add", "parameters": SCHEMA, "strict": False}
+# Tools that a provider runs, or whose form it implies.
+HOSTED: dict[str, Json] = {
+    "web_search": {"type": "web_search", "external_web_access": True},
+    "web_search_preview": {"type": "web_search_preview"},
+    "tool_search": {"type": "tool_search", "execution": "client", "parameters": SCHEMA, "description": "x"},
+    "tool_search of the server": {"type": "tool_search"},
+    "local_shell": {"type": "local_shell"},
+    "shell": {"type": "shell", "environment": {"type": "local"}},
+    "apply_patch": {"type": "apply_patch"},
+    "image_generation": {"type": "image_generation"},
+    "file_search": {"type": "file_search", "vector_store_ids": ["vs_1"]},
+    "code_interpreter": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "mcp": {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example"},
+    "computer": {"type": "computer"},
+    "one that nobody knows": {"type": "from_next_year", "x": [1]},
+}
+
+
+def sent_with(upstream: str, *tools: Json, **fields: Any) -> Asked:
+    return ask(RESPONSES, upstream, asked(RESPONSES, tools=list(tools), **fields))
+
+
+@each("upstream", (CHAT, MESSAGES))
+@pytest.mark.parametrize("hosted", HOSTED)
+def test_H6_no_tool_refuses_a_request(upstream: str, hosted: str) -> None:
+    """It is told to the model as a function or left out; either way the client can know, and the rest goes."""
+    sent = sent_with(upstream, HOSTED[hosted], ADD)
+    found = functions(upstream, sent.body)
+    assert found[-1] == ("add", "", SCHEMA)
+    assert sent.losses["/tools/0"] == ("altered" if len(found) == 2 else "unknown_kind")
+    alone = sent_with(upstream, HOSTED[hosted])
+    assert len(alone.body.get("tools", [])) == len(found) - 1
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H6_all_of_them_at_once(upstream: str) -> None:
+    """No two tools may have one name there."""
+    shell = {"type": "function", "name": "shell", "parameters": SCHEMA}
+    sent = sent_with(upstream, ADD, APPLY, NAMESPACE, shell, *HOSTED.values())
+    names = [name for name, _, _ in functions(upstream, sent.body)]
+    assert names[:2] == ["add", "apply_patch"]
+    assert len(set(names)) == len(names)
+
+
+@each("upstream", (CHAT, MESSAGES))
+@pytest.mark.parametrize("hosted_first", [True, False])
+@pytest.mark.parametrize("hosted", ["shell", "local_shell", "apply_patch"])
+def test_H6_a_namesake_is_another_tool(upstream: str, hosted: str, hosted_first: bool) -> None:
+    """The client's own function and the vendor's tool of the same name are told apart, there and back."""
+    own = {"type": "function", "name": hosted, "parameters": SCHEMA}
+    tools = [HOSTED[hosted], own] if hosted_first else [own, HOSTED[hosted]]
+    past = [
+        {"type": "function_call", "call_id": "call_1", "name": hosted, "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
+        *PAST[hosted],
+    ]
+    body = asked(RESPONSES, *past, tools=tools)
+    sent = ask(RESPONSES, upstream, body).body
+    wires = {json.dumps(schema) == json.dumps(SCHEMA): name for name, _, schema in functions(upstream, sent)}
+    assert len(set(wires.values())) == 2
+    calls = [(call_id, name) for call_id, name, _ in calls_of(upstream, sent)]
+    assert calls == [("call_1", wires[True]), ("call_2", wires[False])]
+    back = stream(upstream, Call("call_3", wires[True], ('{"a": 2}',)))
+    heard = hear(upstream, RESPONSES, back, body)
+    ((item),) = heard.of("completed")[0]["response"]["output"]
+    assert (item["type"], item["name"]) == ("function_call", hosted)
+    arguments = json.dumps(ARGUMENTS[hosted])
+    heard = hear(upstream, RESPONSES, stream(upstream, Call("call_4", wires[False], (arguments,))), body)
+    ((item),) = heard.of("completed")[0]["response"]["output"]
+    assert item["type"] == f"{hosted}_call"
+
+
+# What the model writes to call a vendor's tool, and such a call in the history.
+ARGUMENTS: dict[str, Json] = {
+    "shell": {"commands": ["ls"]},
+    "local_shell": {"command": ["ls"]},
+    "apply_patch": {"type": "delete_file", "path": "a.txt"},
+}
+PAST: dict[str, list[Json]] = {
+    "shell": [
+        {"type": "shell_call", "call_id": "call_2", "action": {"commands": ["ls"]}, "status": "completed"},
+        {
+            "type": "shell_call_output",
+            "call_id": "call_2",
+            "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+        },
+    ],
+    "local_shell": [
+        {
+            "type": "local_shell_call",
+            "id": "lsh_1",
+            "call_id": "call_2",
+            "action": {"type": "exec", "command": ["ls"], "env": {}},
+            "status": "completed",
+        },
+        {"type": "local_shell_call_output", "id": "call_2", "output": "a"},
+    ],
+    "apply_patch": [
+        {
+            "type": "apply_patch_call",
+            "call_id": "call_2",
+            "operation": {"type": "delete_file", "path": "a.txt"},
+            "status": "completed",
+        },
+        {
+            "type": "apply_patch_call_output",
+            "call_id": "call_2",
+            "status": "completed",
+            "output": "ok",
+        },
+    ],
+}
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H6_names_of_namespaces_are_flat_and_come_back(upstream: str) -> None:
+    body = asked(RESPONSES, tools=[ADD, NAMESPACE])
+    names = [name for name, _, _ in functions(upstream, ask(RESPONSES, upstream, body).body)]
+    assert names == ["add", "mcp__docs__add", "mcp__docs__get_page"]
+    calls = [Call(f"call_{number}", name) for number, name in enumerate(names)]
+    heard = hear(upstream, RESPONSES, stream(upstream, *calls), body)
+    output = heard.of("completed")[0]["response"]["output"]
+    assert [(item["name"], item.get("namespace")) for item in output] == [
+        ("add", None),
+        ("add", "mcp__docs"),
+        ("get_page", "mcp__docs"),
+    ]
+    added = [event["item"] for event in heard.of("output_item.added")]
+    assert [(item["name"], item.get("namespace")) for item in added] == [
+        (item["name"], item.get("namespace")) for item in output
+    ]
+    results = [{"type": "function_call_output", "call_id": item["call_id"], "output": "1"} for item in output]
+    sent = ask(RESPONSES, upstream, asked(RESPONSES, *output, *results, tools=[ADD, NAMESPACE])).body
+    assert [name for _, name, _ in calls_of(upstream, sent)] == names
+    assert refused(upstream, sent) == []
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H6_a_flat_name_that_is_taken(upstream: str) -> None:
+    """The tool `add` of a namespace and a tool whose whole name looks the same."""
+    plain = {**ADD, "name": "mcp__docs__add"}
+    body = asked(RESPONSES, tools=[NAMESPACE, plain])
+    names = [name for name, _, _ in functions(upstream, ask(RESPONSES, upstream, body).body)]
+    assert len(set(names)) == 3
+    heard = hear(upstream, RESPONSES, stream(upstream, Call("call_a", names[2])), body)
+    (item,) = heard.of("completed")[0]["response"]["output"]
+    assert (item["name"], item.get("namespace")) == ("mcp__docs__add", None)
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H7_tools_that_come_in_the_conversation_are_tools(upstream: str) -> None:
+    """An `additional_tools` item is no message; what it brings can be called and comes back in its own form."""
+    item = {"type": "additional_tools", "role": "developer", "tools": [APPLY, NAMESPACE]}
+    body = asked(RESPONSES, item, {"role": "user", "content": "Go on"}, tools=[ADD])
+    sent = ask(RESPONSES, upstream, body).body
+    names = [name for name, _, _ in functions(upstream, sent)]
+    assert names == ["add", "apply_patch", "mcp__docs__add", "mcp__docs__get_page"]
+    assert [message["role"] for message in sent["messages"]] in (["user", "user"], ["user"])
+    assert "additional_tools" not in json.dumps(sent)
+    calls = Call("call_a", "apply_patch", (json.dumps({"input": PATCH}),)), Call("call_b", names[2])
+    heard = hear(upstream, RESPONSES, stream(upstream, *calls), body)
+    patch, add = heard.of("completed")[0]["response"]["output"]
+    assert (patch["type"], patch["input"]) == ("custom_tool_call", PATCH)
+    assert (add["name"], add["namespace"]) == ("add", "mcp__docs")
+
+
+def test_H7_a_relay_leaves_them_where_they_are() -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [APPLY]}
+    body = asked(RESPONSES, item, tools=[ADD])
+    sent = ask(RESPONSES, RESPONSES, body).body
+    assert (sent["input"], sent["tools"]) == (body["input"], [ADD])
+
+
+@each("upstream", (CHAT, MESSAGES))
+def test_H1_text_beside_the_call_stays_text(upstream: str) -> None:
+    """The case: the model prints the patch, for nobody told it of the tool."""
+    call = Call("call_a", "apply_patch", (json.dumps({"input": PATCH}),))
+    heard = hear(upstream, RESPONSES, stream(upstream, Say(PATCH), call), asked(RESPONSES))
+    assert heard.gist == [("text", PATCH), ("call", f"apply_patch({PATCH})")]

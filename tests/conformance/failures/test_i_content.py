@@ -1,0 +1,379 @@
+"""I. Requests: pictures, documents, system text and cache marks, each at the place where the upstream takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fail_answers import Call, Say, Think
+from fail_cross import ask, each, every_pair, pairs
+from fail_gateway import Play, asking, gateway
+from fail_rules import refused
+from fail_turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import samples as s
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman import Target
+
+Json = dict[str, Any]
+DATA_URL = f"data:image/png;base64,{PIXEL}"
+WEB_URL = "https://pictures.example/cat.png"
+MARK = {"type": "ephemeral"}
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def picture(protocol: str, url: str = DATA_URL) -> Json:
+    if protocol == CHAT:
+        return {"type": "image_url", "image_url": {"url": url}}
+    if protocol == RESPONSES:
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    if url == DATA_URL:
+        return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+def text(protocol: str, said: str) -> Json:
+    return {"type": "input_text" if protocol == RESPONSES else "text", "text": said}
+
+
+def history(protocol: str, body: Json) -> list[Json]:
+    found: list[Json] = body["input" if protocol == RESPONSES else "messages"]
+    return found
+
+
+def with_result(client: str, *parts: Json) -> Json:
+    """Two calls; the first one's result has these parts."""
+    calls = model(Call("call_a"), Call("call_b"))
+    body = request(client, User("Look"), calls, Result("call_a"), Result("call_b", "fine"), User("And?"))
+    if client == MESSAGES:
+        body["messages"][2]["content"][0]["content"] = list(parts)
+    elif client == RESPONSES:
+        next(item for item in body["input"] if "output" in item)["output"] = list(parts)
+    else:
+        body["messages"][2]["content"] = list(parts)
+    return body
+
+
+def urls_of(upstream: str, value: Any) -> Iterator[str]:
+    """The pictures in a part of a request, in order."""
+    if isinstance(value, list):
+        for each_value in value:
+            yield from urls_of(upstream, each_value)
+    elif isinstance(value, dict):
+        source = value.get("source")
+        if value.get("type") == "image" and isinstance(source, dict):
+            yield source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
+        elif value.get("type") == "image_url":
+            yield value["image_url"]["url"]
+        elif value.get("type") == "input_image":
+            yield value["image_url"]
+        else:
+            yield from urls_of(upstream, list(value.values()))
+
+
+each_url = pytest.mark.parametrize("url", [DATA_URL, WEB_URL], ids=["data", "web"])
+
+
+@pairs((MESSAGES, RESPONSES), [CHAT])
+@each_url
+@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "alone"])
+def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, spoken: bool) -> None:
+    """A tool message holds text alone: the pictures follow all results in a user message."""
+    parts = [text(client, "A cat:"), picture(client, url)] if spoken else [picture(client, url)]
+    sent = ask(client, upstream, with_result(client, *parts))
+    assert refused(upstream, sent.body) == []
+    assert outline(upstream, sent.body)[:5] == ["user", "assistant", "tool", "tool", "user"]
+    tools, after = sent.body["messages"][2:4], sent.body["messages"][4:]
+    assert list(urls_of(upstream, tools)) == []
+    assert list(urls_of(upstream, after)) == [url]
+    first, second = (result for _, result in results_of(upstream, sent.body))
+    assert first.startswith("A cat:") is spoken
+    assert "[image" in first, "the model is told where it is"
+    assert second == "fine"
+    assert "altered" in sent.losses.values()
+    assert words(after[-1]["content"]).endswith("And?")
+
+
+@pairs((MESSAGES, RESPONSES), [CHAT])
+@each_url
+def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, url: str) -> None:
+    body = with_result(client, text(client, "A cat:"), picture(client, url))
+    sent = ask(client, upstream, body, target=Target(tool_images=True))
+    assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
+    assert list(urls_of(upstream, sent.body["messages"][2])) == [url]
+    assert list(urls_of(upstream, sent.body["messages"])) == [url]
+    assert sent.losses == {}
+
+
+@pairs((CHAT, MESSAGES, RESPONSES), [MESSAGES, RESPONSES])
+@each_url
+def test_I1_and_where_every_upstream_does(client: str, upstream: str, url: str) -> None:
+    sent = ask(client, upstream, with_result(client, text(client, "A cat:"), picture(client, url))).body
+    assert refused(upstream, sent) == []
+    if upstream == MESSAGES:
+        holder: Any = [block for block in all_blocks(sent) if block["type"] == "tool_result"]
+    else:
+        holder = [item for item in sent["input"] if item.get("type") == "function_call_output"]
+    assert list(urls_of(upstream, holder[0])) == [url]
+    assert list(urls_of(upstream, sent)) == [url]
+    assert results_of(upstream, sent) == [("call_a", "A cat:"), ("call_b", "fine")]
+
+
+@each("upstream", (CHAT,))
+def test_I1_documents_too(upstream: str) -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    document = {"type": "document", "source": source, "title": "a.pdf"}
+    sent = ask(MESSAGES, upstream, with_result(MESSAGES, text(MESSAGES, "See"), document)).body
+    files = [
+        part
+        for message in sent["messages"][4:]
+        if isinstance(message["content"], list)
+        for part in message["content"]
+        if part["type"] == "file"
+    ]
+    assert [part["file"]["file_data"] for part in files] == ["data:application/pdf;base64,JVBERi0="]
+
+
+@every_pair(PROTOCOLS)
+@each_url
+def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
+    """In their place between the words."""
+    body = request(client, User("Hi"), tools=())
+    content = [text(client, "before"), picture(client, url), text(client, "after")]
+    history(client, body)[0]["content"] = content
+    sent = ask(client, upstream, body)
+    (message,) = history(upstream, sent.body)
+    assert list(urls_of(upstream, message)) == [url]
+    kinds = [part.get("text", "picture") for part in message["content"]]
+    assert kinds == ["before", "picture", "after"]
+    assert sent.losses == {}
+
+
+@pairs((CHAT,), [MESSAGES])
+@pytest.mark.parametrize("parts", [True, False], ids=["parts", "text"])
+def test_I2_tool_messages_are_results(client: str, upstream: str, parts: bool) -> None:
+    """There is no role `tool` there."""
+    body = request(client, User("Hi"), model(Say("So."), Call("call_a")), Result("call_a", "done"))
+    if parts:
+        body["messages"][2]["content"] = [text(client, "do"), text(client, "ne")]
+    sent = ask(client, upstream, body).body
+    assert outline(upstream, sent) == ["user text", "assistant text tool_use", "user tool_result"]
+    assert results_of(upstream, sent) == [("call_a", "done")]
+    assert refused(upstream, sent) == []
+
+
+# --- system text in mid-conversation ------------------------------------------------------------------------------
+
+
+def with_system(client: str) -> Json:
+    body = request(client, User("Hi"), model(Say("Hello.")), User("Go on"), tools=())
+    history(client, body).insert(2, {"role": "system", "content": "Be brief."})
+    return body
+
+
+def test_I3_a_relay_keeps_it_in_its_place() -> None:
+    body = with_system(MESSAGES)
+    assert ask(MESSAGES, MESSAGES, body).body == body
+
+
+@pairs((CHAT, RESPONSES), [MESSAGES])
+def test_I3_it_stays_where_the_model_takes_it(client: str, upstream: str) -> None:
+    sent = ask(client, upstream, with_system(client), target=Target(mid_system=True)).body
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
+    assert words(sent["messages"][2]["content"]) == "Be brief."
+    assert "system" not in sent
+
+
+@pairs((CHAT, RESPONSES), [MESSAGES])
+def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str) -> None:
+    sent = ask(client, upstream, with_system(client))
+    messages = sent.body["messages"]
+    assert {message["role"] for message in messages} == {"user", "assistant"}
+    assert "system" not in sent.body, "it does not move to the top"
+    after = "".join(words(message["content"]) for message in messages[2:])
+    assert after.index("<system>\nBe brief.\n</system>") < after.index("Go on")
+    assert "altered" in sent.losses.values()
+
+
+@each("upstream", (CHAT, RESPONSES))
+@pytest.mark.parametrize("takes", [True, False])
+def test_I3_from_messages_clients_too(upstream: str, takes: bool) -> None:
+    sent = ask(MESSAGES, upstream, with_system(MESSAGES), target=Target(mid_system=takes)).body
+    roles = [each_["role"] for each_ in history(upstream, sent)]
+    if upstream == RESPONSES:
+        assert roles == ["user", "assistant", "system", "user"], "every Responses server takes it"
+    else:
+        assert roles == ["user", "assistant", "system" if takes else "user", "user"]
+
+
+# --- beta features and cache marks --------------------------------------------------------------------------------
+
+
+def with_betas() -> Json:
+    """What Claude Code sends, each of it behind a beta header."""
+    body = request(MESSAGES, User("Hi"))
+    body["system"] = [
+        {"type": "text", "text": "S", "cache_control": {**MARK, "scope": "global", "ttl": "1h"}}
+    ]
+    body["tools"][0] |= {"input_examples": [{"a": 1}], "cache_control": MARK, "defer_loading": False}
+    return body | {
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+        "output_config": {"effort": "low"},
+    }
+
+
+BETAS = "context-management-2025-06-27,extended-cache-ttl-2025-04-11,some-new-one-2027-01-01"
+
+
+@pytest.mark.anyio
+async def test_I4_betas_and_what_they_allow_reach_the_clients_own_kind_of_server() -> None:
+    play = Play([json.dumps(s.WHOLE[MESSAGES]).encode()])
+    body = asking(MESSAGES, MESSAGES, stream=False) | with_betas() | {"model": "up/m"}
+    async with gateway(MESSAGES, play) as up:
+        heard = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
+        assert heard.status == 200
+        assert up.sent == {**body, "model": "m"}
+        sent = up.network.requests[-1]
+    assert sent.headers["anthropic-beta"] == BETAS
+    assert sent.url.query == b"beta=true"
+
+
+@pytest.mark.anyio
+@each("upstream", (CHAT, RESPONSES))
+async def test_I4_others_get_neither(upstream: str) -> None:
+    """What needs a beta that the upstream lacks is left out, mapped where there is something like it, and told."""
+    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
+    body = asking(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
+    async with gateway(upstream, play) as up:
+        heard = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
+        assert heard.status == 200, heard.body
+        sent = json.dumps(up.sent)
+        assert not {"anthropic-beta", "anthropic-version"} & set(up.network.requests[-1].headers)
+    for name in ("context_management", "cache_control", "input_examples", "output_config", "defer_loading"):
+        assert name not in sent
+    assert '"low"' in sent, "the effort has a counterpart"
+    told = heard.headers["dragoman-loss"]
+    for path in ("/context_management", "/system/0/cache_control", "/tools/0/input_examples"):
+        assert path in told
+
+
+@pairs((CHAT,), [MESSAGES])
+@pytest.mark.parametrize("form", ["thinking_blocks", "reasoning_details"])
+def test_I5_thinking_has_no_cache_mark(client: str, upstream: str, form: str) -> None:
+    """Clients that mark the last block of a turn mark its thinking, too; the vendor refuses it there."""
+    forms: dict[str, list[Json]] = {
+        "thinking_blocks": [
+            {"type": "thinking", "thinking": "Hm", "signature": "c2ln", "cache_control": MARK},
+            {"type": "redacted_thinking", "data": "eA==", "cache_control": MARK},
+        ],
+        "reasoning_details": [
+            {
+                "type": "reasoning.text",
+                "text": "Hm",
+                "signature": "c2ln",
+                "format": "anthropic-claude-v1",
+                "index": 0,
+                "cache_control": MARK,
+            }
+        ],
+    }
+    body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
+    body["messages"][1] |= {form: forms[form], "cache_control": MARK}
+    sent = ask(client, upstream, body)
+    thinking = [block for block in all_blocks(sent.body) if "thinking" in block["type"]]
+    assert len(thinking) == len(forms[form])
+    assert not [block for block in thinking if "cache_control" in block]
+    (call,) = [block for block in all_blocks(sent.body) if block["type"] == "tool_use"]
+    assert call["cache_control"] == MARK, "the turn's own mark has a place"
+    assert [path for path in sent.losses if path.endswith(f"/{form}/0/cache_control")]
+
+
+@pairs((CHAT,), [MESSAGES])
+def test_I5_a_turn_of_thinking_alone_is_not_marked(client: str, upstream: str) -> None:
+    body = request(client, User("Hi"), model(Say("So.")), User("And?"))
+    block = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
+    body["messages"][1] = {
+        "role": "assistant",
+        "content": None,
+        "thinking_blocks": [block],
+        "cache_control": MARK,
+    }
+    sent = ask(client, upstream, body)
+    assert not [
+        block for block in all_blocks(sent.body) if "thinking" in block["type"] and "cache_control" in block
+    ]
+
+
+def marked(client: str) -> tuple[Json, int]:
+    """A request with a mark on everything that can have one, and their number."""
+    body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
+    if client == MESSAGES:
+        body["system"] = [{**text(client, "S"), "cache_control": MARK}]
+        body["messages"][0]["content"] = [
+            {**text(client, "Hi"), "cache_control": MARK},
+            {**picture(client), "cache_control": MARK},
+        ]
+        body["messages"][1]["content"][0]["cache_control"] = MARK
+        body["messages"][2]["content"][0] |= {
+            "cache_control": MARK,
+            "content": [{**text(client, "in"), "cache_control": MARK}],
+        }
+        body["tools"][0]["cache_control"] = MARK
+        return body, 7
+    body["messages"][0]["content"] = [
+        {**text(client, "Hi"), "cache_control": MARK},
+        {**picture(client), "cache_control": MARK},
+    ]
+    body["messages"][2]["content"] = [{**text(client, "in"), "cache_control": MARK}]
+    body["tools"][0]["cache_control"] = MARK
+    return body, 4
+
+
+@pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
+def test_I6_marks_without_a_place_are_left_out_and_told(client: str, upstream: str) -> None:
+    """Never kept, for that is refused, and never a reason to refuse."""
+    body, count = marked(client)
+    sent = ask(client, upstream, body)
+    assert "cache_control" not in json.dumps(sent.body)
+    assert "breakpoint" not in json.dumps(sent.body)
+    told = [
+        path for path, code in sent.losses.items() if path.endswith("cache_control") and code == "dropped"
+    ]
+    assert len(told) == count
+    # A marked system text is an item of its own, a plain one may be `instructions`: both say the same.
+    assert client == CHAT or json.dumps(sent.body).count('"S"') == 1
+    body.pop("system", None)
+    plain = json.loads(json.dumps(body).replace(f', "cache_control": {json.dumps(MARK)}', ""))
+    assert "cache_control" not in json.dumps(plain)
+    assert ask(client, upstream, plain).body == ask(client, upstream, body).body, "nothing else is lost"
+
+
+@pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
+def test_I6_where_the_upstream_knows_marks_they_are_carried(client: str, upstream: str) -> None:
+    sent = ask(client, upstream, marked(client)[0], target=Target(cache_marks=True))
+    assert "cache_control" not in json.dumps(sent.body)
+    assert json.dumps(sent.body).count("prompt_cache_breakpoint") >= 2
+
+
+@pairs((MESSAGES, RESPONSES), [MESSAGES, CHAT, RESPONSES])
+def test_I1_a_call_beside_thinking_loses_no_picture(client: str, upstream: str) -> None:
+    """The turn of the calls has more in it than calls."""
+    body = with_result(client, picture(client))
+    turn = request(client, model(Think("Hm."), Say("Let me look.")), tools=())
+    if client == MESSAGES:
+        body["messages"][1]["content"][:0] = turn["messages"][0]["content"]
+    else:
+        body["input"][1:1] = turn["input"]
+    sent = ask(client, upstream, body).body
+    assert list(urls_of(upstream, sent)) == [DATA_URL]
+    assert refused(upstream, sent) == []

@@ -1,0 +1,163 @@
+"""I. Counts of tokens: served for every upstream, of everything in the request, and at nobody's cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from fail_cross import each
+from fail_gateway import Gateway, Play, gateway
+from fail_turns import PIXEL
+from gw_fakes import FakeClient, Script
+from gw_simulated import gateway as simulated
+from oracle import MESSAGES, check_error
+from oracle import samples as s
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman_server._secret import Secret
+from dragoman_server.access import hash_of
+from dragoman_server.settings import ClientKey
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+PATH = "/v1/messages/count_tokens?beta=true"
+SECRET = Secret("a-secret-of-some-length-0123456789")
+CLIENT_KEY = "drk_client-" + "a" * 32
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+def asking(**more: Any) -> Json:
+    return {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}], **more}
+
+
+async def count(up: Gateway, headers: dict[str, str] | None = None, **more: Any) -> int:
+    heard = await up.call(PATH, asking(**more), headers=headers)
+    assert heard.status == 200, heard.body
+    tokens = json.loads(heard.body)["input_tokens"]
+    assert isinstance(tokens, int)
+    return tokens
+
+
+@each("upstream")
+@pytest.mark.parametrize("name", ["x-api-key", "authorization"])
+async def test_I10_counts_ask_for_the_same_key_as_answers(upstream: str, name: str) -> None:
+    keys = [ClientKey(name="red", hash=hash_of(CLIENT_KEY, SECRET))]
+    value = CLIENT_KEY if name == "x-api-key" else f"Bearer {CLIENT_KEY}"
+    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
+    async with gateway(upstream, play, client_keys=keys, secret=SECRET) as up:
+        for path, body in ((PATH, asking()), ("/v1/messages", asking(max_tokens=9))):
+            for headers in ({}, {name: value[:-1] + "b"}):
+                heard = await up.call(path, body, headers=headers)
+                assert heard.status == 401
+                assert check_error(MESSAGES, 401, heard.body) == []
+            assert (await up.call(path, body, headers={name: value})).status == 200
+    assert len(up.network.requests) == 1, "the count went nowhere"
+
+
+@each("upstream")
+async def test_I10_a_count_needs_nothing_that_an_answer_needs(upstream: str) -> None:
+    """No limit, and no header of the vendor's; what cannot be translated is no reason to refuse."""
+    async with gateway(upstream) as up:
+        plain = await count(up)
+        assert 0 < plain < 20
+        assert await count(up, headers={"anthropic-version": "2023-06-01", "anthropic-beta": "x"}) == plain
+        assert await count(up, thinking={"type": "adaptive"}, a_field_of_tomorrow={"a": [1]}) >= plain
+        heard = await up.call(PATH, asking(messages="Hello"))
+        assert heard.status == 400
+        assert check_error(MESSAGES, 400, heard.body) == []
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+LONG = "some words of instruction " * 100
+
+
+def turns(*blocks: Json) -> Json:
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}, *blocks]}]}
+
+
+CALLED = [
+    {"role": "user", "content": "Hello"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "look", "input": {"q": LONG}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": LONG}]},
+]
+# What is added to the plain request -> the fewest tokens that it may count for.
+PARTS: dict[str, tuple[Json, int]] = {
+    "system": ({"system": LONG}, 300),
+    "system in blocks": ({"system": [{"type": "text", "text": LONG}]}, 300),
+    "description of a tool": (
+        {"tools": [{"name": "look", "description": LONG, "input_schema": {"type": "object"}}]},
+        300,
+    ),
+    "schema of a tool": (
+        {"tools": [{"name": "look", "input_schema": {"type": "object", "properties": {LONG: {}}}}]},
+        300,
+    ),
+    "picture": (turns(IMAGE), 50),
+    "picture of a result": (
+        turns({"type": "tool_result", "tool_use_id": "c", "content": [IMAGE]}),
+        50,
+    ),
+    "calls and results": ({"messages": CALLED}, 600),
+}
+
+
+@each("upstream")
+@pytest.mark.parametrize("part", PARTS)
+async def test_I11_everything_in_the_request_is_counted(upstream: str, part: str) -> None:
+    """Not the text of the messages alone: 48 tokens were told for 728."""
+    more, least = PARTS[part]
+    async with gateway(upstream) as up:
+        assert await count(up, **more) >= await count(up) + least
+
+
+async def test_I11_the_estimate_says_that_it_is_one() -> None:
+    async with gateway(MESSAGES) as up:
+        heard = await up.call(PATH, asking())
+    assert heard.headers["dragoman-estimate"] == "true"
+
+
+# As many as a client sends in the second in which it starts.
+BURST = 50
+
+
+@each("upstream")
+async def test_I12_a_burst_of_counts_costs_no_account_anything(upstream: str) -> None:
+    async with gateway(upstream) as up:
+        async with anyio.create_task_group() as tasks:
+            for number in range(BURST):
+                tasks.start_soon(_expect_count, up, number)
+        assert up.network.requests == []
+
+
+async def _expect_count(up: Gateway, number: int) -> None:
+    assert await count(up, system=f"Tool {number}") > 0
+
+
+BUSY = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
+LIMITED = b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}'
+
+
+@pytest.mark.parametrize(("status", "body"), [(529, BUSY), (429, LIMITED), (500, b"<html>")])
+async def test_I12_counts_that_fail_do_not_keep_answers_from_coming(status: int, body: bytes) -> None:
+    """Where the upstream is asked for counts, and refuses them, it is still asked for answers at once."""
+    heard: list[FakeClient] = []
+    async with simulated({"/count_tokens": Script([body], status=status)}) as up:
+
+        async def one() -> None:
+            heard.append(await up.call("/v1/messages/count_tokens", asking() | {"model": "anthropic/echo"}))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(BURST):
+                tasks.start_soon(one)
+        assert {client.status for client in heard} == {429 if status == 429 else 200}
+        answer = await up.json("/v1/messages", asking(max_tokens=9) | {"model": "anthropic/echo"})
+        assert answer["content"][0]["text"] == "Hello"
+        assert up.last.url.endswith("/v1/messages")
+    assert len(up.upstreams.sent) == BURST + 1, "each count was asked for once"

@@ -1,0 +1,443 @@
+"""What comes back to Codex and Claude Code: calls in the form that each of them knows, and what it says next.
+
+Strategy: an upstream of another protocol answers the client's own request with calls under the names that it was
+told. The client must get them as its own vendor would have sent them, and what it sends back must arrive.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import client_claude_code as claude_code
+import client_codex as codex
+import pytest
+from client_hearing import heard_by, piecewise, unsealed
+from client_requests import MODELS, TARGETS
+from fail_answers import Call, Cost, Say, Think, frames, stream
+from fail_cross import Asked, Heard, ask, each
+from fail_turns import calls_of, outline, results_of
+from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import samples as s
+
+from dragoman import REGISTRY, UPSTREAMS, ResponseTranslator, Target
+
+Json = dict[str, Any]
+
+others_of_codex = each("upstream", (CHAT, MESSAGES))
+others_of_claude = each("upstream", (CHAT, RESPONSES))
+
+
+def codex_hears(upstream: str, *blocks: Any, body: Json = codex.TURN, target: Target | None = None) -> Heard:
+    answer = stream(upstream, *blocks)
+    return heard_by(RESPONSES, upstream, body, answer, target=target or TARGETS[upstream])
+
+
+def items_of(heard: Heard, *, done: bool = True) -> list[Json]:
+    return [event["item"] for event in heard.of("output_item.done" if done else "output_item.added")]
+
+
+def the_item(heard: Heard) -> Json:
+    """The one item of an answer, which is the same at the end of it."""
+    (item,) = items_of(heard)
+    assert heard.events[-1]["response"]["output"] == [item]
+    return item
+
+
+def goes_on(upstream: str, *items: Json, body: Json = codex.TURN) -> Asked:
+    """The next request, with these items behind those of this one."""
+    return ask(
+        RESPONSES,
+        upstream,
+        {**body, "input": [*body["input"], *items]},
+        target=TARGETS[upstream],
+        model=MODELS[upstream],
+    )
+
+
+# --- Codex: calls -----------------------------------------------------------------------------------------------
+
+NAMESPACED = [
+    pytest.param("multi_agent_v1__spawn_agent", "multi_agent_v1", "spawn_agent", id="offered"),
+    pytest.param("mcp__calendar__list_events", "mcp__calendar", "list_events", id="found by a search"),
+]
+
+
+@others_of_codex
+@pytest.mark.parametrize(("told", "namespace", "name"), NAMESPACED)
+def test_a_namespaced_call_comes_back_with_namespace_and_name(
+    upstream: str, told: str, namespace: str, name: str
+) -> None:
+    """Codex answers a flattened name with "unsupported call"."""
+    heard = codex_hears(upstream, Call("call_new", told, ('{"message"', ': "x"}')))
+    item = the_item(heard)
+    assert item == {
+        "id": item["id"],
+        "type": "function_call",
+        "call_id": "call_new",
+        "namespace": namespace,
+        "name": name,
+        "arguments": '{"message": "x"}',
+        "status": "completed",
+    }
+    assert items_of(heard, done=False) == [{**item, "arguments": "", "status": "in_progress"}]
+    assert [event["delta"] for event in heard.of("function_call_arguments.delta")] == ['{"message"', ': "x"}']
+    # And goes out again under the name that the upstream knows.
+    asked = goes_on(upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "done"})
+    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", told)
+    assert results_of(upstream, asked.body)[-1] == ("call_new", "done")
+
+
+@others_of_codex
+def test_a_plain_call_has_no_namespace(upstream: str) -> None:
+    item = the_item(codex_hears(upstream, Call("call_new", "exec_command", ('{"cmd":"ls"}',))))
+    assert item == {
+        "id": item["id"],
+        "type": "function_call",
+        "call_id": "call_new",
+        "name": "exec_command",
+        "arguments": '{"cmd":"ls"}',
+        "status": "completed",
+    }
+
+
+@others_of_codex
+def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
+    heard = codex_hears(upstream, Call("call_new", "tool_search", ('{"query": "cal', 'endar", "limit": 2}')))
+    item = the_item(heard)
+    assert item == {
+        "id": item["id"],
+        "type": "tool_search_call",
+        "call_id": "call_new",
+        "execution": "client",
+        "arguments": {"query": "calendar", "limit": 2},
+        "status": "completed",
+    }
+    assert items_of(heard, done=False) == [{**item, "arguments": {}, "status": "in_progress"}]
+    assert [kind for kind in heard.kinds if "arguments" in kind] == []
+    output = {
+        "type": "tool_search_output",
+        "call_id": "call_new",
+        "status": "completed",
+        "execution": "client",
+        "tools": [],
+    }
+    asked = goes_on(upstream, item, output)
+    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", "tool_search")
+    assert results_of(upstream, asked.body)[-1][0] == "call_new"
+
+
+@others_of_codex
+def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
+    arguments = '{"command": ["ls", "-l"], "working_directory": "/tmp", "timeout_ms": 5}'
+    heard = codex_hears(upstream, Call("call_new", "local_shell", (arguments[:9], arguments[9:])))
+    item = the_item(heard)
+    assert item == {
+        "id": item["id"],
+        "type": "local_shell_call",
+        "call_id": "call_new",
+        "action": {
+            "type": "exec",
+            "command": ["ls", "-l"],
+            "env": {},
+            "timeout_ms": 5,
+            "working_directory": "/tmp",
+        },
+        "status": "completed",
+    }
+    (added,) = items_of(heard, done=False)
+    assert (added["id"], added["call_id"], added["status"]) == (item["id"], "call_new", "in_progress")
+    asked = goes_on(
+        upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "total 0"}
+    )
+    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", "local_shell")
+    assert results_of(upstream, asked.body)[-1] == ("call_new", "total 0")
+
+
+WRAPPED = json.dumps({"input": codex.PATCH})
+ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
+
+
+@others_of_codex
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        pytest.param((WRAPPED,), codex.PATCH, id="at once"),
+        pytest.param(tuple(WRAPPED), codex.PATCH, id="letter by letter"),
+        pytest.param(tuple(ESCAPED), "äß🦎\u2028\t", id="escapes cut in two"),
+    ],
+)
+def test_a_patch_is_a_custom_call_with_its_plain_text(
+    upstream: str, pieces: tuple[str, ...], text: str
+) -> None:
+    heard = codex_hears(upstream, Call("call_new", "apply_patch", pieces))
+    item = the_item(heard)
+    assert {k: v for k, v in item.items() if k not in ("id", "status")} == {
+        "type": "custom_tool_call",
+        "call_id": "call_new",
+        "name": "apply_patch",
+        "input": text,
+    }
+    deltas = [event["delta"] for event in heard.of("custom_tool_call_input.delta")]
+    assert "".join(deltas) == text
+    assert [event["input"] for event in heard.of("custom_tool_call_input.done")] == [text]
+    assert heard.of("function_call_arguments.delta", "function_call_arguments.done") == []
+    asked = goes_on(
+        upstream, item, {"type": "custom_tool_call_output", "call_id": "call_new", "output": "Done!"}
+    )
+    _, name, arguments = calls_of(upstream, asked.body)[-1]
+    assert name == "apply_patch"
+    assert (json.loads(arguments) if isinstance(arguments, str) else arguments) == {"input": text}
+    assert results_of(upstream, asked.body)[-1] == ("call_new", "Done!")
+
+
+@others_of_codex
+def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
+    """Not a letter waits for the end of the call: people watch the patch grow."""
+    data = stream(upstream, Call("call_new", "apply_patch", tuple(WRAPPED)))
+    asked = ask(RESPONSES, upstream, codex.TURN, target=TARGETS[upstream])
+    machine = ResponseTranslator(UPSTREAMS[upstream], REGISTRY[RESPONSES], asked.exchange())
+    written, seen = "", ""
+    for frame in frames(data):
+        piece = piece_of(upstream, frame)
+        written += piece
+        for sent in piecewise(machine, frame, 0):
+            seen += "".join(
+                e["delta"] for e in Heard(RESPONSES, sent, machine).of("custom_tool_call_input.delta")
+            )
+        if piece:
+            assert seen == plain_so_far(written)
+    assert seen == codex.PATCH
+
+
+def piece_of(upstream: str, frame: bytes) -> str:
+    """What a frame adds to the arguments of a call."""
+    (event,) = Heard(upstream, frame, None).events or [{}]  # type: ignore[arg-type]
+    if upstream == MESSAGES:
+        return str(event.get("delta", {}).get("partial_json", ""))
+    calls = [choice["delta"].get("tool_calls") for choice in event.get("choices", [])]
+    return "".join(call["function"]["arguments"] for found in calls if found for call in found)
+
+
+def plain_so_far(written: str) -> str:
+    """The text of `{"input": "...` as far as it is written; half an escape is not."""
+    body = written.removeprefix('{"input": "')
+    if body == written:
+        return ""
+    body = (
+        body.removesuffix('"}').removesuffix('"')
+        if written.endswith(('"}', '"')) and _closed(written)
+        else body
+    )
+    while True:
+        try:
+            return str(json.loads(f'"{body}"'))
+        except json.JSONDecodeError:
+            body = body[:-1]
+
+
+def _closed(written: str) -> bool:
+    """Whether the last quote ends the text, not escapes one in it."""
+    rest = written.removesuffix("}").removesuffix('"')
+    return (len(rest) - len(rest.rstrip("\\"))) % 2 == 0
+
+
+def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
+    """A Chat server with free-text tools: nothing is wrapped, so nothing is unwrapped."""
+    target = Target(custom_tools=True)
+    asked = ask(RESPONSES, CHAT, codex.TURN, target=target)
+    tool = next(tool for tool in asked.body["tools"] if tool["type"] == "custom")
+    assert tool["custom"] == {
+        "name": "apply_patch",
+        "description": codex.APPLY_PATCH["description"],
+        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": codex.GRAMMAR}},
+    }
+    call = {"index": 0, "id": "call_new", "type": "custom", "custom": {"name": "apply_patch", "input": ""}}
+    pieces = [codex.PATCH[:20], codex.PATCH[20:]]
+    deltas = [{"tool_calls": [{"index": 0, "custom": {"input": piece}}]} for piece in pieces]
+    chunks = [s.chunk({"role": "assistant"}), s.chunk({"tool_calls": [call]}), *map(s.chunk, deltas)]
+    data = s.render(CHAT, [*chunks, s.chunk({}, "tool_calls"), {**s.chunk(), "usage": Cost().chat}, "[DONE]"])
+    heard = heard_by(RESPONSES, CHAT, codex.TURN, data, target=target)
+    assert the_item(heard)["input"] == codex.PATCH
+    assert [event["delta"] for event in heard.of("custom_tool_call_input.delta")] == pieces
+
+
+@others_of_codex
+def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
+    heard = codex_hears(
+        upstream,
+        Think("Hmm."),
+        Say("I look."),
+        Call("call_1", "apply_patch", (WRAPPED,)),
+        Call("call_2", "local_shell", ('{"command": []}',)),
+        Call("call_3", "tool_search", ('{"query": "a"}',)),
+        Call("call_4", "multi_agent_v1__wait_agent", ("{}",)),
+    )
+    kinds = [item["type"] for item in items_of(heard)]
+    assert kinds == [
+        "reasoning",
+        "message",
+        "custom_tool_call",
+        "local_shell_call",
+        "tool_search_call",
+        "function_call",
+    ]
+    reasoning = items_of(heard)[0]
+    assert reasoning["summary"] == [{"type": "summary_text", "text": "Hmm."}]
+    assert unsealed(reasoning["encrypted_content"]) is not None
+    # What was said, thought and called goes out again as the upstream made it.
+    outputs = [
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "1"},
+        {"type": "function_call_output", "call_id": "call_2", "output": "2"},
+        {"type": "tool_search_output", "call_id": "call_3", "execution": "client", "tools": []},
+        {"type": "function_call_output", "call_id": "call_4", "output": "4"},
+    ]
+    asked = ask(RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(heard), *outputs]})
+    turn = asked.body["messages"][-5 if upstream == CHAT else -2]
+    if upstream == CHAT:
+        assert turn["reasoning_content"] == "Hmm."
+        assert turn["content"] == "I look."
+    else:
+        assert turn["content"][0] == {"type": "thinking", "thinking": "Hmm.", "signature": "c2VhbGVk"}
+        assert turn["content"][1] == {"type": "text", "text": "I look."}
+    assert [call[0] for call in calls_of(upstream, asked.body)] == ["call_1", "call_2", "call_3", "call_4"]
+    assert [result[0] for result in results_of(upstream, asked.body)] == [
+        "call_1",
+        "call_2",
+        "call_3",
+        "call_4",
+    ]
+
+
+# --- Codex: compaction ------------------------------------------------------------------------------------------
+
+SUMMARY = "The user wants the picture mended."
+
+
+@others_of_codex
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param((Say(SUMMARY),), id="words"),
+        pytest.param((Think("Hmm."), Say(SUMMARY)), id="words after thinking"),
+    ],
+)
+def test_a_compaction_trigger_gives_exactly_one_compaction_item(
+    upstream: str, blocks: tuple[Any, ...]
+) -> None:
+    heard = codex_hears(upstream, *blocks, body=codex.COMPACTION)
+    item = the_item(heard)
+    assert set(item) == {"id", "type", "encrypted_content"}
+    assert item["type"] == "compaction"
+    assert unsealed(item["encrypted_content"]) == {"summary": SUMMARY}
+    assert [item["type"] for item in items_of(heard, done=False)] == ["compaction"]
+    assert heard.finish == "completed"
+    assert heard.kinds == ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
+
+
+@others_of_codex
+def test_the_compaction_item_that_comes_back_is_the_summary(upstream: str) -> None:
+    item = the_item(codex_hears(upstream, Say(SUMMARY), body=codex.COMPACTION))
+    after = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
+    body = {**codex.TURN, "input": [codex.OPENING[0], item, after]}
+    asked = ask(RESPONSES, upstream, body, target=TARGETS[upstream])
+    texts = [part["text"] for message in asked.body["messages"] for part in parts_of(message)]
+    assert texts[-2:] == [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
+    roles = [message["role"] for message in asked.body["messages"]]
+    assert roles == (["system", "user", "user"] if upstream == CHAT else ["user"])
+    assert [path for path in asked.losses if path.startswith("/input/1")] == []
+
+
+def parts_of(message: Json) -> list[Json]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+@others_of_codex
+def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
+    answer = stream(upstream, Say("The user"), stop="length")
+    heard = heard_by(RESPONSES, upstream, codex.COMPACTION, answer, target=TARGETS[upstream])
+    assert items_of(heard, done=False) == []
+    assert heard.kinds[-1] == "failed"
+
+
+# --- Claude Code ------------------------------------------------------------------------------------------------
+
+
+@others_of_claude
+def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> None:
+    """Input in the start of a block is fatal for it; so is a block that does not stop."""
+    heard = heard_by(
+        MESSAGES,
+        upstream,
+        claude_code.ADAPTIVE,
+        stream(
+            upstream,
+            Think("Hmm."),
+            Say("I look."),
+            Call("call_1", "ToolSearch", ('{"query": ', '"a"}')),
+            Call("call_2", "ListAgents", ()),
+        ),
+        target=TARGETS[upstream],
+    )
+    blocks = [event["content_block"] for event in heard.of("content_block_start")]
+    assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
+    assert [(b["id"], b["name"], b["input"]) for b in blocks[2:]] == [
+        ("call_1", "ToolSearch", {}),
+        ("call_2", "ListAgents", {}),
+    ]
+    thinking, text, search, agents = heard.turn
+    assert (thinking["thinking"], text["text"]) == ("Hmm.", "I look.")
+    assert unsealed(thinking["signature"]) is not None
+    assert (search["input"], agents["input"]) == ({"query": "a"}, {})
+    assert heard.finish == "tool_use"
+
+
+@others_of_claude
+def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
+    """The thinking at its maker, the reference to a tool as words, the picture as a picture."""
+    answer = stream(
+        upstream,
+        Think("Hmm."),
+        Call("call_1", "ToolSearch", ('{"query": "a"}',)),
+        Call("call_2", "Read", ('{"file_path": "b"}',)),
+    )
+    turn = heard_by(MESSAGES, upstream, claude_code.ADAPTIVE, answer, target=TARGETS[upstream]).turn
+    kept = [{key: value for key, value in block.items() if value is not None} for block in turn]
+    picture = {"type": "base64", "media_type": "image/png", "data": claude_code.PIXEL}
+    results = [
+        {
+            "type": "tool_result",
+            "tool_use_id": "call_1",
+            "content": [{"type": "tool_reference", "tool_name": claude_code.DEFERRED}],
+        },
+        {
+            "type": "tool_result",
+            "tool_use_id": "call_2",
+            "content": [{"type": "image", "source": picture}],
+        },
+    ]
+    body = {
+        **claude_code.ADAPTIVE,
+        "messages": [
+            claude_code.ADAPTIVE["messages"][0],
+            {"role": "assistant", "content": kept},
+            {"role": "user", "content": results},
+        ],
+    }
+    asked = ask(MESSAGES, upstream, body, target=TARGETS[upstream])
+    told = results_of(upstream, asked.body)
+    assert told[0] == ("call_1", f"The tool {claude_code.DEFERRED} can be called now.")
+    url = f"data:image/png;base64,{claude_code.PIXEL}"
+    if upstream == CHAT:
+        roles = outline(CHAT, asked.body)
+        assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
+        assert asked.body["messages"][2]["reasoning_content"] == "Hmm."
+        assert asked.body["messages"][-1]["content"] == [{"type": "image_url", "image_url": {"url": url}}]
+    else:
+        kinds = outline(RESPONSES, asked.body)
+        assert kinds[2:] == ["reasoning", *["function_call"] * 2, *["function_call_output"] * 2]
+        assert asked.body["input"][2]["encrypted_content"] == "c2VhbGVk"
+        (image,) = asked.body["input"][-1]["output"]
+        assert (image["type"], image["image_url"]) == ("input_image", url)
+    assert not {path for path in asked.losses if path.startswith("/messages/1")}

@@ -1,0 +1,119 @@
+"""What real clients die of does not occur in what they get, whoever answers.
+
+Strategy: for each client's own request, each upstream answers with reasoning, text and calls. The stream that the
+client gets is looked through for everything that some client was seen to die of; each detector is shown to notice
+a stream that has just that.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from client_deaths import DEATHS, events_of
+from client_hearing import heard_by
+from client_requests import CASES, Case
+from fail_answers import Call, Say, Think, frames, stream
+from fail_cross import Heard, name_of
+from law_clients import spec_of
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+
+Json = dict[str, Any]
+
+ASKED = [case for case in CASES if case.name != "codex-compaction"]
+HEARINGS = [(case, upstream) for case in ASKED for upstream in PROTOCOLS if upstream != case.protocol]
+DYING = [
+    pytest.param(case, upstream, death, id=f"{case.name}-{name_of(case.protocol)}-from-{name_of(upstream)}-{death}")
+    for case, upstream in HEARINGS
+    for death in DEATHS[case.protocol]
+]  # fmt: skip
+# The same in every protocol.
+FRAMED = [
+    pytest.param(case, upstream, id=f"{case.name}-{name_of(case.protocol)}-from-{name_of(upstream)}")
+    for case, upstream in HEARINGS
+]
+
+
+def tool_of(case: Case) -> str | None:
+    """The name of one of the functions that the client offers."""
+    for tool in case.body.get("tools", []):
+        name = (tool.get("function") or tool).get("name")
+        if isinstance(name, str):
+            return name
+    return None
+
+
+@cache
+def heard(case: Case, upstream: str) -> Heard:
+    name = tool_of(case)
+    calls = [] if name is None else [Call("call_a", name), Call("call_b", name, ("{}",))]
+    answer = stream(upstream, Think("Hmm."), Say("Let me see."), *calls)
+    return heard_by(case.protocol, upstream, case.body, answer)
+
+
+@pytest.mark.parametrize(("case", "upstream", "death"), DYING)
+def test_nothing_that_clients_die_of_occurs(case: Case, upstream: str, death: str) -> None:
+    if death == "no usage" and case.client == "aider" and case.protocol == CHAT:
+        # It did not ask for figures, and a client that did not may stumble over them.
+        assert DEATHS[CHAT][death].occurs(heard(case, upstream).events)
+        return
+    assert not DEATHS[case.protocol][death].occurs(heard(case, upstream).events)
+
+
+# Clients that offer tools: an answer without calls cannot lack what calls have.
+WITH_TOOLS = {CHAT: "opencode", MESSAGES: "claude-code", RESPONSES: "codex"}
+SPOILED = [
+    pytest.param(protocol, death, id=f"{name_of(protocol)}-{death}")
+    for protocol in PROTOCOLS
+    for death in DEATHS[protocol]
+]
+
+
+@pytest.mark.parametrize(("protocol", "death"), SPOILED)
+def test_it_would_be_noticed(protocol: str, death: str) -> None:
+    case = next(c for c in ASKED if c.name == WITH_TOOLS[protocol] and c.protocol == protocol)
+    upstream = MESSAGES if protocol == CHAT else CHAT
+    events = events_of(heard(case, upstream).data)
+    assert DEATHS[protocol][death].occurs(DEATHS[protocol][death].spoil(events))
+
+
+@pytest.mark.parametrize(("case", "upstream"), FRAMED)
+def test_the_frames_are_in_the_form_that_every_client_takes(case: Case, upstream: str) -> None:
+    """Some die of a byte order mark, of bare carriage returns, of a last event without its blank line."""
+    data = heard(case, upstream).data
+    assert not data.startswith(b"\xef\xbb\xbf")
+    assert b"\r" not in data
+    assert data.endswith(b"\n\n")
+    names = [line for line in data.split(b"\n") if line.startswith(b"event: ")]
+    if case.protocol == CHAT:
+        assert names == []
+        assert data.endswith(b"data: [DONE]\n\n")
+    else:
+        # SDKs skip what has no name, or another name than its type.
+        told = [json.loads(frame.split(b"data: ", 1)[1])["type"] for frame in data.split(b"\n\n")[:-1]]
+        assert names == [f"event: {kind}".encode() for kind in told]
+
+
+@pytest.mark.parametrize(("case", "upstream"), FRAMED)
+def test_a_cut_answer_never_looks_complete(case: Case, upstream: str) -> None:
+    """opencode asks again without pause when a stream ends cleanly before its end; after an error it waits."""
+    found = frames(stream(upstream, Say("Let me see.")))
+    said = next(number for number, frame in enumerate(found) if b"Let me see." in frame)
+    cut = b"".join(found[: said + 1])
+    got = heard_by(case.protocol, upstream, case.body, cut)
+    assert got.finish is None
+    last = got.events[-1]
+    assert "error" in last or last["type"] == "response.failed"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=name_of)
+def test_heartbeats_are_what_the_clients_stand(protocol: str) -> None:
+    """All agents drop a stream that is silent for 300 s. A comment is nothing; Messages has a ping."""
+    (endpoint,) = spec_of(protocol).endpoints
+    beat = endpoint.heartbeat
+    assert beat.endswith(b"\n\n")
+    assert beat.startswith(b"event: ping\n" if protocol == MESSAGES else b":")
+    assert protocol != MESSAGES or events_of(beat) == [{"type": "ping"}]
+    assert protocol != RESPONSES or events_of(beat) == []

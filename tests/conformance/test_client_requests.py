@@ -1,0 +1,178 @@
+"""What Claude Code, Codex, opencode, aider, pi and qwen really send, at an upstream of every protocol.
+
+Strategy: each request is translated, and every place of it is looked up in a table of fates. The judge complains of a
+place that no row names, of a value that is not what its row says, of anything at the upstream that no row explains,
+and of every difference between the ledger and the rows. Where the protocols are equal, nothing but the model's
+name may change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import client_fates_chat
+import client_fates_claude_code
+import client_fates_codex
+import client_fates_messages
+import client_fates_responses
+import pytest
+from client_requests import CASES, MODELS, TARGETS, Case
+from client_rows import IMPLIED, Judge, Row, lost, made, to
+from fail_cross import Asked, ask, name_of
+from fail_rules import refused
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+
+Json = dict[str, Any]
+Fate = tuple[dict[str, Row], dict[str, Any]]
+
+# (case, the client's protocol, the upstream's) -> rows, and what is added.
+FATES: dict[tuple[str, str, str], Fate] = {
+    **{(name, MESSAGES, upstream): fate for (name, upstream), fate in client_fates_claude_code.FATES.items()},
+    **{(name, RESPONSES, upstream): fate for (name, upstream), fate in client_fates_codex.FATES.items()},
+    **client_fates_chat.FATES,
+    **client_fates_messages.FATES,
+    **client_fates_responses.FATES,
+}
+CROSSINGS = [(case, upstream) for case in CASES for upstream in PROTOCOLS if upstream != case.protocol]
+
+crossings = pytest.mark.parametrize(
+    ("case", "upstream"),
+    CROSSINGS,
+    ids=[f"{case.name}-{name_of(case.protocol)}-to-{name_of(upstream)}" for case, upstream in CROSSINGS],
+)
+cases = pytest.mark.parametrize(
+    "case", CASES, ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES]
+)
+
+
+def led(case: Case, upstream: str) -> Asked:
+    return ask(case.protocol, upstream, case.body, target=TARGETS[upstream], model=MODELS[upstream])
+
+
+def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
+    rows, added = FATES[case.name, case.protocol, upstream]
+    asked = led(case, upstream)
+    judge = Judge(case.body, asked.body, rows, added)
+    return judge, judge.judge((loss.code.value, loss.path) for loss in asked.translated.losses)
+
+
+@crossings
+def test_every_place_is_carried_mapped_or_in_the_ledger(case: Case, upstream: str) -> None:
+    _, complaints = judged(case, upstream)
+    assert complaints == []
+
+
+@crossings
+def test_the_vendors_rules_are_kept(case: Case, upstream: str) -> None:
+    assert refused(upstream, led(case, upstream).body) == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=name_of)
+def test_no_row_is_of_no_use(protocol: str) -> None:
+    """A row that fits nothing says nothing, and hides that what it was for is gone."""
+    for upstream in PROTOCOLS:
+        named: set[str] = set()
+        used: set[str] = set()
+        for case in CASES:
+            if case.protocol == protocol and upstream != protocol:
+                rows, added = FATES[case.name, protocol, upstream]
+                named |= {*rows, *added}
+                used |= judged(case, upstream)[0].used
+        assert named - used == set()
+
+
+@cases
+def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(case: Case) -> None:
+    asked = led(case, case.protocol)
+    assert asked.translated.relayed
+    assert list(asked.translated.losses) == []
+    assert asked.body == {**case.body, "model": MODELS[case.protocol]}
+    body = json.dumps(case.body).encode()
+    name = json.dumps(case.body["model"]).encode()
+    other = json.dumps(MODELS[case.protocol]).encode()
+    assert asked.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
+
+
+@cases
+def test_without_another_name_for_the_model_not_a_byte_changes(case: Case) -> None:
+    asked = ask(case.protocol, case.protocol, case.body)
+    assert asked.translated.body == json.dumps(case.body).encode()
+
+
+@crossings
+def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(
+    case: Case, upstream: str
+) -> None:
+    """Upstreams of which nothing is said may lose more, never a word of what is said."""
+    asked = ask(case.protocol, upstream, case.body)
+    text = json.dumps(asked.body, ensure_ascii=False)
+    for word in words_of(case.body):
+        assert json.dumps(word, ensure_ascii=False)[1:-1] in text
+
+
+def words_of(body: Json) -> list[str]:
+    """What users, agents and tools say in a request."""
+    found: list[str] = []
+
+    def walk(value: Any, key: str) -> None:
+        if isinstance(value, dict):
+            if value.get("type") in ("thinking", "reasoning"):
+                return
+            for name, each in value.items():
+                walk(each, name)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each, key)
+        elif key in ("text", "content", "instructions", "system", "output", "data") and value:
+            found.append(value)
+
+    for name in ("system", "instructions", "messages", "input"):
+        walk(body.get(name), name)
+    assert len(found) >= 4
+    return found
+
+
+# --- the judge itself -------------------------------------------------------------------------------------------
+
+ROWS: Mapping[str, Row] = {
+    "/a": to("/x"),
+    "/b/...": lost(),
+    "/c/{n}/d": made("e", "/y/{n}"),
+    "/f": IMPLIED,
+}
+SENT: Json = {"a": 1, "b": {"c": [2]}, "c": [{"d": 3}], "f": True}
+GOT: Json = {"x": 1, "y": ["e"], "z": 0}
+TOLD = [("dropped", "/b")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "got", "told", "complaint"),
+    [
+        (SENT, GOT, TOLD, []),
+        ({**SENT, "g": 1}, GOT, TOLD, ["no row for /g = 1"]),
+        ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, TOLD, ["no row for /c/0/e = {}"]),
+        (SENT, {**GOT, "x": True}, TOLD, ["/a arrives at /x as True"]),
+        (SENT, {"y": ["e"], "z": 0}, TOLD, ["/a does not arrive at /x"]),
+        (SENT, {**GOT, "w": {"v": 1}}, TOLD, ["out of nowhere: /w/v = 1"]),
+        (SENT, {**GOT, "z": False}, TOLD, ["/z is False, not 0"]),
+        (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
+        (SENT, GOT, [*TOLD, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
+        (SENT, GOT, [("altered", "/b")], 2),
+    ],
+)
+def test_the_judge_complains(sent: Json, got: Json, told: list[tuple[str, str]], complaint: Any) -> None:
+    complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)
+    assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
+
+
+def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:
+    spoken = {(case.client, case.protocol) for case in CASES}
+    assert spoken == {
+        ("claude-code", MESSAGES),
+        ("codex", RESPONSES),
+        *((client, protocol) for client in ("opencode", "pi", "qwen") for protocol in PROTOCOLS),
+        ("aider", CHAT),
+        ("aider", MESSAGES),
+    }

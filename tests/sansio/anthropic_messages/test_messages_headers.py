@@ -1,0 +1,51 @@
+"""What a body demands of its headers: the version of the API and its beta features (I4)."""
+
+from typing import Any
+
+import pytest
+
+from dragoman.protocols.anthropic_messages import SPEC
+
+NEWEST = ("anthropic-version", "2026-10-21")
+MCP = "mcp-client-2025-11-20"
+
+
+@pytest.mark.parametrize(
+    ("body", "betas"),
+    [
+        ({}, None),
+        ({"tools": [{"name": "bash", "input_schema": {}}]}, None),
+        ({"mcp_servers": [{"type": "url"}]}, MCP),
+        ({"mcp_servers": None}, None),
+        ({"tools": [{"name": "a"}, {"type": "mcp_toolset", "mcp_server_name": "s"}]}, MCP),
+        ({"mcp_servers": [{}], "tools": [{"type": "mcp_toolset"}]}, MCP),
+        ({"tools": [{"type": "computer_20251124"}]}, "computer-use-2025-11-24"),
+        ({"tools": [{"type": "advisor_20260301"}]}, "advisor-tool-2026-03-01"),
+        ({"tools": [{"type": "web_search_20260318"}, {"type": "code_execution_20260521"}]}, None),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "compact-2026-01-12"),
+        (
+            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}] * 2}},
+            "context-management-2025-06-27",
+        ),
+        ({"context_management": None}, None),
+        ({"context_management": {"edits": "all"}}, None),
+        ({"compaction": {"type": "summarize"}}, "compact-2026-09-04"),
+        ({"fallbacks": "default"}, "server-side-fallback-2026-07-01"),
+        ({"speed": "fast", "mcp_servers": []}, f"{MCP},fast-mode-2026-02-01"),
+        ({"output_config": {"effort": "low"}}, None),
+        ({"output_config": {"task_budget": {"type": "tokens", "total": 1}}}, "task-budgets-2026-03-13"),
+        # What only looks like it.
+        ({"messages": [{"role": "user", "content": '{"mcp_servers":[1]}'}]}, None),
+        ({"tools": [{"name": "a", "input_schema": {"properties": {"x": {"type": "mcp_toolset"}}}}]}, None),
+        ({"messages": [{"role": "assistant", "content": [{"input": {"compaction": 1}}]}]}, None),
+        ({"tools": [{"type": 1}, "x"]}, None),
+    ],
+)  # fmt: skip
+def test_betas(body: Any, betas: str | None) -> None:
+    expected = (NEWEST,) if betas is None else (NEWEST, ("anthropic-beta", betas))
+    assert SPEC.request_headers({"model": "m", **body}) == expected
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "top_k"])
+def test_sampling_settings_are_of_the_older_version(name: str) -> None:
+    assert SPEC.request_headers({"model": "m", name: 1}) == (("anthropic-version", "2023-06-01"),)

@@ -1,0 +1,361 @@
+"""How a Responses answer ends, what it used and lost, and whole answers: frames or a body in, events out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from resp_stream import (
+    ADDED,
+    BARE_FINAL,
+    CALL,
+    CALL_ADDED,
+    CALL_START,
+    CALL_TAIL,
+    COUNTED,
+    CUT,
+    EXCHANGE,
+    HEAD,
+    ORIGIN,
+    REASONING,
+    REASONING_ADDED,
+    SEAL_END,
+    SEALED,
+    SEARCH,
+    STARTED,
+    THINKING,
+    arguments,
+    created,
+    delta,
+    ended,
+    event,
+    events_of,
+    message,
+    summary,
+    tail,
+    text_part,
+    thought,
+)
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Search,
+    Source,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._fault import Fault, FaultKind
+from dragoman._json import encode
+from dragoman._loss import Ledger
+from dragoman._sse import Frame
+from dragoman.protocols.openai_responses import SPEC
+
+STOPS: list[tuple[dict[str, Any], Stopped]] = [
+    (CUT, Stopped(StopReason.MAX_TOKENS, "max_output_tokens")),
+    ({"incomplete_details": {"reason": "max_messages"}}, Stopped(StopReason.MAX_TOKENS, "max_messages")),
+    (
+        {"incomplete_details": {"reason": "content_filter"}},
+        Stopped(StopReason.CONTENT_FILTER, "content_filter"),
+    ),
+    ({"incomplete_details": {"reason": "steered"}}, Stopped(StopReason.PAUSE, "steered")),
+    ({"incomplete_details": {"reason": "odd"}}, Stopped(StopReason.MAX_TOKENS, "odd")),
+    ({"incomplete_details": None}, Stopped(StopReason.MAX_TOKENS)),
+]
+
+
+@pytest.mark.parametrize(("fields", "stop"), STOPS)
+def test_incomplete_answers(fields: dict[str, Any], stop: Stopped) -> None:
+    assert events_of(created(), ended(status="incomplete", **fields)) == [STARTED, COUNTED, stop, ENDED]
+
+
+def test_the_status_counts_more_than_the_events_name() -> None:
+    payload = {**ended(status="incomplete", **CUT), "type": "response.completed"}
+    assert events_of(created(), payload)[-2] == Stopped(StopReason.MAX_TOKENS, "max_output_tokens")
+    assert events_of(created(), {**ended(status="odd"), "type": "response.completed"}) == [STARTED, *tail()]
+
+
+DETAILS = {"ttl_12h_tokens": 4, "ttl_30m_tokens": 6}
+USAGES: list[tuple[Any, list[Usage]]] = [
+    (None, []),
+    (
+        {"input_tokens": 10, "input_tokens_details": {"cache_write_tokens_details": DETAILS}},
+        [Usage(10, extra={"input_tokens_details": {"cache_write_tokens_details": DETAILS}})],
+    ),
+    (
+        {
+            "input_tokens": 10,
+            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+            "output_tokens": 5,
+            "output_tokens_details": {"reasoning_tokens": 3},
+            "total_tokens": 15,
+            "cost": 0.1,
+        },
+        [Usage(10, 5, 4, 2, 3, {"cost": 0.1})],
+    ),
+    ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
+]
+
+
+@pytest.mark.parametrize(("usage", "expected"), USAGES)
+def test_usage(usage: Any, expected: list[Usage]) -> None:
+    assert events_of(created(), ended(usage=usage))[1:-2] == expected
+
+
+NO_IMAGES = {"input_tokens": 0, "input_tokens_details": {"image_tokens": 0}, "total_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("used", "usage", "losses"),
+    [
+        ({"web_search": {"num_requests": 2}, "image_gen": NO_IMAGES}, Usage(3, 2, searches=2), []),
+        ({"web_search": {"num_requests": 0}}, Usage(3, 2, searches=0), []),
+        ({"web_search": None, "image_gen": {**NO_IMAGES, "total_tokens": 1}}, Usage(3, 2), ["image_gen"]),
+        ("odd", Usage(3, 2), []),
+    ],
+)
+def test_what_the_providers_tools_used(used: Any, usage: Usage, losses: list[str]) -> None:
+    ledger = Ledger()
+    assert events_of(created(), ended(tool_usage=used), ledger=ledger)[1] == usage
+    assert [loss.path for loss in ledger] == [f"/tool_usage/{name}" for name in losses]
+
+
+def test_searches_count_without_other_figures() -> None:
+    used = {"web_search": {"num_requests": 1}}
+    assert events_of(created(), ended(usage=None, tool_usage=used))[1] == Usage(searches=1)
+
+
+SEARCHES: list[tuple[Any, Search | None]] = [
+    ({"type": "search", "query": "a"}, Search(("a",))),
+    (
+        {
+            "type": "search",
+            "query": "a",
+            "queries": ["a", "b"],
+            "sources": [{"type": "url", "url": "https://x"}, {"type": "api", "name": "n"}],
+        },
+        Search(("a", "b"), (Source("https://x"),)),
+    ),
+    ({"type": "open_page", "url": "https://x"}, None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("action", "search"), SEARCHES)
+def test_what_a_search_looked_for_and_found(action: Any, search: Search | None) -> None:
+    item = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action}
+    assert events_of(created(), event("output_item.done", item=item), ended(item))[1] == Opaque(
+        ORIGIN, "web_search_call", item, "/output/0", search=search
+    )
+
+
+LOST_EVENTS: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
+    (
+        event("image_generation_call.partial_image", 1, partial_image_b64="aW1n", partial_image_index=0),
+        [("dropped", "/output/1/partial_images")],
+    ),
+    ({"type": "response.audio.delta", "delta": "x"}, [("dropped", "/audio")]),
+    ({"type": "response.tomorrow.delta", "delta": "x"}, [("unknown_kind", "")]),
+    (event("tomorrow.delta", 2, delta="x"), [("unknown_kind", "/output/2")]),
+    (event("code_interpreter_call_code.delta", 2, delta="x"), []),
+    (event("apply_patch_call_operation_diff.delta", 2, delta="x"), []),
+    ({"odd": 1}, []),
+]
+
+
+@pytest.mark.parametrize(("payload", "losses"), LOST_EVENTS)
+def test_progress_is_no_loss_and_all_else_is_named(
+    payload: dict[str, Any], losses: list[tuple[str, str]]
+) -> None:
+    ledger = Ledger()
+    assert events_of(created(), payload, BARE_FINAL, ledger=ledger) == [STARTED, *tail()]
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+SERVER = FaultKind.SERVER
+FAILURES: list[tuple[dict[str, Any], Fault]] = [
+    (
+        ended(status="failed", error={"code": "rate_limit_exceeded", "message": "slow"}),
+        Fault(FaultKind.RATE_LIMIT, "slow", code="rate_limit_exceeded"),
+    ),
+    (ended(status="failed"), Fault(SERVER, "the upstream failed without a reason")),
+    *(
+        (ended(status="failed", error={"code": code, "message": "m"}), Fault(kind, "m", code=code))
+        for code, kind in (
+            ("server_error", SERVER),
+            ("server_is_overloaded", FaultKind.OVERLOADED),
+            ("insufficient_quota", FaultKind.BILLING),
+            ("invalid_prompt", FaultKind.INVALID_REQUEST),
+            ("bio_policy", FaultKind.INVALID_REQUEST),
+            ("vector_store_timeout", FaultKind.TIMEOUT),
+            ("image_too_large", FaultKind.INVALID_REQUEST),
+            ("context_length_exceeded", FaultKind.CONTEXT_LENGTH),
+        )
+    ),
+    (ended(status="cancelled"), Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")),
+    (
+        {"type": "error", "code": "context_length_exceeded", "message": "too long", "param": "input"},
+        Fault(FaultKind.CONTEXT_LENGTH, "too long", code="context_length_exceeded", param="input"),
+    ),
+    (
+        {"type": "error", "error": {"type": "server_error", "code": None, "message": "oops", "param": None}},
+        Fault(SERVER, "oops", type="server_error"),
+    ),
+    ({"error": {"message": "oops", "code": 500}}, Fault(SERVER, "oops", code="500")),
+]
+
+
+@pytest.mark.parametrize(("payload", "fault"), FAILURES)
+def test_failures(payload: dict[str, Any], fault: Fault) -> None:
+    assert events_of(created(), payload) == [STARTED, Failed(fault)]
+    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(fault)]
+
+
+def test_an_error_named_by_the_event_line_alone() -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    assert reader.read(Frame(b"error", b'{"message":"oops"}')) == (Failed(Fault(SERVER, "oops")),)
+
+
+def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    reader.read(Frame(b"", encode(created())))
+    with pytest.raises(RemoteProtocolError) as caught:
+        reader.eof()
+    assert caught.value.status_hint == 502
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"[]",
+        b'{"type":"response.created"}',
+        b'{"type":"response.completed","response":[]}',
+        b"\xff",
+    ],
+)
+@pytest.mark.parametrize("name", [b"", b"response.output_text.delta"])
+def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    with pytest.raises(RemoteProtocolError) as caught:
+        reader.read(Frame(name, data))
+    assert caught.value.status_hint == 502
+
+
+def test_a_head_of_odd_types_is_still_a_head() -> None:
+    payload = {"type": "response.created", "response": {"id": 1, "model": None, "created_at": "now"}}
+    assert events_of(payload, BARE_FINAL)[0] == Started("", "")
+    assert events_of(ADDED, BARE_FINAL)[0] == Started("", "")
+
+
+def test_service_tier_and_fractions_of_seconds() -> None:
+    payload = {"type": "response.created", "response": {**HEAD, "created_at": 5.5, "service_tier": "flex"}}
+    assert events_of(payload, BARE_FINAL)[0] == Started("resp_1", "gpt", 5, "flex")
+
+
+@pytest.mark.parametrize(
+    ("last", "lost"), [("flex", []), (None, []), ("default", ["/service_tier"]), ("auto", ["/service_tier"])]
+)
+def test_another_service_tier_at_the_end_is_told(last: str | None, lost: list[str]) -> None:
+    ledger = Ledger()
+    payload = {"type": "response.created", "response": {**HEAD, "service_tier": "flex"}}
+    events_of(payload, ended(service_tier=last), ledger=ledger)
+    assert [loss.path for loss in ledger] == lost
+
+
+# Whole answers.
+
+
+def test_a_whole_answer_is_read_like_the_end_of_a_stream() -> None:
+    body = ended(SEALED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
+    assert SPEC.read_whole(body, EXCHANGE, Ledger()) == [
+        STARTED,
+        THINKING,
+        thought("ab"),
+        thought("c", 1),
+        *SEAL_END,
+        BlockStarted(1, BlockKind.TEXT, item_id="msg_1"),
+        TextDelta(1, "Hello"),
+        BlockEnded(1),
+        BlockStarted(2, BlockKind.TOOL_CALL, tool=CALL_START.tool, item_id="fc_1"),
+        ArgumentsDelta(2, "{}"),
+        BlockEnded(2),
+        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/3", search=Search(())),
+        *CALL_TAIL,
+    ]
+
+
+def test_whole_answers_that_failed() -> None:
+    failed = ended(status="failed", error={"code": "server_error", "message": "oops"})["response"]
+    fault = Fault(SERVER, "oops", code="server_error")
+    assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(fault)]
+    assert list(
+        SPEC.read_whole({"error": {"code": "server_error", "message": "oops"}}, EXCHANGE, Ledger())
+    ) == [Failed(fault)]
+
+
+@pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
+def test_a_body_that_is_no_finished_answer(body: dict[str, Any]) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        SPEC.read_whole(body, EXCHANGE, Ledger())
+    assert caught.value.status_hint == 502
+
+
+# The fast lane: which deltas it may read, and where their text goes.
+
+LANES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (ADDED, delta("Hel"), ended(message(text_part("Hello")))),
+    (CALL_ADDED, arguments("Hel"), ended({**CALL, "arguments": "Hello"})),
+    (REASONING_ADDED, summary("Hel"), ended({**REASONING, "summary": [{"text": "Hello"}]})),
+]
+
+
+@pytest.mark.parametrize(("added", "first", "last"), LANES)
+def test_text_that_came_through_the_fast_lane_is_not_given_again(
+    added: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
+) -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    for payload in (
+        created(),
+        event("output_item.added", 7, item={"id": "ws_1", "type": "web_search_call"}),
+        added,
+    ):
+        reader.read(Frame(b"", encode(payload)))
+    found = reader.read(Frame(b"", encode(first)))[-1]
+    assert isinstance(found, (TextDelta, ArgumentsDelta, ReasoningDelta))
+    hint = reader.lane(found)
+    assert hint is not None
+    assert (hint.key, hint.number, hint.padding) == (b"delta", b"sequence_number", b"obfuscation")
+    assert hint.note is not None
+    hint.note("lo")
+    after = reader.read(Frame(b"", encode(last)))
+    assert [each for each in after if type(each) is type(found)] == []
+    assert reader.lane(found) is None
+
+
+def test_reasoning_of_several_parts_has_no_fast_lane() -> None:
+    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
+        reader.read(Frame(b"", encode(payload)))
+    assert reader.lane(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
+
+
+def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
+    odd = event("output_text.delta", 1, content_index=0, delta="x")
+    search = event("output_item.added", 1, item=SEARCH)
+    assert events_of(created(), search, odd, event("output_item.done", 1, item=SEARCH), BARE_FINAL) == [
+        STARTED,
+        Opaque(ORIGIN, "web_search_call", SEARCH, "/output/1", search=Search(())),
+        *tail(),
+    ]

@@ -1,0 +1,114 @@
+"""Simple request bodies as requests: what they may hold, and what is said about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._request import Message, Request, Text
+from dragoman._seal import Sealer
+from dragoman.protocols.simple_chat import SPEC
+
+HI = {"role": "user", "content": "Hi"}
+
+
+def read(body: dict[str, Any]) -> Request:
+    return SPEC.read_request(body, Sealer())
+
+
+def test_everything() -> None:
+    body = {
+        "model": "model-name",
+        "messages": [
+            {"role": "system", "content": "You are a helpful assistant."},
+            {"role": "user", "content": "Hello, how are you?"},
+            {"role": "assistant", "content": "Well."},
+            HI,
+        ],
+        "temperature": 0.7,
+    }
+    request = read(body)
+    assert request.protocol == "simple_chat"
+    assert request.model == "model-name"
+    assert request.raw is body
+    assert request.params == {"temperature": 0.7}
+    assert request.param_paths == {"temperature": "/temperature"}
+    assert [message.role for message in request.messages] == ["system", "user", "assistant", "user"]
+    assert request.messages[2] == Message(
+        "assistant", (Text("Well.", path="/messages/2/content"),), "/messages/2"
+    )
+    assert (request.stream, request.include_usage, request.extra) == (False, False, None)
+
+
+@pytest.mark.parametrize("model", [{}, {"model": None}, {"model": ""}])
+@pytest.mark.parametrize("temperature", [{}, {"temperature": None}])
+def test_what_may_be_left_out(model: dict[str, Any], temperature: dict[str, Any]) -> None:
+    request = read({**model, **temperature, "messages": [HI]})
+    assert request.model == ""
+    assert request.params == {}
+    assert request.extra is None
+
+
+def test_empty_content_is_content() -> None:
+    assert read({"messages": [{"role": "user", "content": ""}]}).messages[0].parts == (
+        Text("", path="/messages/0/content"),
+    )
+
+
+@pytest.mark.parametrize("temperature", [0, 1, 0.25, -1, 1e300])
+def test_any_number_is_a_temperature(temperature: float) -> None:
+    """Its range is the upstream's matter."""
+    assert read({"messages": [HI], "temperature": temperature}).params == {"temperature": temperature}
+
+
+def test_what_the_api_does_not_define_is_kept() -> None:
+    request = read({"messages": [{**HI, "name": "ada", "mood": None}], "stream": True, "top_p": 0.5})
+    assert request.extra == {"stream": True, "top_p": 0.5}
+    assert request.messages[0].extra == {"name": "ada", "mood": None}
+    assert request.stream is False  # its endpoint says
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"messages": [HI], "model": 5}, "model must be a string, not a number", "/model"),
+    ({"messages": [HI], "temperature": "0.7"}, "temperature must be a number, not a string", "/temperature"),
+    ({"messages": [HI], "temperature": True}, "temperature must be a number, not a boolean", "/temperature"),
+    ({}, "messages must be an array of messages, not null", "/messages"),
+    ({"messages": "Hi"}, "messages must be an array of messages, not a string", "/messages"),
+    ({"messages": []}, "messages must hold at least one message", "/messages"),
+    ({"messages": [HI, "Hi"]}, "messages[1] must be a message, not a string", "/messages/1"),
+    (
+        {"messages": [{"content": "Hi"}]},
+        "messages[0].role must be one of system, user, assistant",
+        "/messages/0/role",
+    ),
+    (
+        {"messages": [{"role": "tool", "content": "Hi"}]},
+        "messages[0].role must be one of system, user, assistant",
+        "/messages/0/role",
+    ),
+    (
+        {"messages": [{"role": ["user"], "content": "Hi"}]},
+        "messages[0].role must be one of system, user, assistant",
+        "/messages/0/role",
+    ),
+    (
+        {"messages": [{"role": "user"}]},
+        "messages[0].content must be a string, not null",
+        "/messages/0/content",
+    ),
+    (
+        {"messages": [HI, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
+        "messages[1].content must be a string, not an array",
+        "/messages/1/content",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "message", "path"), REFUSED)
+def test_what_cannot_be_read_is_refused_by_its_place(body: dict[str, Any], message: str, path: str) -> None:
+    with pytest.raises(RemoteProtocolError) as raised:
+        read(body)
+    assert (raised.value.message, raised.value.path, raised.value.status_hint) == (message, path, 400)
+    assert raised.value.code is not None

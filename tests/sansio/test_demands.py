@@ -1,0 +1,77 @@
+"""Settings that an upstream does not take."""
+
+from typing import Any
+
+import pytest
+from core_toy import toy
+
+from dragoman._demands import fit_demands
+from dragoman._errors import RemoteProtocolError
+from dragoman._loss import Ledger, LossCode
+from dragoman._request import Param, Request
+from dragoman._spec import Target
+
+MANY = toy("many", choices=True)
+ONE = toy("one", choices=False, max_stops=1)
+PATHS: dict[Param, str] = {"stop": "/until", "n": "/count"}
+
+
+def fitted(
+    params: dict[Param, Any], *, refuses: frozenset[Param] = frozenset(), spec: Any = ONE, most: int = 1
+) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS)
+    out, stops, answers = fit_demands(request, spec, Target(refuses=refuses), most, ledger)
+    assert (out is request) is (out.params == params)
+    return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
+
+
+@pytest.mark.parametrize(
+    ("params", "options", "left", "stops", "answers", "lost"),
+    [
+        ({}, {}, {}, (), 1, []),
+        ({"temperature": 0}, {}, {"temperature": 0}, (), 1, []),
+        (
+            {"temperature": 0, "seed": 1},
+            {"refuses": frozenset({"temperature", "top_p"})},
+            {"seed": 1},
+            (),
+            1,
+            ["/temperature"],
+        ),
+        ({"stop": "a"}, {}, {"stop": "a"}, (), 1, []),
+        ({"stop": ["a", "b"]}, {}, {"stop": ["a"]}, ("b",), 1, []),
+        ({"stop": ["a", "b"]}, {"spec": MANY}, {"stop": ["a", "b"]}, (), 1, []),
+        # a model that refuses `stop` loses nothing: it is looked for
+        ({"stop": ["a"]}, {"refuses": frozenset({"stop"})}, {}, ("a",), 1, []),
+        ({"n": 1}, {}, {}, (), 1, []),
+        ({"n": 2}, {"spec": MANY}, {"n": 2}, (), 1, []),
+        ({"n": 2}, {"most": 4}, {}, (), 2, []),
+        ({"n": 2}, {"most": 4, "spec": MANY, "refuses": frozenset({"n"})}, {}, (), 2, []),
+    ],
+)
+def test_what_is_left(
+    params: dict[Param, Any],
+    options: dict[str, Any],
+    left: dict[Param, Any],
+    stops: tuple[str, ...],
+    answers: int,
+    lost: list[str],
+) -> None:
+    assert fitted(params, **options) == (left, stops, answers, [(LossCode.DROPPED, path) for path in lost])
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "code", "message"),
+    [
+        (0, 4, "invalid_value", "n must be a positive integer"),
+        (True, 4, "invalid_value", "n must be a positive integer"),
+        ("2", 4, "invalid_value", "n must be a positive integer"),
+        (2, 1, "unsupported_value", "ask once for each answer"),
+        (9, 4, "unsupported_value", "ask for at most 4 at once"),
+    ],
+)
+def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message) as caught:
+        fitted({"n": value}, most=most)
+    assert (caught.value.path, caught.value.code, caught.value.status_hint) == ("/count", code, 400)

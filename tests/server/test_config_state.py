@@ -1,0 +1,104 @@
+"""The settings of the response store and of counts: what fits together, and what well-known hosts do themselves."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dragoman_server.config import ConfigError, Loaded, load
+
+UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
+RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load_text(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> Loaded:
+    Path("dragoman.toml").write_text(text)
+    return load(environ=environ or {}, flags=flags)
+
+
+def errors(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_text(text, environ, **flags)
+    return str(caught.value).splitlines()
+
+
+def test_nothing_is_kept_by_default() -> None:
+    server = load_text("").settings.server
+    assert server.response_store == "off"
+    assert server.response_store_path is None
+    assert server.response_store_max_bytes == 256 * 2**20
+    assert server.response_store_max_age_s == 30 * 86_400
+
+
+def test_a_file_is_named_from_where_the_configuration_is(tmp_path: Path) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    file = folder / "dragoman.toml"
+    file.write_text('[server]\nresponse_store = "sqlite"\nresponse_store_path = "state/responses.db"\n')
+    server = load(environ={}, path=str(file)).settings.server
+    assert server.response_store_path == str(folder / "state" / "responses.db")
+
+
+def test_the_environment_can_switch_it_on() -> None:
+    environ = {"DRAGOMAN_RESPONSE_STORE": "sqlite", "DRAGOMAN_RESPONSE_STORE_PATH": "/tmp/x.db"}
+    server = load_text("", environ).settings.server
+    assert (server.response_store, server.response_store_path) == ("sqlite", "/tmp/x.db")
+
+
+SQLITE = '[server]\nresponse_store = "sqlite"\n'
+MEMORY = '[server]\nresponse_store = "memory"\n'
+
+
+def test_sqlite_needs_a_file() -> None:
+    needs = "server.response_store: needs response_store_path as well"
+    assert errors(SQLITE) == [f"dragoman.toml:2: {needs}"]
+    assert len(errors("", {"DRAGOMAN_RESPONSE_STORE": "sqlite"})) == 1
+    # A path that is wrong is one fault, not two.
+    assert len(errors(SQLITE + "response_store_path = 5\n")) == 1
+    load_text(SQLITE + 'response_store_path = "x.db"\n')
+
+
+def test_memory_is_for_one_process() -> None:
+    text = "server.response_store: is known to one process alone, and there are several workers: use sqlite"
+    assert errors(MEMORY + "workers = 2\n") == [f"dragoman.toml:2: {text}"]
+    assert len(errors(MEMORY, workers="2")) == 1
+    load_text(MEMORY + "workers = 1\n")
+    load_text(SQLITE + 'response_store_path = "x.db"\nworkers = 2\n')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'response_store = "redis"',
+        "response_store_max_bytes = 1000",
+        "response_store_max_age_s = 0",
+        'response_store_path = ""',
+    ],
+)
+def test_values_out_of_range_are_faults(line: str) -> None:
+    assert len(errors(f"[server]\n{line}\n")) == 1
+
+
+# (protocol, base URL, whether it keeps answers itself, whether it counts tokens)
+HOSTS = [
+    (RESPONSES, "https://api.openai.com/v1", True, True),
+    (RESPONSES, "https://eu.api.openai.com/v1", True, True),
+    (RESPONSES, "https://api.openai.com.evil.example/v1", False, False),
+    (RESPONSES, "http://127.0.0.1:9000/v1", False, False),
+    (MESSAGES, "https://api.anthropic.com", False, True),
+    (MESSAGES, "http://127.0.0.1:9000", False, False),
+]
+
+
+@pytest.mark.parametrize(("protocol", "url", "stores", "counts"), HOSTS)
+def test_what_hosts_do_themselves(protocol: str, url: str, stores: bool, counts: bool) -> None:
+    (upstream,) = load_text(UPSTREAM % (protocol, url)).settings.upstreams
+    assert (upstream.stores_responses, upstream.counts_tokens) == (stores, counts)
+    other = f"stores_responses = {str(not stores).lower()}\ncounts_tokens = {str(not counts).lower()}\n"
+    (upstream,) = load_text(UPSTREAM % (protocol, url) + other).settings.upstreams
+    assert (upstream.stores_responses, upstream.counts_tokens) == (not stores, not counts)

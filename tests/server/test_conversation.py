@@ -1,0 +1,270 @@
+"""Requests that refer to stored things, and what is made of them: bytes in, bytes out."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman import RemoteProtocolError, Seal, Sealer, peek
+from dragoman_server import conversation as chain
+from dragoman_server.state.responses import Item, StoredResponse
+
+USER = b'{"role":"user","content":"x"}'
+
+
+def asked(**body: Any) -> chain.Asked:
+    return chain.read_asked(peek(json.dumps({"model": "m", **body}).encode()))
+
+
+ASKED: dict[str, tuple[dict[str, Any], chain.Asked]] = {
+    "nothing": ({}, chain.Asked(None, True, False)),
+    "nulls": ({"previous_response_id": None, "store": None, "input": None}, chain.Asked(None, True, False)),
+    "an empty id": ({"previous_response_id": ""}, chain.Asked(None, True, False)),
+    "all": (
+        {"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]},
+        chain.Asked("resp_1", False, True),
+    ),
+    "a bare reference": ({"input": [{"id": "x"}]}, chain.Asked(None, True, True)),
+    "of the type null": ({"input": [{"id": "x", "type": None}]}, chain.Asked(None, True, True)),
+    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, chain.Asked(None, True, True)),
+    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, chain.Asked(None, True, False)),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_request_says_about_state(name: str) -> None:
+    body, found = ASKED[name]
+    assert asked(**body) == found
+
+
+INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
+    "none": (b'{"model":"m"}', []),
+    "null": (b'{"model":"m","input": null }', []),
+    "an empty array": (b'{"model":"m","input":[]}', []),
+    "text": (
+        b'{"model":"m","input": "h\\u00e9 \\"x\\"" }',
+        [b'{"type":"message","role":"user","content":"h\\u00e9 \\"x\\""}'],
+    ),
+    "items keep their bytes": (
+        b'{"model":"m","input":[ {"b" : 1.50,"a":1e3} , {"c":"\\u00e9"}\n]}',
+        [b'{"b" : 1.50,"a":1e3}', b'{"c":"\\u00e9"}'],
+    ),
+    "a lone surrogate": (b'{"model":"m","input":[{"c":"\\ud83d"}]}', [b'{"c":"\\ud83d"}']),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_the_items_of_an_input(name: str) -> None:
+    body, items = INPUTS[name]
+    assert chain.input_items(peek(body)) == items
+
+
+def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
+    body = b'{"a": 1.50, "input": "x", "model":"m", "previous_response_id":"resp_1", "z":{"k" : "\\u00e9"}}'
+    assert (
+        chain.with_input(peek(body), [USER, USER], without={"model"})
+        == b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
+    )
+    assert chain.with_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
+
+
+REFERENCES: dict[str, tuple[list[bytes], list[chain.Reference]]] = {
+    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [chain.Reference(1, "a")]),
+    "bare": ([b'{"id":"a"}', USER], [chain.Reference(0, "a")]),
+    "of the type null": ([b'{"id":"a","type":null}'], [chain.Reference(0, "a")]),
+    "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], []),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references(name: str) -> None:
+    items, found = REFERENCES[name]
+    assert chain.references(items) == found
+
+
+@pytest.mark.parametrize("id", [b"", b',"id":""', b',"id":5', b',"id":null'])
+def test_a_reference_needs_an_id(id: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"input\[0\].id is required"):
+        chain.references([b'{"type":"item_reference"%b}' % id])
+
+
+IDS = {
+    "resp_1": True,
+    "a-B_9": True,
+    "": False,
+    "a b": False,
+    "é": False,
+    "a\n": False,
+    "x" * 201: False,
+    None: False,
+}
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_what_can_be_an_id(id: object) -> None:
+    assert chain.is_id(id) is IDS[id]  # type: ignore[index]
+
+
+def ids(items: list[bytes], before: tuple[Item, ...] = ()) -> list[str]:
+    return [entry.item.id for entry in chain.conversation(before, items, {})]
+
+
+def test_items_without_an_id_get_one() -> None:
+    kinds = [
+        b'{"role":"user"}',
+        b'{"type":"message"}',
+        b'{"type":"function_call"}',
+        b'{"type":"web_search_call"}',
+        b'{"type":5}',
+        b'{"type":"message","id":"not an id"}',
+        b'{"type":"message","id":"msg_mine"}',
+    ]
+    found = ids(kinds)
+    assert [id.split("_")[0] for id in found] == ["msg", "msg", "fc", "item", "item", "msg", "msg"]
+    assert found[-1] == "msg_mine"
+    assert len(set(found)) == len(found)
+    assert all(chain.is_id(id) for id in found)
+
+
+def test_made_ids_tell_the_same_items_at_the_same_places() -> None:
+    """A client that sends the whole conversation every time has it kept once."""
+    first = ids([USER, USER])
+    assert first[0] != first[1]
+    assert ids([USER, USER, USER])[:2] == first
+    before = tuple(entry.item for entry in chain.conversation((), [USER], {}))
+    assert ids([USER], before) == first
+
+
+def test_references_are_put_in_once() -> None:
+    known, other = Item("a", b'{"a":1}'), Item("b", b'{"b":1}')
+    entries = chain.conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
+    assert [entry.item.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
+    assert [entry.stored for entry in entries] == [True, False, True, False]
+
+
+SEALED = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}))
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+# What becomes of a stored item on the way to a Responses server that does not know it.
+RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
+    "without an id": ({"role": "user"}, {"role": "user"}),
+    "empty reasoning": (REASONING, None),
+    "reasoning sealed there": (
+        {**REASONING, "encrypted_content": "gAAAA"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
+    ),
+    "reasoning sealed here": ({**REASONING, "encrypted_content": SEALED}, None),
+    "reasoning sealed here, in words": (
+        {**REASONING, "encrypted_content": SEALED, "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {
+            "type": "reasoning",
+            "summary": [],
+            "encrypted_content": None,
+            "content": [{"type": "reasoning_text", "text": "hm"}],
+        },
+    ),
+    "an approval that is answered by its id": (
+        {"type": "mcp_approval_request", "id": "mcpr_1"},
+        {"type": "mcp_approval_request", "id": "mcpr_1"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELAYED)
+def test_b9_stored_items_for_a_server_that_has_not_stored_them(name: str) -> None:
+    """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
+    item, found = RELAYED[name]
+    data = json.dumps(item).encode()
+    stored, new = (chain.Entry(Item("x", data), stored) for stored in (True, False))
+    assert [json.loads(each) for each in chain.written([stored], relayed=True)] == (
+        [] if found is None else [found]
+    )
+    assert chain.written([stored], relayed=False) == [data]
+    assert chain.written([new], relayed=True) == [data], "what the client sent is the client's"
+
+
+def test_a_compaction_item_stands_for_all_before_it() -> None:
+    old, said = Item("a", USER), Item("b", b'{"type":"message"}')
+    first, second = Item("c", b'{"type":"compaction"}'), Item("d", b'{"type":"compaction"}')
+
+    def history(*output: Item) -> tuple[Item, ...]:
+        return chain.history(StoredResponse("resp_1", "", 0, b"{}", (old,), output))
+
+    assert history() == (old,)
+    assert history(said) == (old, said)
+    assert history(first) == (first,)
+    assert history(said, first, said) == (first, said)
+    assert history(first, said, second) == (second,)
+
+
+BODY: dict[str, Any] = {
+    "id": "resp_1",
+    "object": "response",
+    "status": "completed",
+    "model": "m",
+    "output": [],
+}
+# Answers of odd servers, and whether there is something to keep.
+KEPT: dict[str, tuple[dict[str, Any], bool]] = {
+    "completed": (BODY, True),
+    "incomplete": ({**BODY, "status": "incomplete"}, True),
+    "without a status": ({name: value for name, value in BODY.items() if name != "status"}, True),
+    "failed": ({**BODY, "status": "failed"}, True),
+    "cancelled": ({**BODY, "status": "cancelled"}, True),
+    "queued": ({**BODY, "status": "queued"}, False),
+    "in progress": ({**BODY, "status": "in_progress"}, False),
+    "an odd status": ({**BODY, "status": ["completed"]}, False),
+    "without an id": ({**BODY, "id": None}, False),
+    "an odd id": ({**BODY, "id": "resp/../1"}, False),
+    "no output": ({**BODY, "output": None}, False),
+    "an odd item": ({**BODY, "output": ["text"]}, True),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_which_answers_are_kept(name: str) -> None:
+    body, kept = KEPT[name]
+    response = chain.stored(body, (Item("a", USER),), "resp_0", owner="me", now=5)
+    assert (response is not None) is kept
+    if response is not None:
+        assert (response.owner, response.created, response.input) == ("me", 5, (Item("a", USER),))
+        whole = json.loads(
+            json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
+        )
+        assert whole == {**body, "store": True, "previous_response_id": "resp_0"}
+
+
+LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "text of a user": (
+        b'{"role":"user","content":"x"}',
+        {
+            "id": "made",
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "x"}],
+            "status": "completed",
+        },
+    ),
+    "text of an assistant": (
+        b'{"role":"assistant","content":"x","status":"incomplete","id":null}',
+        {
+            "id": "made",
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "x", "annotations": []}],
+            "status": "incomplete",
+        },
+    ),
+    "another item": (
+        b'{"type":"compaction","encrypted_content":"x"}',
+        {"id": "made", "type": "compaction", "encrypted_content": "x"},
+    ),
+    "no object": (b'"text"', {"id": "made", "type": "message", "status": "completed"}),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_items_in_lists_have_their_full_form(name: str) -> None:
+    data, found = LISTED[name]
+    assert chain.listed(Item("made", data)) == found

@@ -1,0 +1,253 @@
+"""Reasoning that only its maker can read, through the whole gateway and back, and what does not come through."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from gw_scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    SECRET,
+    ScriptedGateway,
+    chat_answer,
+    messages_answer,
+    responses_answer,
+    scripted,
+    whole,
+)
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman_server._secret import Secret
+from dragoman_server.thoughts import MAX_AGE_S
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+OTHER = Secret("another-secret-of-some-length-0123")
+
+# What each vendor makes.
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Let me see."}],
+    "encrypted_content": "gAAAA-canary",
+}
+ANSWER_R = responses_answer(
+    [
+        REASONING,
+        {
+            "type": "message",
+            "id": "m_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Four.", "annotations": []}],
+        },
+    ]
+)
+THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "EqQB-canary"}
+ANSWER_M = messages_answer([THINKING, {"type": "text", "text": "Four."}])
+
+ASK = [{"role": "user", "content": "2+2?"}]
+AGAIN = {"role": "user", "content": "Sure?"}
+REASONS = {"thinking": {"type": "adaptive"}, "max_tokens": 9000}
+
+
+async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[str, Any]:
+    """What a client of Messages is given of the reasoning of an upstream of Responses."""
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": ASK, **REASONS})
+    (block,) = [each for each in json.loads(client.body)["content"] if each["type"] == "thinking"]
+    return dict(block)
+
+
+async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
+    """What the upstream gets when the client sends the block back, and what the client is told of losses."""
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": [*ASK, said, AGAIN], **REASONS})
+    assert client.status == 200
+    items = gateway.sent[-1].body["input"]
+    reasoning = [each for each in items if each["type"] == "reasoning"]
+    return (reasoning[0] if reasoning else None), client.headers.get("dragoman-loss", "")
+
+
+async def test_a_seal_comes_back_to_its_maker() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = await thinking_block(gateway)
+    assert block["thinking"] == "Let me see."
+    assert block["signature"].startswith("drg1.")
+    found, told = await given_back(gateway, block)
+    assert found == {key: value for key, value in REASONING.items() if key != "status"}
+    assert told == ""
+
+
+async def test_every_gateway_with_the_secret_can_open_it() -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
+    found, _ = await given_back(scripted(RESPONSES, whole(ANSWER_R), secret=Secret(SECRET.reveal())), block)
+    assert found["encrypted_content"] == "gAAAA-canary"
+
+
+def cut(text: str) -> str:
+    return text.rpartition(".")[0]
+
+
+def changed(text: str) -> str:
+    return text[:20] + ("A" if text[20] != "A" else "B") + text[21:]
+
+
+@pytest.mark.parametrize("forge", [cut, changed, lambda text: text + "A", lambda text: "drg1.AAAA"])
+async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = await thinking_block(gateway)
+    found, told = await given_back(gateway, {**block, "signature": forge(block["signature"])})
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
+async def test_a_seal_of_another_secret_is_left_out_and_told(secret: Secret | None) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R), secret=secret))
+    found, told = await given_back(scripted(RESPONSES, whole(ANSWER_R)), block)
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    found, told = await given_back(gateway, await thinking_block(gateway), "up/other")
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize("genuine", [True, False])
+async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(genuine: bool) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
+    if not genuine:
+        block["signature"] = cut(block["signature"])
+    gateway = scripted(
+        CHAT, whole(chat_answer({"content": "Yes."})), upstream={"reasoning_field": "reasoning"}
+    )
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "messages": [*ASK, said, AGAIN], **REASONS}
+    )
+    assert "canary" not in json.dumps(gateway.sent[-1].body)
+    assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
+    assert "foreign_seal=/messages/1/content/0" in client.headers["dragoman-loss"]
+
+
+async def test_strict_mode_refuses_a_forged_seal() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    body = {"model": "up/m", "messages": [*ASK, said, AGAIN], "max_tokens": 9}
+    client = await gateway.call(PATHS[MESSAGES], body, {"dragoman-loss-policy": "refuse"})
+    assert client.status == 400
+    assert len(gateway.sent) == 1
+
+
+# Clients of Chat that do not send reasoning back.
+
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}}
+CALLS = whole(messages_answer([THINKING, CALL], "tool_use"))
+SAYS = whole(messages_answer([{"type": "text", "text": "Four."}]))
+TOOLS = [
+    {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+]
+
+
+def chat(messages: list[Any], **more: Any) -> dict[str, Any]:
+    return {"model": "up/m", "messages": messages, "tools": TOOLS, "reasoning_effort": "high", **more}
+
+
+def turn_of(client: Any, stream: bool) -> dict[str, Any]:
+    """The assistant's turn with the calls alone, as most clients keep it."""
+    if not stream:
+        message = json.loads(client.body)["choices"][0]["message"]
+        return {"role": "assistant", "content": None, "tool_calls": message["tool_calls"]}
+    calls: dict[int, dict[str, Any]] = {}
+    for line in client.body.decode().splitlines():
+        if not line.startswith("data: {"):
+            continue
+        for choice in json.loads(line[6:])["choices"]:
+            for piece in choice["delta"].get("tool_calls") or ():
+                if piece["index"] in calls:
+                    calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+                else:
+                    calls[piece["index"]] = piece
+    return {"role": "assistant", "content": None, "tool_calls": list(calls.values())}
+
+
+async def second_turn(
+    gateway: ScriptedGateway,
+    *,
+    stream: bool = False,
+    wait: float = 0,
+    keys: tuple[str | None, str | None] = (None, None),
+) -> Any:
+    """The content that the upstream gets for the assistant's turn, when its client sends the calls alone."""
+    first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
+    await anyio.sleep(wait)
+    said = turn_of(first, stream)
+    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]), key=keys[1])
+    return gateway.sent[-1].body["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_reasoning_is_given_back_for_those_who_forget_it(stream: bool) -> None:
+    gateway = scripted(MESSAGES, CALLS, SAYS)
+    first, second = await second_turn(gateway, stream=stream)
+    assert first == THINKING
+    assert (second["type"], second["id"]) == ("tool_use", "toolu_1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wait", "found"),
+    [
+        ({}, MAX_AGE_S - 1, True),
+        ({}, MAX_AGE_S + 1, False),
+        ({"reasoning_store_bytes": 0}, 0, False),
+        ({"reasoning_store_bytes": 100}, 0, False),
+    ],
+)
+async def test_it_is_kept_within_bounds(settings: dict[str, Any], wait: float, found: bool) -> None:
+    content = await second_turn(scripted(MESSAGES, CALLS, SAYS, **settings), wait=wait)
+    assert (content[0] == THINKING) is found
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
+)
+async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: bool) -> None:
+    gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
+    content = await second_turn(gateway, keys=keys)
+    assert (content[0] == THINKING) is found
+
+
+async def test_what_the_client_does_send_back_counts() -> None:
+    """A client that keeps reasoning_details gets its reasoning through without the store."""
+    gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
+    first = await gateway.call(PATHS[CHAT], chat(ASK))
+    said = json.loads(first.body)["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    assert gateway.sent[-1].body["messages"][1]["content"][0] == THINKING
+
+
+async def test_an_answer_that_broke_off_leaves_nothing() -> None:
+    broken = whole({**messages_answer([THINKING, CALL]), "content": None})
+    gateway = scripted(MESSAGES, broken, SAYS)
+    client = await gateway.call(PATHS[CHAT], chat(ASK))
+    assert client.status == 502
+    call = {"id": "toolu_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "toolu_1", "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    assert gateway.sent[-1].body["messages"][1]["content"][0]["type"] == "tool_use"

@@ -1,0 +1,70 @@
+"""docs/security.md: its configurations load, its commands run, and what it says of bounds is what the code has."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman_server import exchange, plan, serve
+from dragoman_server._secret import Secret
+from dragoman_server.access import KEY_PREFIX, hash_of
+from dragoman_server.app import _OPEN_PATHS
+from dragoman_server.cli import main
+from dragoman_server.config import ConfigError, load
+
+TEXT = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(REFUSAL,) = re.findall(r"^```\n\$ dragoman (.*?)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+SECRET = "0123456789abcdef" * 4
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_loads(text: str) -> None:
+    Path("dragoman.toml").write_text(text)
+    Path("secret").write_text(SECRET + "\n")
+    assert load(environ={"DRAGOMAN_SECRET": SECRET}).warnings == ()
+
+
+def test_the_refusal_is_what_the_command_says() -> None:
+    _, _, host = shlex.split(REFUSAL[0])
+    with pytest.raises(ConfigError) as caught:
+        load(environ={}, flags={"host": host})
+    assert str(caught.value) == " ".join(REFUSAL[1].split())
+
+
+def test_the_commands_run_in_their_order() -> None:
+    """As in a shell, with the lines that `add` printed put into the file."""
+    made, *lines = [line.partition("#")[0].strip() for line in COMMANDS.splitlines()]
+    assert made.startswith("export DRAGOMAN_SECRET=")
+    results = []
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "dragoman"
+        results.append(CliRunner(env={"DRAGOMAN_SECRET": SECRET}).invoke(main, arguments))
+        assert results[-1].exit_code == 0, results[-1].output
+        if arguments[1] == "add":
+            key, _, table = results[-1].stdout.partition("\n")
+            Path("dragoman.toml").write_text(table)
+    assert key.startswith(KEY_PREFIX)
+    assert hash_of(key, Secret(SECRET)) in table
+    assert results[1].stdout == "ci\n"
+    assert load(environ={}).settings.client_keys == ()
+
+
+def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
+    assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
+    assert f"begin with `{KEY_PREFIX}`" in TEXT
+    assert f"headers ({serve._HYPERCORN['h11_max_incomplete_size'] // 1024} KiB)" in TEXT
+    assert (
+        f"({exchange.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({exchange.MAX_ANSWER_BYTES // 2**20} MiB)"
+        in TEXT
+    )
+    assert f"(`n`, {plan.MAX_ANSWERS})" in TEXT

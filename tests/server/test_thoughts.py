@@ -1,0 +1,91 @@
+"""The store of reasoning: what is kept, for whom, for how long, and what goes first."""
+
+import pytest
+
+from dragoman import Seal, Thought
+from dragoman_server.thoughts import MAX_AGE_S, ThoughtStore
+
+
+def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Thought, ...]:
+    native = {"type": "thinking", "thinking": text, "signature": "s" * size, "n": [1, 2.5, None, True]}
+    return (Thought("", Seal(origin="anthropic_messages", model="m", native=native)), Thought("second"))
+
+
+@pytest.mark.parametrize("text", ["Hm.", "größe \u2028 𝄞", "\ud800"])
+def test_what_was_kept_is_found_as_it_was(text: str) -> None:
+    store = ThoughtStore(10_000)
+    store.keep("red", ("c1", "c2"), thoughts(text), now=0.0)
+    assert store.recall("red", ("c1", "c2"), now=1.0) == thoughts(text)
+
+
+@pytest.mark.parametrize(
+    ("owner", "calls"),
+    [
+        ("blue", ("c1", "c2")),
+        ("", ("c1", "c2")),
+        ("red", ("c1",)),
+        ("red", ("c2", "c1")),
+        ("red", ("c1c2",)),
+        ("red", ("c1", "c2", "")),
+        ("redc1", ("c2",)),
+        ("red", ()),
+    ],
+)
+def test_nobody_finds_anything_else(owner: str, calls: tuple[str, ...]) -> None:
+    store = ThoughtStore(10_000)
+    store.keep("red", ("c1", "c2"), thoughts(), now=0.0)
+    assert store.recall(owner, calls, now=1.0) is None
+
+
+def test_an_hour_without_use_is_the_end() -> None:
+    store = ThoughtStore(10_000)
+    store.keep("red", ("c1",), thoughts(), now=0.0)
+    assert store.recall("red", ("c1",), now=MAX_AGE_S - 1) is not None
+    assert store.recall("red", ("c1",), now=2 * MAX_AGE_S - 2) is not None
+    assert store.recall("red", ("c1",), now=3 * MAX_AGE_S - 2) is None
+    assert (len(store), store.bytes) == (0, 0)
+
+
+def test_what_is_kept_again_takes_the_place_of_what_was() -> None:
+    store = ThoughtStore(10_000)
+    store.keep("red", ("c1",), thoughts("one", 1000), now=0.0)
+    store.keep("red", ("c1",), thoughts("two"), now=1.0)
+    assert store.recall("red", ("c1",), now=2.0) == thoughts("two")
+    assert len(store) == 1
+    assert store.bytes < 1000
+
+
+def test_what_is_used_least_recently_goes_first() -> None:
+    store = ThoughtStore(10_000)
+    for number in range(3):
+        store.keep("red", (f"c{number}",), thoughts(size=2500), now=float(number))
+    store.recall("red", ("c0",), now=5.0)
+    store.keep("red", ("c3",), thoughts(size=2500), now=6.0)
+    found = [number for number in range(4) if store.recall("red", (f"c{number}",), now=7.0)]
+    assert found == [0, 2, 3]
+
+
+def test_the_bounds_hold() -> None:
+    store = ThoughtStore(5000, max_entries=10)
+    for number in range(1000):
+        store.keep("red", (f"c{number}",), thoughts(size=number * 37 % 3000), now=float(number))
+        assert store.bytes <= 5000
+        assert len(store) <= 10
+    small = ThoughtStore(10_000_000, max_entries=10)
+    for number in range(100):
+        small.keep("red", (f"c{number}",), thoughts(), now=0.0)
+    assert len(small) == 10
+
+
+def test_what_is_larger_than_the_store_is_not_kept_and_drives_nobody_out() -> None:
+    store = ThoughtStore(5000)
+    store.keep("red", ("c1",), thoughts(), now=0.0)
+    store.keep("red", ("c2",), thoughts(size=6000), now=0.0)
+    assert store.recall("red", ("c1",), now=1.0) is not None
+    assert store.recall("red", ("c2",), now=1.0) is None
+
+
+def test_what_was_kept_is_not_in_the_repr() -> None:
+    store = ThoughtStore(5000)
+    store.keep("red", ("c1",), thoughts("canary"), now=0.0)
+    assert "canary" not in f"{store!r} {store._entries.keys()!r}"

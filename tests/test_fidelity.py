@@ -1,0 +1,173 @@
+"""The fidelity matrix: no cell is a loss without a word, every field and type has a row, and the page is current."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fid_sdk
+import pytest
+from fidelity import page as pages
+from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
+from fidelity.probe import Probe, find, probe
+from fidelity.run import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Output
+
+from dragoman import Loss, LossCode, RemoteProtocolError
+
+PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
+PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
+
+
+def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
+    """Each row with where it comes from and where it goes."""
+    for origin, probes in table.items():
+        for row in probes:
+            yield from ((origin, other, row) for other in PROTOCOLS if other != origin)
+
+
+def problems(row: Probe, cell: Cell) -> list[str]:
+    found = [f"{row.section}: {row.name}: lost without a word: {cell.words}"] * (cell.fate is Fate.LOST)
+    if row.nothing and cell.fate is not Fate.NOTHING:
+        found.append(f"{row.section}: {row.name}: it is said to be nothing, and is {cell.fate.value}")
+    if cell.fate in (Fate.CARRIED, Fate.ALTERED) and not cell.places:
+        found.append(f"{row.section}: {row.name}: nobody knows where it is")
+    return found
+
+
+def test_no_part_of_a_request_is_lost_without_a_word() -> None:
+    found = [
+        f"{client} to {upstream}: {problem}"
+        for client, upstream, row in rows(pages.REQUESTS)
+        for cell in pages.request_cells(client, upstream, row)
+        for problem in problems(row, cell)
+    ]
+    assert found == []
+
+
+def test_no_part_of_a_stream_is_lost_without_a_word() -> None:
+    found = [
+        f"{upstream} to {client}: {problem}"
+        for upstream, client, row in rows(pages.ANSWERS)
+        for problem in problems(row, cell_of_answer(upstream, client, row))
+    ]
+    assert found == []
+
+
+# Good streams that nobody can go on with: the answer becomes an error, as it must.
+ERRORS = {"`error`"}
+
+
+def test_streams_become_errors_only_where_they_must() -> None:
+    found = {
+        row.name
+        for upstream, client, row in rows(pages.ANSWERS)
+        if cell_of_answer(upstream, client, row).fate is Fate.REFUSED
+    }
+    assert found == ERRORS
+
+
+def test_the_page_is_current() -> None:
+    # When this fails: run `python docs/generate.py`, and read what has changed.
+    assert pages.page() == PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "answers"])
+def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
+    for probes in table.values():
+        names = [(row.section, row.name) for row in probes]
+        assert [name for name in names if names.count(name) > 1] == []
+
+
+# --- every field and type has a row ---------------------------------------------------------------------------
+
+
+def named(probes: list[Probe]) -> set[str]:
+    """What rows are about: the words in their names, and the types of what stands at their places."""
+    words = {word for row in probes for name in re.findall(r"`([^`]+)`", row.name) for word in _parts(name)}
+    # `message_start` and its like are the name of a section.
+    words |= {word for row in probes for word in re.findall(r"`([^`]+)`", row.section)}
+    return words | {kind for row in probes for kind in _types(find(row.body, row.place))}
+
+
+def _parts(name: str) -> list[str]:
+    return [name, *name.split(".")] if not name.startswith("response.") else [name]
+
+
+def _types(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (value[key] for key in ("type", "role") if isinstance(value.get(key), str))
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "expected"),
+    [
+        *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
+        *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.ANSWERS.items()),
+    ],
+)
+def test_what_the_vendors_sdk_knows_has_a_row(
+    table: dict[str, list[Probe]], what: str, expected: set[str]
+) -> None:
+    assert expected, "the SDK has moved it"
+    origin = next(protocol for protocol, name in PREFIX.items() if what.startswith(name))
+    assert sorted(expected - named(table[origin])) == []
+
+
+# --- the judge itself -----------------------------------------------------------------------------------------
+
+ROW = probe("S", "n", {"a": {"x": "Zqone", "y": "Zqother"}, "b": 1}, "/a")
+SWITCH = probe("S", "n", {"a": True}, "/a")
+EMPTY = probe("S", "n", {"a": True}, "/a", nothing="why")
+BOTH = '{"o": "Zqone Zqother"}'
+DROPPED, ALTERED, SEALED = LossCode.DROPPED, LossCode.ALTERED, LossCode.SEALED
+
+
+def out(wire: str = "{}", *losses: tuple[LossCode, str], sealed: str = "", here: str = "") -> Output:
+    return Output(wire, sealed, here, tuple(Loss(code, path, "d") for code, path in losses))
+
+
+NOTHING_SENT = out()
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "base", "fate"),
+    [
+        (ROW, out(BOTH), NOTHING_SENT, Fate.CARRIED),
+        (ROW, out('{"o": "Zqone"}'), NOTHING_SENT, Fate.LOST),
+        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/y")), NOTHING_SENT, Fate.ALTERED),
+        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/x")), NOTHING_SENT, Fate.LOST),
+        (ROW, out('{"o": "Zqone"}', (DROPPED, "/b")), out("{}", (DROPPED, "/b")), Fate.LOST),
+        (ROW, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+        (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+        (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
+        (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
+        (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.SEALED),
+        (ROW, out("{}", (SEALED, "/a")), NOTHING_SENT, Fate.SEALED),
+        (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
+        (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+        (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+        (SWITCH, NOTHING_SENT, out('{"o": true}'), Fate.CARRIED),
+        (SWITCH, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+        (SWITCH, out("{}", here="2"), out("{}", here="1"), Fate.BY_US),
+        (EMPTY, NOTHING_SENT, NOTHING_SENT, Fate.NOTHING),
+        (EMPTY, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+        (EMPTY, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+    ],
+)
+def test_the_judge(row: Probe, given: Output, base: Output, fate: Fate) -> None:
+    assert judge(row, lambda body: given if body == row.body else base).fate is fate
+
+
+def test_a_refusal_is_told_in_its_words() -> None:
+    def refuse(_: Any) -> Output:
+        raise RemoteProtocolError("no such thing")
+
+    assert judge(ROW, refuse) == Cell(Fate.REFUSED, words="no such thing")
+
+
+def test_a_cell_says_where_and_why() -> None:
+    given = out('{"list": [{"type": "t", "o": "Zqone"}], "n": 1}', (DROPPED, "/a/y"))
+    cell = judge(ROW, lambda body: given if body == ROW.body else NOTHING_SENT)
+    assert cell == Cell(Fate.ALTERED, ("list[t].o",), (Note("dropped", ("y",), "d"),))
