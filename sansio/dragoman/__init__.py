@@ -7,6 +7,7 @@ that upstreams speak as well.
 """
 
 from ._answer import Outcome, ResponseTranslator
+from ._attempts import MAX_ATTEMPTS, Account, Attempts, GiveUp, Leg, Offer, Selection, Wait
 from ._book import Book
 from ._calls import CheckInput, Unchecked
 from ._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -40,6 +41,7 @@ from ._fan_out import FanOut
 from ._fault import Fault, FaultKind
 from ._fold import Answer, Block, Fold, ReasoningPart
 from ._grammar import Checker, Phase
+from ._health import Health, Rest
 from ._keepalive import Keepalive
 from ._loss import Ledger, Loss, LossCode, Policy
 from ._reader import NEED_DATA, EventReader, NeedData
@@ -68,6 +70,7 @@ from ._request import (
     ToolResult,
     WebSearch,
 )
+from ._retry_after import retry_after
 from ._seal import Sealer
 from ._spec import (
     Endpoint,
@@ -83,15 +86,19 @@ from ._spec import (
 from ._splice import Peek, peek, splice_model
 from ._sse import Frame, SSEParser
 from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
+from ._verdict import Rule, Verdict, judge
 from .protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
+    "MAX_ATTEMPTS",
     "NEED_DATA",
     "REGISTRY",
     "UPSTREAMS",
+    "Account",
     "Annotation",
     "Answer",
     "ArgumentsDelta",
+    "Attempts",
     "Block",
     "BlockEnded",
     "BlockKind",
@@ -116,10 +123,13 @@ __all__ = [
     "Fold",
     "Frame",
     "FunctionTool",
+    "GiveUp",
     "Grammar",
+    "Health",
     "HostedTool",
     "Keepalive",
     "Ledger",
+    "Leg",
     "LocalProtocolError",
     "Logprobs",
     "Loss",
@@ -128,6 +138,7 @@ __all__ = [
     "Media",
     "Message",
     "NeedData",
+    "Offer",
     "Opaque",
     "OpaquePart",
     "Outcome",
@@ -147,11 +158,14 @@ __all__ = [
     "RequestTranslator",
     "ResponseFormat",
     "ResponseTranslator",
+    "Rest",
+    "Rule",
     "SSEParser",
     "Seal",
     "SealDelta",
     "Sealer",
     "Search",
+    "Selection",
     "Source",
     "Started",
     "StopReason",
@@ -174,9 +188,13 @@ __all__ = [
     "Unchecked",
     "UpstreamSpec",
     "Usage",
+    "Verdict",
+    "Wait",
     "WebSearch",
     "fault_of",
+    "judge",
     "peek",
+    "retry_after",
     "splice_model",
     "translate_fault",
 ]

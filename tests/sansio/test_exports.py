@@ -25,6 +25,7 @@ ALLOWED = frozenset(
         "base64",
         "binascii",
         "collections",
+        "email",  # for the form of dates in HTTP, and imported when one comes
         "enum",
         "functools",
         "hashlib",

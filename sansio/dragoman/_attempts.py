@@ -1,0 +1,225 @@
+"""Which account a request is sent with, and what follows when that fails.
+
+Strategy: one small machine for one request. It is asked for the next step and told how it went; it knows the chain
+of upstreams, which accounts were tried, and the table of verdicts. What is known of the accounts, the time and
+chance come in with each question, so the same history gives the same steps. It sends nothing and remembers nothing
+beyond its request: whoever drives it keeps the accounts' health, and says which of the offered accounts has room.
+
+Rules: an account at most once a request; never one that is disabled or rests; at most `most` attempts; none after
+content went out; the upstreams in the order of the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
+
+from ._errors import LocalProtocolError
+from ._fault import Fault
+from ._health import Health
+from ._verdict import Rule, Verdict, judge
+
+MAX_ATTEMPTS = 10
+
+_UNKNOWN = Health()
+
+
+class Selection(Enum):
+    """In which order accounts are offered."""
+
+    LEAST_RECENTLY_USED = "least_recently_used"
+    WEIGHTED = "weighted"  # by chance, in proportion to the weights
+    MOST_REMAINING = "most_remaining"  # by the share of the rate limit that is left; unknown counts as all
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One account, as the machine needs to know it. weight: more than 0."""
+
+    id: str
+    weight: float = 1.0
+
+
+class Leg(msgspec.Struct, frozen=True):
+    """One upstream of the chain, with its accounts and its own rules."""
+
+    accounts: tuple[Account, ...]
+    selection: Selection = Selection.LEAST_RECENTLY_USED
+    rules: tuple[Rule, ...] = ()
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Send the request with the first of these accounts that has room: then call took(), or else full()."""
+
+    leg: int
+    accounts: tuple[str, ...]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Ask again then: an account comes back soon enough to be worth waiting for."""
+
+    until: float
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """Answer the client.
+
+    fault: of the last attempt, None when there was none to make.
+    soonest: when the first account comes back, None when none will by itself.
+    """
+
+    fault: Fault | None
+    soonest: float | None
+
+
+Step: TypeAlias = Offer | Wait | GiveUp
+
+
+class AttemptState(Enum):
+    """Where a request stands."""
+
+    CHOOSING = "choosing"
+    OFFERED = "offered"
+    TRYING = "trying"
+    DONE = "done"  # content went out, or the client is to be answered
+
+
+class Attempts:
+    """The attempts of one request.
+
+    Call next() and do what it says. After an Offer call took() or full(); after took() call failed() or
+    committed(). LocalProtocolError for calls in another order.
+
+    Args:
+        legs: the chain, preferred upstream first.
+        most: attempts at most.
+        patience: seconds that may be waited in all for an account to come back, 0 for none.
+    """
+
+    def __init__(self, legs: Sequence[Leg], *, most: int = MAX_ATTEMPTS, patience: float = 0.0) -> None:
+        self.state = AttemptState.CHOOSING
+        self.made = 0
+        self._legs = tuple(legs)
+        self._most = most
+        self._patience = patience
+        self._tried: set[tuple[int, str]] = set()
+        self._full: dict[tuple[int, str], float] = {}  # had no room: until when
+        self._leg = 0  # of the offer or attempt
+        self._offered: tuple[str, ...] = ()
+        self._give_up_at: float | None = None  # when patience ends, once it was needed
+        self._fault: Fault | None = None
+        self._final = False  # the last failure is for the client
+
+    def next(self, health: Mapping[str, Health], now: float, draw: float = 0.0) -> Step:
+        """What to do. health: by account id, what is missing is unused. draw: 0 <= draw < 1, by chance."""
+        self._expect(AttemptState.CHOOSING)
+        if not self._final and self.made < self._most:
+            step = self._offer(health, now, draw) or self._wait(health, now)
+            if step is not None:
+                return step
+        self.state = AttemptState.DONE
+        return GiveUp(self._fault, self._soonest(health, now, tried=True))
+
+    def took(self, account: str) -> None:
+        """The request is being sent with this account, one of those that were offered."""
+        self._expect(AttemptState.OFFERED)
+        if account not in self._offered:
+            raise LocalProtocolError("this account was not offered")
+        self._tried.add((self._leg, account))
+        self.made += 1
+        self.state = AttemptState.TRYING
+
+    def full(self, until: float) -> None:
+        """None of the offered accounts has room before `until`."""
+        self._expect(AttemptState.OFFERED)
+        self._full.update({(self._leg, account): until for account in self._offered})
+        self.state = AttemptState.CHOOSING
+
+    def failed(self, fault: Fault) -> Verdict:
+        """The attempt failed, and no content had gone out. Gives what that means for the account."""
+        self._expect(AttemptState.TRYING)
+        verdict = judge(fault, self._legs[self._leg].rules)
+        self.state = AttemptState.CHOOSING
+        self._fault = fault
+        self._final = verdict is Verdict.ANSWER
+        return verdict
+
+    def committed(self) -> None:
+        """Content went out, or the answer was whole: there is no other attempt."""
+        self._expect(AttemptState.TRYING)
+        self.state = AttemptState.DONE
+
+    def _expect(self, state: AttemptState) -> None:
+        if self.state is not state:
+            raise LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
+
+    def _offer(self, health: Mapping[str, Health], now: float, draw: float) -> Offer | None:
+        for number, leg in enumerate(self._legs):
+            usable = [
+                account
+                for account in leg.accounts
+                if (number, account.id) not in self._tried and self._back_at(number, account, health) <= now
+                if health.get(account.id, _UNKNOWN).disabled is None
+            ]
+            if usable:
+                self._leg = number
+                self._offered = tuple(order(usable, health, leg.selection, draw))
+                self.state = AttemptState.OFFERED
+                return Offer(number, self._offered)
+        return None
+
+    def _wait(self, health: Mapping[str, Health], now: float) -> Wait | None:
+        soonest = self._soonest(health, now, tried=False)
+        if soonest is None:
+            return None
+        if self._give_up_at is None:
+            self._give_up_at = now + self._patience
+        return Wait(soonest) if soonest <= self._give_up_at else None
+
+    def _soonest(self, health: Mapping[str, Health], now: float, *, tried: bool) -> float | None:
+        """When the first account that rests comes back. tried: those that this request has tried count too."""
+        ends = [
+            end
+            for number, leg in enumerate(self._legs)
+            for account in leg.accounts
+            if tried or (number, account.id) not in self._tried
+            if health.get(account.id, _UNKNOWN).disabled is None
+            if (end := self._back_at(number, account, health)) > now
+        ]
+        return min(ends, default=None)
+
+    def _back_at(self, leg: int, account: Account, health: Mapping[str, Health]) -> float:
+        return max(health.get(account.id, _UNKNOWN).cools_until, self._full.get((leg, account.id), 0.0))
+
+
+def order(
+    accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, draw: float
+) -> list[str]:
+    """The accounts, best first. Ties stay in the order of the list."""
+
+    def used(account: Account) -> float:
+        return health.get(account.id, _UNKNOWN).used
+
+    def spent(account: Account) -> tuple[float, float]:
+        remaining = health.get(account.id, _UNKNOWN).remaining
+        return -(1.0 if remaining is None else remaining), used(account)
+
+    if selection is Selection.MOST_REMAINING:
+        return [account.id for account in sorted(accounts, key=spent)]
+    ids = [account.id for account in sorted(accounts, key=used)]
+    if selection is Selection.WEIGHTED:
+        first = _drawn(accounts, draw)
+        ids.remove(first)
+        ids.insert(0, first)
+    return ids
+
+
+def _drawn(accounts: Sequence[Account], draw: float) -> str:
+    left = draw * sum(account.weight for account in accounts)
+    for account in accounts:
+        left -= account.weight
+        if left < 0:
+            return account.id
+    return accounts[-1].id

@@ -1,0 +1,76 @@
+"""What a failed attempt means for its account: the three tiers of the first pools, and what the field has learned."""
+
+import pytest
+
+from dragoman._fault import Fault, FaultKind, kind_of_status
+from dragoman._verdict import RULES, Rule, Verdict, judge
+
+
+def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code: str | None = None) -> Fault:
+    return Fault(kind or kind_of_status(status), message, status=status, code=code)
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        (of(403, "The estimated cost of 9 exceeds"), Verdict.ANSWER),
+        (of(403, "Insufficient tokens"), Verdict.NEXT),
+        (of(403, "Please upgrade your plan"), Verdict.NEXT),
+        (of(403, "Daily LIMIT REACHED"), Verdict.NEXT),
+        (of(403, "estimated cost: insufficient tokens"), Verdict.ANSWER),
+        (of(403, "your region"), Verdict.ANSWER),
+        (of(400, "limit reached"), Verdict.ANSWER),
+        (of(429), Verdict.COOL),
+        (of(429, kind=FaultKind.BILLING, code="insufficient_quota"), Verdict.DISABLE),
+        (of(402), Verdict.DISABLE),
+        (of(401), Verdict.DISABLE),
+        (of(400, "Your credit balance is too low to access the API"), Verdict.DISABLE),
+        (of(400, "API key not valid. Please pass a valid API key."), Verdict.DISABLE),
+        (of(408), Verdict.TROUBLE),
+        (of(500), Verdict.TROUBLE),
+        (of(502), Verdict.TROUBLE),
+        (of(503), Verdict.TROUBLE),
+        (of(504), Verdict.TROUBLE),
+        (of(529), Verdict.TROUBLE),
+        (of(599), Verdict.TROUBLE),
+        (Fault(FaultKind.UNREACHABLE, "refused"), Verdict.TROUBLE),
+        (Fault(FaultKind.TRUNCATED, "cut"), Verdict.TROUBLE),
+        (Fault(FaultKind.OVERLOADED, "inside a stream"), Verdict.TROUBLE),
+        (Fault(FaultKind.RATE_LIMIT, "inside a stream"), Verdict.COOL),
+        *((of(status), Verdict.ANSWER) for status in (400, 403, 404, 405, 409, 413, 415, 418, 422, 499)),
+        (of(400, kind=FaultKind.CONTEXT_LENGTH), Verdict.ANSWER),
+    ],
+)
+def test_f10_only_what_another_account_can_cure_is_tried_again(fault: Fault, verdict: Verdict) -> None:
+    assert judge(fault) is verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        (Rule(Verdict.NEXT), True),
+        (Rule(Verdict.NEXT, kinds=frozenset({FaultKind.SERVER})), True),
+        (Rule(Verdict.NEXT, kinds=frozenset({FaultKind.BILLING})), False),
+        (Rule(Verdict.NEXT, statuses=frozenset({500, 502})), True),
+        (Rule(Verdict.NEXT, statuses=frozenset({502})), False),
+        (Rule(Verdict.NEXT, codes=frozenset({"engine"})), True),
+        (Rule(Verdict.NEXT, codes=frozenset({"api_error"})), True),
+        (Rule(Verdict.NEXT, codes=frozenset({"other"})), False),
+        (Rule(Verdict.NEXT, words=("other", "shard 7")), True),
+        (Rule(Verdict.NEXT, words=("shard 8",)), False),
+        (Rule(Verdict.NEXT, statuses=frozenset({500}), words=("shard 8",)), False),
+    ],
+)
+def test_a_rule_fits_when_all_its_conditions_do(rule: Rule, fits: bool) -> None:
+    fault = Fault(FaultKind.SERVER, "Shard 7 is gone", status=500, code="engine", type="api_error")
+    assert rule.fits(fault) is fits
+
+
+def test_an_upstreams_own_rules_come_first() -> None:
+    own = (Rule(Verdict.ANSWER, statuses=frozenset({429}), words=("per request",)),)
+    assert judge(of(429, "Too many tokens per request"), own) is Verdict.ANSWER
+    assert judge(of(429), own) is Verdict.COOL
+
+
+def test_words_are_compared_in_lower_case() -> None:
+    assert all(word == word.lower() for rule in RULES for word in rule.words)
