@@ -1,7 +1,7 @@
 """Writes what of the documentation follows from the code. Run it after a setting or a translation has changed.
 
-In configuration.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything else in that page is
-written by hand. All of fidelity.md is made here, see the package `fidelity` beside this file.
+In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything else in
+these pages is written by hand. All of fidelity.md is made here, see the package `fidelity` beside this file.
 """
 
 import re
@@ -10,13 +10,23 @@ from pathlib import Path
 
 from fidelity.page import page as fidelity_page
 
+from dragoman import RULES, Rule, Verdict
 from dragoman_server._fields import Key, Kind
 from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server.routes import FAMILIES
-from dragoman_server.settings import CAPABILITY_KEYS, CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from dragoman_server.settings import (
+    ACCOUNT_KEYS,
+    CAPABILITY_KEYS,
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    RULE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
 
-PAGE = Path(__file__).with_name("configuration.md")
+PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")
 _TABLE = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
@@ -52,6 +62,8 @@ def _values(key: Key) -> str:
             return f"integer, {key.low:.0f} to {key.high:.0f}"
         case Kind.SECONDS:
             return f"seconds, {key.low:g} to {key.high:.0f}"
+        case Kind.DOLLARS:
+            return f"US dollars, {key.low:g} to {key.high:.0f}"
         case _:
             return key.kind.value
 
@@ -135,12 +147,43 @@ def _families() -> str:
     return _table(("names", "upstream"), rows)
 
 
+def _verdicts() -> str:
+    return _table(
+        ("when", "verdict"), [*((_when(rule), f"`{rule.verdict.value}`") for rule in RULES), _OTHERS]
+    )
+
+
+_OTHERS = ("everything else", f"`{Verdict.ANSWER.value}`")
+
+
+def _when(rule: Rule) -> str:
+    """The conditions of a row in words."""
+    kinds = sorted(kind.value.replace("_", " ") for kind in rule.kinds)
+    words = (f'"{word}"' for word in rule.words)
+    said = [
+        f"the error is of the kind {_or(kinds)}" if kinds else "",
+        f"the status is {_or(map(str, sorted(rule.statuses)))}" if rule.statuses else "",
+        f"its code is {_or(sorted(rule.codes))}" if rule.codes else "",
+        f"its message says {_or(words)}" if rule.words else "",
+    ]
+    return ", and ".join(filter(None, said))
+
+
+def _or(words: Iterable[str]) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     "server": lambda: _keys(SERVER_KEYS.values()),
     "upstreams": lambda: _own(UPSTREAM_KEYS),
     "capabilities": lambda: _keys(CAPABILITY_KEYS.values()),
     "capability_rows": lambda: _own(MODEL_KEYS),
     "client_keys": lambda: _keys(CLIENT_KEY_KEYS.values()),
+    "prices": lambda: _keys(PRICE_KEYS.values()),
+    "accounts": lambda: _keys(ACCOUNT_KEYS.values()),
+    "rules": lambda: _keys(RULE_KEYS.values()),
+    "verdicts": _verdicts,
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
@@ -148,5 +191,6 @@ _TABLES: dict[str, Callable[[], str]] = {
 }
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+    for each in PAGES:
+        each.write_text(page(each.read_text("utf-8")), "utf-8")
     FIDELITY.write_text(fidelity_page(), "utf-8")

@@ -42,6 +42,7 @@ FIELDS = [
     _field("instructions", "Zqrule"),
     _field("access_programs", {"cyber": "standard"}),
     _field("background", True),
+    _field("background_options", {"completion_window": "2h", "continuation_id": "Zqkey"}),
     _field("client_metadata", {"session": "Zqsession"}),
     _field("context_management", [{"type": "compaction", "compact_threshold": 90000}]),
     probe("Fields", "`conversation` as an id", _body(conversation="Zqtalk"), "/conversation"),

@@ -86,13 +86,14 @@ from ._spec import (
 from ._splice import Peek, peek, splice_model
 from ._sse import Frame, SSEParser
 from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
-from ._verdict import Rule, Verdict, judge
+from ._verdict import RULES, Rule, Verdict, judge
 from .protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
     "MAX_ATTEMPTS",
     "NEED_DATA",
     "REGISTRY",
+    "RULES",
     "UPSTREAMS",
     "Account",
     "Annotation",

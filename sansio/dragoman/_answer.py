@@ -323,7 +323,9 @@ class ResponseTranslator:
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return True
-        if not isinstance(event, Failed):
+        # What is only of interest now (an unknown field of the announcement, say) is no content.
+        passing = isinstance(event, Opaque) and not event.carried and event.search is None
+        if not passing and not isinstance(event, Failed):
             self.committed = True
         if self._client.choices:
             return True

@@ -11,6 +11,7 @@ content went out; the upstreams in the order of the chain.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
@@ -25,6 +26,9 @@ from ._verdict import Rule, Verdict, judge
 MAX_ATTEMPTS = 10
 
 _UNKNOWN = Health()
+
+# After these the account is the same later, or out of use.
+_LASTING = frozenset({Verdict.NEXT, Verdict.DISABLE})
 
 
 class Selection(Enum):
@@ -66,8 +70,9 @@ class Wait(msgspec.Struct, frozen=True):
 class GiveUp(msgspec.Struct, frozen=True):
     """Answer the client.
 
-    fault: of the last attempt, None when there was none to make.
-    soonest: when the first account comes back, None when none will by itself.
+    fault: of the last attempt, or of the last one with an account that comes back by itself, if there was one: that
+        is what clients try again after. None when there was no attempt to make.
+    soonest: when the first account comes back, None when none will by itself or when that would not help.
     """
 
     fault: Fault | None
@@ -89,8 +94,10 @@ class AttemptState(Enum):
 class Attempts:
     """The attempts of one request.
 
-    Call next() and do what it says. After an Offer call took() or full(); after took() call failed() or
-    committed(). LocalProtocolError for calls in another order.
+    Call next() and do what it says. After an Offer call took() or full(); after took() call failed(), dropped() or
+    committed(). While an attempt goes on, hedge() may give another one that runs beside it; until that offer is
+    answered the first one may still fail or be committed, and the offer may be void then: see `state`.
+    LocalProtocolError for calls in another order.
 
     Args:
         legs: the chain, preferred upstream first.
@@ -106,10 +113,11 @@ class Attempts:
         self._patience = patience
         self._tried: set[tuple[int, str]] = set()
         self._full: dict[tuple[int, str], float] = {}  # had no room: until when
-        self._leg = 0  # of the offer or attempt
-        self._offered: tuple[str, ...] = ()
+        self._offered: Offer | None = None
+        self._running: dict[str, int] = {}  # account of an attempt that goes on -> its leg
         self._give_up_at: float | None = None  # when patience ends, once it was needed
         self._fault: Fault | None = None
+        self._passes = False  # time heals what _fault is about
         self._final = False  # the last failure is for the client
 
     def next(self, health: Mapping[str, Health], now: float, draw: float = 0.0) -> Step:
@@ -120,54 +128,83 @@ class Attempts:
             if step is not None:
                 return step
         self.state = AttemptState.DONE
-        return GiveUp(self._fault, self._soonest(health, now, tried=True))
+        return GiveUp(self._fault, None if self._final else self._soonest(health, now, tried=True))
+
+    def hedge(self, health: Mapping[str, Health], now: float, draw: float = 0.0) -> Offer | None:
+        """Another attempt beside the one that goes on, None when there is no account for it. See next()."""
+        self._expect(AttemptState.TRYING)
+        return self._offer(health, now, draw) if self.made < self._most else None
 
     def took(self, account: str) -> None:
         """The request is being sent with this account, one of those that were offered."""
-        self._expect(AttemptState.OFFERED)
-        if account not in self._offered:
+        offer = self._answered()
+        if account not in offer.accounts:
             raise LocalProtocolError("this account was not offered")
-        self._tried.add((self._leg, account))
+        self._tried.add((offer.leg, account))
+        self._running[account] = offer.leg
         self.made += 1
         self.state = AttemptState.TRYING
 
     def full(self, until: float) -> None:
-        """None of the offered accounts has room before `until`."""
-        self._expect(AttemptState.OFFERED)
-        self._full.update({(self._leg, account): until for account in self._offered})
-        self.state = AttemptState.CHOOSING
+        """None of the offered accounts has room before `until`; infinity for never."""
+        offer = self._answered()
+        self._full.update({(offer.leg, account): until for account in offer.accounts})
+        self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
-    def failed(self, fault: Fault) -> Verdict:
+    def failed(self, account: str, fault: Fault) -> Verdict:
         """The attempt failed, and no content had gone out. Gives what that means for the account."""
-        self._expect(AttemptState.TRYING)
-        verdict = judge(fault, self._legs[self._leg].rules)
-        self.state = AttemptState.CHOOSING
-        self._fault = fault
-        self._final = verdict is Verdict.ANSWER
+        self._expect_running()
+        verdict = judge(fault, self._legs[self._running.pop(account)].rules)
+        passes = verdict not in _LASTING
+        if not self._final and (passes or not self._passes):
+            self._fault, self._passes = fault, passes
+        self._final = self._final or verdict is Verdict.ANSWER
+        self._settle()
         return verdict
+
+    def dropped(self, account: str) -> None:
+        """The attempt was ended for another one's sake."""
+        self._expect_running()
+        del self._running[account]
+        self._settle()
 
     def committed(self) -> None:
         """Content went out, or the answer was whole: there is no other attempt."""
-        self._expect(AttemptState.TRYING)
+        self._expect_running()
         self.state = AttemptState.DONE
+
+    def _settle(self) -> None:
+        """An attempt is over. An offer that is not answered yet stands, unless nobody shall be asked any more."""
+        if self.state is AttemptState.TRYING or self._final:
+            self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
     def _expect(self, state: AttemptState) -> None:
         if self.state is not state:
             raise LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
+
+    def _expect_running(self) -> None:
+        if not (self.state is AttemptState.OFFERED and self._running):
+            self._expect(AttemptState.TRYING)
+
+    def _answered(self) -> Offer:
+        """The offer that is answered now."""
+        self._expect(AttemptState.OFFERED)
+        assert self._offered is not None
+        return self._offered
 
     def _offer(self, health: Mapping[str, Health], now: float, draw: float) -> Offer | None:
         for number, leg in enumerate(self._legs):
             usable = [
                 account
                 for account in leg.accounts
-                if (number, account.id) not in self._tried and self._back_at(number, account, health) <= now
+                if (number, account.id) not in self._tried and account.id not in self._running
+                if self._back_at(number, account, health) <= now
                 if health.get(account.id, _UNKNOWN).disabled is None
             ]
             if usable:
-                self._leg = number
-                self._offered = tuple(order(usable, health, leg.selection, draw))
+                self._offered = Offer(number, tuple(order(usable, health, leg.selection, draw)))
                 self.state = AttemptState.OFFERED
-                return Offer(number, self._offered)
+                return self._offered
         return None
 
     def _wait(self, health: Mapping[str, Health], now: float) -> Wait | None:
@@ -186,7 +223,7 @@ class Attempts:
             for account in leg.accounts
             if tried or (number, account.id) not in self._tried
             if health.get(account.id, _UNKNOWN).disabled is None
-            if (end := self._back_at(number, account, health)) > now
+            if now < (end := self._back_at(number, account, health)) < math.inf
         ]
         return min(ends, default=None)
 

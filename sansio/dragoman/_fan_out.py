@@ -139,10 +139,10 @@ class FanOut:
         if isinstance(event, Failed):
             self.fail(event.fault)
             return
-        self.committed = True
         if isinstance(event, Usage):
             self._usages[number] = self._usages[number].updated(event)
             return
+        self.committed = True
         if isinstance(event, Ended):
             self._end(number)
             return

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ._answer import Outcome
 from ._errors import RemoteProtocolError
-from ._events import Started, Stopped, StopReason, Usage
+from ._events import Failed, Started, Stopped, StopReason, Usage
 from ._fault import Fault, FaultKind
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
@@ -30,6 +30,8 @@ _FIRST_FRAMES = 4
 _LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
 _LAST_BYTES = 16 * 1024
+# What comes before the first content: an answer's announcement, which may repeat the request's instructions and tools.
+_MOST_OPENING_BYTES = 1024 * 1024
 
 
 class Relay:
@@ -69,6 +71,7 @@ class Relay:
         self._held_bytes = 0
         self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
         self._recent_bytes = 0
+        self._opening_bytes = 0  # before it was committed
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -106,7 +109,7 @@ class Relay:
         trial = self._protocol.tap(self._exchange)
         for frame in frames:
             trial.watch(frame)
-        if self._tap.ended or trial.ended or trial.failed:
+        if self._tap.ended or trial.ended or trial.fault is not None:
             self._watch(frames)
         self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
@@ -118,9 +121,9 @@ class Relay:
         if self.outcome is not Outcome.OPEN:
             return
         self._look()
-        if self._tap.failed:
+        if self._tap.fault is not None:
             self._finish(Outcome.FAILED)
-            self.fault = Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
+            self.fault = self._tap.fault
             return
         if self._tap.ended:
             self._finish(Outcome.COMPLETED)
@@ -148,7 +151,7 @@ class Relay:
         if not self._streams or self.outcome is not Outcome.OPEN:
             return b""
         self._look()
-        if self._tap.ended or self._tap.failed:
+        if self._tap.ended or self._tap.fault is not None:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
@@ -163,6 +166,9 @@ class Relay:
             self._watch(
                 frame for piece in pieces[:_FIRST_FRAMES] if (frame := parse_piece(piece)) is not None
             )
+            self._opening_bytes += len(whole)
+            # Nobody announces an answer at such a length.
+            self.committed = self.committed or self._opening_bytes > _MOST_OPENING_BYTES
         recent = self._recent
         recent.append(whole)
         self._recent_bytes += len(whole)
@@ -181,8 +187,9 @@ class Relay:
         tap = self._tap
         for frame in frames:
             tap.watch(frame)
-            self.committed = True
         self.usage = tap.usage
+        self.fault = self.fault or tap.fault  # the outcome comes at the end: an error may have several frames
+        self.committed = self.committed or tap.begun or tap.ended
 
     def _whole_frames(self, data: bytes) -> bytes:
         """All up to the last blank line; the rest is held."""
@@ -225,6 +232,8 @@ class Relay:
                 self.upstream_model, self.upstream_id = event.model, event.id
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
+            elif isinstance(event, Failed):
+                self.outcome, self.fault = Outcome.FAILED, event.fault
 
 
 def _pieces(frames: bytes, count: int) -> list[bytes]:

@@ -169,13 +169,16 @@ class StreamWriter(Protocol):
 class Tap(Protocol):
     """Watches a relayed stream. It may not change it.
 
+    begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
+    ended: it ended well. fault: the error that the upstream reported in it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
 
     usage: Usage
+    begun: bool
     ended: bool
-    failed: bool
+    fault: Fault | None
     whole: JSONObject | None
 
     def watch(self, frame: Frame) -> None:

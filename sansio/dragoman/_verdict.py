@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from ._fault import Fault, FaultKind
+from ._fault import STATUS_BY_KIND, Fault, FaultKind
 
 
 class Verdict(Enum):
@@ -29,7 +29,8 @@ class Verdict(Enum):
 class Rule(msgspec.Struct, frozen=True):
     """One row. A fault fits when it fits each condition that is given; within one, any of its members.
 
-    statuses: as the upstream sent them. codes: `code` or `type` of the error. words: in the message, in lower case.
+    statuses: as the upstream sent them; of an error inside of an answer, the one that its kind has elsewhere.
+    codes: `code` or `type` of the error. words: in the message, in lower case.
     """
 
     verdict: Verdict
@@ -42,7 +43,8 @@ class Rule(msgspec.Struct, frozen=True):
         """Whether this row is about the fault."""
         if self.kinds and fault.kind not in self.kinds:
             return False
-        if self.statuses and fault.status not in self.statuses:
+        status = STATUS_BY_KIND[fault.kind] if fault.status is None else fault.status
+        if self.statuses and status not in self.statuses:
             return False
         if self.codes and fault.code not in self.codes and fault.type not in self.codes:
             return False
@@ -63,8 +65,12 @@ RULES: tuple[Rule, ...] = (
     ),
     # Messages says 400 when the money is gone.
     Rule(Verdict.DISABLE, words=("credit balance is too low",)),
-    # Google says 400 for a key that it does not know.
-    Rule(Verdict.DISABLE, statuses=frozenset({400}), words=("api key not valid", "api_key_invalid")),
+    # Google and xAI say 400 for a key that they do not know.
+    Rule(
+        Verdict.DISABLE,
+        statuses=frozenset({400}),
+        words=("api key not valid", "api_key_invalid", "incorrect api key provided"),
+    ),
     Rule(Verdict.DISABLE, kinds=frozenset({FaultKind.BILLING, FaultKind.AUTHENTICATION})),
     Rule(Verdict.COOL, kinds=frozenset({FaultKind.RATE_LIMIT})),
     Rule(

@@ -12,10 +12,12 @@ class Kind(enum.Enum):
     HOST = "host"
     INTEGER = "integer"
     SECONDS = "seconds"
+    DOLLARS = "US dollars"
     SWITCH = "true or false"
     CHOICE = "choice"
     CHOICES = "list of choices"
     NAMES = "list of names"
+    STATUSES = "list of HTTP statuses"
     ORIGINS = "list of origins"
     PATH = "path"
     URL = "url"
@@ -48,6 +50,10 @@ def integer(help_: str, low: int, high: int) -> Key:
 
 def seconds(help_: str, low: float, high: float) -> Key:
     return Key(Kind.SECONDS, help_, low, high)
+
+
+def dollars(help_: str, most: float) -> Key:
+    return Key(Kind.DOLLARS, help_, 0, most)
 
 
 def choice(help_: str, *choices: str, default: str | None = None) -> Key:

@@ -6,7 +6,15 @@ It is laxer than the loader where a schema cannot know better: any string may ho
 from collections.abc import Callable, Mapping
 
 from ._fields import Key, Kind
-from .settings import CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from .settings import (
+    ACCOUNT_KEYS,
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    RULE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
 
 Schema = dict[str, object]
 
@@ -33,10 +41,15 @@ def json_schema() -> Schema:
             "upstreams": {"type": "array", "items": upstream},
             "capabilities": {"type": "array", "items": _rows(MODEL_KEYS)},
             "client_keys": {"type": "array", "items": _rows(CLIENT_KEY_KEYS)},
+            "prices": {"type": "array", "items": _rows(PRICE_KEYS)},
+            "accounts": {"type": "array", "items": _rows(ACCOUNT_KEYS)},
+            "rules": {"type": "array", "items": _rows(RULE_KEYS)},
             "models": {
                 "type": "object",
                 "description": "names that clients send, * for any text, and the upstream/model that they mean",
-                "additionalProperties": target,
+                "additionalProperties": {
+                    "anyOf": [target, {"type": "array", "items": target, "minItems": 1}]
+                },
             },
         },
     }
@@ -84,10 +97,12 @@ _KINDS: dict[Kind, Callable[[Key], Schema]] = {
     Kind.HOST: _text,
     Kind.INTEGER: _number,
     Kind.SECONDS: _number,
+    Kind.DOLLARS: _number,
     Kind.SWITCH: lambda key: {"type": "boolean"},
     Kind.CHOICE: _choice,
     Kind.CHOICES: _list_of(_choice),
     Kind.NAMES: _list_of(_text),
+    Kind.STATUSES: _list_of(lambda key: {"type": "integer", "minimum": 100, "maximum": 599}),
     Kind.ORIGINS: _list_of(_text),
     Kind.PATH: _text,
     Kind.URL: _text,

@@ -8,7 +8,15 @@ from ._problems import dotted
 from ._secret import Secret
 from ._values import show
 from .config import Loaded, Origin
-from .settings import CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from .settings import (
+    ACCOUNT_KEYS,
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    RULE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
 
 _DEFAULT = Origin("default")
 
@@ -36,6 +44,15 @@ def rows(loaded: Loaded) -> Iterator[Row]:
     for index, client_key in enumerate(settings.client_keys):
         for name in CLIENT_KEY_KEYS:
             yield from _rows(loaded, ("client_keys", index, name), getattr(client_key, name))
+    for index, price in enumerate(settings.prices):
+        for name in PRICE_KEYS:
+            yield from _rows(loaded, ("prices", index, name), getattr(price, name))
+    for index, account in enumerate(settings.accounts):
+        for name in ACCOUNT_KEYS:
+            yield from _rows(loaded, ("accounts", index, name), getattr(account, name))
+    for index, rule in enumerate(settings.rules):
+        for name in RULE_KEYS:
+            yield from _rows(loaded, ("rules", index, name), getattr(rule, name))
     for alias, target in settings.models.items():
         yield from _rows(loaded, ("models", alias), target)
 

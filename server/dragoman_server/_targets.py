@@ -6,12 +6,12 @@ as the core's Target has it. One table says which setting is which field there.
 """
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any
 
 from dragoman import Target
 
 from ._model_families import families_of
+from ._patterns import matches
 from ._providers import provider_name, takes
 from .capabilities import NONE, ModelCapabilities
 from .settings import (
@@ -97,9 +97,7 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
 
 
 def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:
-    # Only `*` is special: model names may have brackets.
-    pattern = row.model.replace("[", "[[]").replace("?", "[?]")
-    return row.upstream in (None, upstream) and fnmatchcase(model, pattern)
+    return row.upstream in (None, upstream) and matches(model, row.model)
 
 
 def _target(settings: Settings, upstream: UpstreamSettings, model: str) -> Target:

@@ -42,6 +42,10 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 
+# By these, clients say who they are. The gateway is none of them, and says what it is itself.
+_IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
+_IDENTITY_PREFIX = "x-stainless-"  # what the vendors' SDKs say of themselves
+
 # The translation must know what they say.
 _OWN_SETTINGS = {"anthropic-version": "anthropic_version"}
 
@@ -170,6 +174,14 @@ def _seconds(key: Key, value: object, raw: object) -> float:
     return float(value)
 
 
+def _dollars(key: Key, value: object, raw: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadValue(f"expected a number of US dollars, found {type_name(value)}")
+    if not key.low <= value <= key.high:  # not-a-number is outside as well
+        raise BadValue(f"{show(raw)} is out of range: from {key.low:g} to {key.high:g} US dollars")
+    return float(value)
+
+
 def _switch(key: Key, value: object, raw: object) -> bool:
     if not isinstance(value, bool):
         raise BadValue(f"expected true or false, found {type_name(value)}")
@@ -185,6 +197,15 @@ def _choice(key: Key, value: object, raw: object) -> str:
         hint = hint or "; valid are " + ", ".join(show(choice) for choice in key.choices)
         raise BadValue(f"unknown {noun} {show(raw)}{hint}")
     return text
+
+
+def _statuses(key: Key, value: object, raw: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise BadValue(f"expected an array of integers, found {type_name(value)}")
+    for index, each in enumerate(value):
+        if isinstance(each, bool) or not isinstance(each, int) or not 100 <= each <= 599:
+            raise BadValue(f"{show(each)} is no HTTP status", index)
+    return tuple(value)
 
 
 def _each(
@@ -293,6 +314,10 @@ def header_name(name: str) -> str:
         raise BadValue("is no header name")
     if name.lower() in _FRAMING_HEADERS:
         raise BadValue("this header belongs to the connection and cannot be set")
+    if name.lower() in _IDENTITY_HEADERS or name.lower().startswith(_IDENTITY_PREFIX):
+        raise BadValue(
+            "this header says who calls, which the gateway says itself: it stands for no other client"
+        )
     if name.lower() in _OWN_SETTINGS:
         raise BadValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
     return name.lower()
@@ -313,10 +338,12 @@ _CHECKS: dict[Kind, Callable[[Key, object, object], object]] = {
     Kind.HOST: _host,
     Kind.INTEGER: _integer,
     Kind.SECONDS: _seconds,
+    Kind.DOLLARS: _dollars,
     Kind.SWITCH: _switch,
     Kind.CHOICE: _choice,
     Kind.CHOICES: _each(_choice),
     Kind.NAMES: _each(_model),
+    Kind.STATUSES: _statuses,
     Kind.ORIGINS: _each(_origin),
     Kind.PATH: _path,
     Kind.URL: _url,

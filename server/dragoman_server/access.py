@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from dragoman import RemoteProtocolError, Sealer
 
+from ._patterns import matches
 from ._secret import Secret
 from .settings import ClientKey, Settings
 
@@ -97,6 +98,20 @@ class Keyring:
         if found is None:
             raise _refusal("the client key is not known here")
         return found
+
+
+def may_use(key: ClientKey | None, model: str) -> bool:
+    """Whether a client may use a model, by the name that it sends. key: the one that it came with, if any."""
+    return key is None or not key.models or any(matches(model, pattern) for pattern in key.models)
+
+
+def same_key(one: str, other: Secret) -> bool:
+    """Compares in constant time, and tells not even the length."""
+    fresh = secrets.token_bytes(32)
+    digests = (
+        hmac.digest(fresh, key.encode("utf-8", "surrogateescape"), "sha256") for key in (one, other.reveal())
+    )
+    return hmac.compare_digest(*digests)
 
 
 def keyring_of(settings: Settings) -> Keyring:

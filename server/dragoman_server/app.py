@@ -23,14 +23,15 @@ from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
 
 from . import __version__
 from .access import SCOPE_KEY, Keyring
-from .catalog import model_list, one_model
+from .admin import admin_app, is_admin_path
 from .counting import counting_routes
 from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
 from .exchange import encode_headers, send_reply
 from .gateway import Gateway
 from .headers import request_ids
 from .log import RequestRecord, log_request
-from .replies import Reply, dialect_of, fault_reply, wants_anthropic
+from .models_api import models_routes
+from .replies import Reply, dialect_of, fault_reply
 from .responses_api import ResponsesEndpoint, responses_routes
 from .settings import OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
@@ -46,11 +47,12 @@ class Application:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._elsewhere = Elsewhere(gateway.protocols)
+        handlers = {HTTPException: self._elsewhere.http_error, Exception: self._elsewhere.bug}
         app = Starlette(
-            routes=_routes(gateway),
-            exception_handlers={HTTPException: self._elsewhere.http_error, Exception: self._elsewhere.bug},
-            lifespan=lambda app: self.lifespan(),
+            routes=_routes(gateway), exception_handlers=handlers, lifespan=lambda app: self.lifespan()
         )
+        # Beside all that is for clients: no CORS headers, and another key.
+        self._admin = admin_app(gateway.settings, gateway.accounts, self._elsewhere.refuse, handlers)
         # A redirect would be built from the Host header, which is the client's word.
         app.router.redirect_slashes = False
         # Around all of Starlette, so that the answer to an internal error can be read by a browser as well.
@@ -68,6 +70,8 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._elsewhere.refuse_websocket(scope, receive, send)
+        elif scope["type"] == "http" and is_admin_path(_path(scope)):
+            await self._admin(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -108,7 +112,7 @@ class Gatekeeper:
             try:
                 key = self._keyring.admit(scope["headers"])
             except RemoteProtocolError as error:
-                await self._elsewhere.refuse_stranger(scope, error, send)
+                await self._elsewhere.refuse(scope, error, send)
                 return
             scope = {**scope, SCOPE_KEY: key}
         await self._app(scope, receive, send)
@@ -122,16 +126,6 @@ _ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
 
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
-    async def models(request: Request) -> Response:
-        return JSONResponse(model_list(gateway.settings, wants_anthropic(request.headers)))
-
-    async def model(request: Request) -> Response:
-        name = request.path_params["model"]
-        found = one_model(gateway.settings, name, wants_anthropic(request.headers))
-        if found is None:
-            raise HTTPException(404, f"the model {name[:100]!a} is not listed here")
-        return JSONResponse(found)
-
     async def root(request: Request) -> Response:
         # Claude Code asks for this before its first request, to see whether somebody is there.
         endpoints = list(_endpoints(gateway.protocols))
@@ -158,8 +152,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         *endpoints,
         *counting_routes(gateway),
         *responses_routes(gateway),
-        Route("/v1/models", models),
-        Route("/v1/models/{model:path}", model),
+        *models_routes(gateway),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
         Route("/", root),
@@ -196,11 +189,14 @@ class Elsewhere:
         spec = dialect_of(_path(request.scope), request.headers, self._protocols)
         return _response(fault_reply(spec, INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
 
-    async def refuse_stranger(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
-        """Answer 401 to a request without a valid key."""
-        reply = self._refusal(scope, Headers(scope=scope), 401, error.message, error.code)
-        # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
-        await send_reply(send, replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")]))
+    async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
+        """Answer a request that comes no further than the gate."""
+        status = error.status_hint
+        reply = self._refusal(scope, Headers(scope=scope), status, error.message, error.code)
+        if status == 401:
+            # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
+            reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
+        await send_reply(send, reply)
 
     async def refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""

@@ -7,7 +7,7 @@ line is wrong.
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from ._values import check as check_value
 from .access import hash_of, new_key
 from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
 from .grammar import available
-from .settings import CLIENT_KEY_KEYS, ENV_PREFIX, SERVER_KEYS, ServerSettings, Settings
+from .settings import CLIENT_KEY_KEYS, ENV_PREFIX, SERVER_KEYS, ClientKey, ServerSettings, Settings
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -237,8 +237,21 @@ def add_key(name: str, config_file: str | None) -> None:
 def list_keys(config_file: str | None) -> None:
     """Print the names of the keys, and what each may do."""
     for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
-        policy = f" loss_policy={key.loss_policy}" if key.loss_policy else ""
-        click.echo(f"{key.name}{policy}{' may_loosen' if key.may_loosen else ''}")
+        click.echo(" ".join((key.name, *_what_it_may(key))))
+
+
+def _what_it_may(key: ClientKey) -> Iterator[str]:
+    """What the configuration says of a key beside its hash: `name=value`, and `name` for what is on."""
+    for name in CLIENT_KEY_KEYS:
+        value = getattr(key, name)
+        if name in ("name", "hash", "budget_period") or value is None or value is False or value == ():
+            continue
+        if name == "budget":
+            yield f"budget={value:g}/{key.budget_period}"
+        else:
+            yield (
+                name if value is True else f"{name}={','.join(value) if isinstance(value, tuple) else value}"
+            )
 
 
 @keys.command("revoke")

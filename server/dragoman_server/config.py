@@ -7,7 +7,7 @@ _sources.py's matter; this module knows which tables there are and what must fit
 """
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,24 +21,32 @@ from ._secret import MASK, Secret
 from ._sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
 from ._suggest import did_you_mean
 from ._values import show, type_name
+from .access import hash_of
 from .capabilities import ModelCapabilities
 from .settings import (
+    ACCOUNT_KEYS,
     ANTHROPIC_MESSAGES,
     CAPABILITY_KEYS,
     CLIENT_KEY_KEYS,
     ENV_PREFIX,
     MODEL_KEYS,
     OPENAI_CHAT,
+    PRICE_KEYS,
+    RULE_KEYS,
     SERVER_KEYS,
     SIMULATOR,
     SIMULATOR_UPSTREAM,
     UPSTREAM_KEYS,
     UPSTREAM_PROTOCOLS,
+    AccountSettings,
     ClientKey,
+    Price,
+    RuleSettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
 )
+from .state._valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
 
 __all__ = [
     "ANTHROPIC_MESSAGES",
@@ -66,7 +74,7 @@ __all__ = [
 
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 
-_TABLES = ("server", "upstreams", "models", "capabilities", "client_keys")
+_TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
 
 _DEFAULTS = ServerSettings()
 
@@ -143,7 +151,10 @@ class _Loader:
             self._no_upstreams()
         models = self._models()
         capabilities = self._capabilities()
-        client_keys = self._client_keys(server)
+        prices = self._prices()
+        client_keys = self._client_keys(server, prices)
+        accounts = self._accounts(upstreams)
+        rules = self._rules()
         self._check_public(server, client_keys)
         self.sources.raise_problems()
         settings = Settings(
@@ -152,6 +163,9 @@ class _Loader:
             models=models,
             capabilities=tuple(capabilities),
             client_keys=tuple(client_keys),
+            prices=tuple(prices),
+            accounts=tuple(accounts),
+            rules=tuple(rules),
         )
         if settings.server.default_model is not None:
             self._check_default_model(settings, settings.server.default_model)
@@ -174,6 +188,7 @@ class _Loader:
             if name in values and other not in given:
                 self.sources.origin_problem(("server", name), f"needs {other} as well")
         self._check_response_store(values, given)
+        self._check_account_store(values, given)
         return values
 
     def _check_response_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
@@ -183,6 +198,20 @@ class _Loader:
         if store == "memory" and cast(int, values.get("workers", 1)) > 1:
             text = "is known to one process alone, and there are several workers: use sqlite"
             self.sources.origin_problem(("server", "response_store"), text)
+
+    def _check_account_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+        store = values.get("account_store")
+        needed = {"sqlite": "account_store_path", "valkey": "account_store_url"}.get(str(store))
+        if needed is not None and needed not in given:
+            self.sources.origin_problem(("server", "account_store"), f"needs {needed} as well")
+        if store == "valkey" and not valkey_available():
+            self.sources.origin_problem(("server", "account_store"), EXTRA_IS_MISSING)
+        url = values.get("account_store_url")
+        if isinstance(url, Secret):
+            try:
+                parse_url(url.reveal())
+            except ValueError as error:
+                self.sources.origin_problem(("server", "account_store_url"), str(error))
 
     def _from_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> None:
         if self.sources.check_text(values, key, text, source, where):
@@ -281,22 +310,78 @@ class _Loader:
         for path, values in self.sources.rows("capabilities", MODEL_KEYS):
             row = _make(ModelCapabilities, values)
             rows.append(row)
-            if row.upstream is not None and row.upstream not in self.names:
-                known = ", ".join(sorted(self.names))
-                hint = did_you_mean(row.upstream, self.names) or f"; there are {known}"
-                self.sources.problem((*path, "upstream"), f"names no upstream{hint}")
+            self._check_upstream_name(path, row.upstream)
         return rows
 
-    def _client_keys(self, server: Mapping[str, object]) -> list[ClientKey]:
+    def _prices(self) -> list[Price]:
+        found: dict[str, Price] = {}
+        for path, values in self.sources.rows("prices", PRICE_KEYS):
+            price = _make(Price, values)
+            if price.model in found:
+                self.sources.problem((*path, "model"), f"{show(price.model)} has a price already")
+            found[price.model] = price
+        return list(found.values())
+
+    def _client_keys(self, server: Mapping[str, object], prices: Sequence[Price]) -> list[ClientKey]:
         found: dict[str, ClientKey] = {}
         for path, values in self.sources.rows("client_keys", CLIENT_KEY_KEYS):
             key = _make(ClientKey, values)
             if key.name in found:
                 self.sources.problem((*path, "name"), f"{show(key.name)} is already the name of another key")
             found[key.name] = key
+            if key.budget is not None and not (prices or self.sources.document.get("prices")):
+                text = "needs [[prices]]: without a price, a key with a budget may use no model"
+                self.sources.problem((*path, "budget"), text)
         if found and "secret" not in server:
             self.sources.problem(("client_keys",), "need server.secret: their hashes are keyed with it")
+        self._check_admin_key(server, found.values())
         return list(found.values())
+
+    def _check_admin_key(self, server: Mapping[str, object], client_keys: Iterable[ClientKey]) -> None:
+        admin, secret = server.get("admin_key"), server.get("secret")
+        if not isinstance(admin, Secret) or not isinstance(secret, Secret):
+            return
+        if admin == secret:
+            self.sources.origin_problem(
+                ("server", "admin_key"), "is server.secret: it must be a key of its own"
+            )
+        elif hash_of(admin.reveal(), secret) in {key.hash for key in client_keys}:
+            self.sources.origin_problem(
+                ("server", "admin_key"), "is a client key: it must be a key of its own"
+            )
+
+    def _accounts(self, upstreams: Sequence[UpstreamSettings]) -> list[AccountSettings]:
+        found: dict[str, AccountSettings] = {}
+        with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
+        for path, values in self.sources.rows("accounts", ACCOUNT_KEYS):
+            account = _make(AccountSettings, values)
+            self._check_upstream_name(path, account.upstream)
+            if account.id in found:
+                self.sources.problem(
+                    (*path, "name"), f"{show(account.name)} is already an account of this upstream"
+                )
+            elif account.upstream in with_keys:
+                self.sources.problem(
+                    path, f"upstream {account.upstream} has an api_key as well: make that an account"
+                )
+            found[account.id] = account
+        return list(found.values())
+
+    def _rules(self) -> list[RuleSettings]:
+        rules = []
+        for path, values in self.sources.rows("rules", RULE_KEYS):
+            rule = _make(RuleSettings, values)
+            self._check_upstream_name(path, rule.upstream)
+            if not (rule.statuses or rule.codes or rule.words):
+                self.sources.problem(path, "has no condition: add statuses, codes or words")
+            rules.append(rule)
+        return rules
+
+    def _check_upstream_name(self, path: KeyPath, name: str | None) -> None:
+        if name is not None and name not in self.names:
+            known = ", ".join(sorted(self.names))
+            hint = did_you_mean(name, self.names) or f"; there are {known}"
+            self.sources.problem((*path, "upstream"), f"names no upstream{hint}")
 
     def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
         host = str(server.get("host", _DEFAULTS.host))
@@ -323,19 +408,37 @@ class _Loader:
             self.sources.origin_problem(("server", "default_model"), text)
         self.sources.raise_problems()
 
-    def _models(self) -> dict[str, str]:
-        models: dict[str, str] = {}
+    def _models(self) -> dict[str, str | tuple[str, ...]]:
+        models: dict[str, str | tuple[str, ...]] = {}
         for alias, raw in self.sources.table(("models",), self.sources.document.get("models", {})).items():
             path = ("models", alias)
-            faults, references = len(self.sources.problems), list[str]()
-            target = self.sources.expand(path, raw, references)
-            text = _target_fault(target, raw, self.names)
-            if text is not None and len(self.sources.problems) == faults:
-                self.sources.problem(path, text)
-            elif text is None:
-                models[alias] = str(target)
+            references: list[str] = []
+            if not isinstance(raw, list):
+                target = self._target(path, raw, references)
+                targets = [] if target is None else [target]
+            else:
+                if not raw:
+                    self.sources.problem(path, "is an empty chain")
+                found = [self._target((*path, index), each, references) for index, each in enumerate(raw)]
+                targets = [each for each in found if each is not None]
+                for index, each in enumerate(found):
+                    if each is not None and each in found[:index]:
+                        self.sources.problem((*path, index), f"{show(raw[index])} stands here twice")
+            if targets:
+                models[alias] = tuple(targets) if isinstance(raw, list) else targets[0]
                 self.sources.came_from_file(path, references)
         return models
+
+    def _target(self, path: KeyPath, raw: object, references: list[str]) -> str | None:
+        """An `upstream/model`, None where something is wrong with it."""
+        faults = len(self.sources.problems)
+        target = self.sources.expand(path, raw, references)
+        text = _target_fault(target, raw, self.names)
+        if text is None:
+            return str(target)
+        if len(self.sources.problems) == faults:
+            self.sources.problem(path, text)
+        return None
 
 
 def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> str | None:
@@ -374,7 +477,16 @@ def _is_us(url: str, server: Mapping[str, object]) -> bool:
     return port == bound_port and (host == bound or (ours and is_loopback(host)))
 
 
-_Class = TypeVar("_Class", ServerSettings, UpstreamSettings, ModelCapabilities, ClientKey)
+_Class = TypeVar(
+    "_Class",
+    ServerSettings,
+    UpstreamSettings,
+    ModelCapabilities,
+    ClientKey,
+    Price,
+    AccountSettings,
+    RuleSettings,
+)
 
 
 def _make(cls: type[_Class], values: Mapping[str, object]) -> _Class:

@@ -115,6 +115,7 @@ class CountEndpoint(BaseEndpoint):
     async def serve(self, call: Call) -> None:
         body = await call.body()
         peeked = peek(body)
+        await self.admit(call, peeked.model, counts=False)
         goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
         _note(call.record, peeked.model, goal)
         unknown = None
@@ -187,7 +188,7 @@ def _in_form(plan: Plan, form: Form) -> Plan:
     asked = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in asked.items() if name in form.fields})
     translated = msgspec.structs.replace(plan.translated, body=body, relayed=True, answers=1)
-    return replace(plan, client=plan.upstream, translated=translated)
+    return replace(plan, client=plan.upstream, translated=translated, later=())
 
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:

@@ -8,14 +8,14 @@ import logging
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import Endpoint, Fault, FaultKind, Peek, ProtocolSpec, RemoteProtocolError, fault_of
+from dragoman import Endpoint, Fault, FaultKind, Peek, ProtocolSpec, RemoteProtocolError, fault_of, peek
 from dragoman._json import JSON, encode
 from dragoman._recall import Keepsake, Recall
 
@@ -24,13 +24,19 @@ from .access import SCOPE_KEY
 from .exchange import ClientExchange, Keep, Remember, send_reply
 from .gateway import Gateway
 from .headers import JSON_HEADERS, HeaderList, request_ids
+from .limits import ClientRefused
 from .log import RequestRecord, log_request
 from .plan import Plan, make_plan
 from .replies import Reply, fault_reply
 from .request_body import ClientLeft, read_body
+from .routes import default_model
 from .settings import ClientKey
+from .usage import Meter, usage_of
 
 ERRORS = logging.getLogger("dragoman.errors")
+
+# Seconds for counting what a request took, when everything else was cancelled.
+_SETTLE_S = 5.0
 
 # Seconds for the answer that an internal error still gets, when everything else was cancelled.
 _LAST_WORDS_S = 5.0
@@ -42,18 +48,22 @@ class Outgoing:
     """`send`, and what became of it.
 
     started: a response has begun, or is about to.
+    meter: measures what the client gets, None where nobody asks.
     broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
     """
 
-    __slots__ = ("_send", "broken", "started")
+    __slots__ = ("_send", "broken", "meter", "started")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
         self.broken = False
+        self.meter: Meter | None = None
 
     async def __call__(self, message: Message) -> None:
         self.started = True
+        if self.meter is not None:
+            self.meter.add(message.get("body", b""))
         try:
             await self._send(message)
         except OSError:
@@ -67,14 +77,18 @@ class Call:
     headers: lower-case names; of a repeated header the values joined, as HTTP allows.
     now: seconds since the epoch.
     key: the client key that it came with, None where none are needed.
+    admitted: its key may send it, see BaseEndpoint.admit().
+    plan: what went out for it, None while nothing did.
     """
 
     __slots__ = (
         "_max_body_bytes",
+        "admitted",
         "headers",
         "http1",
         "key",
         "now",
+        "plan",
         "query",
         "receive",
         "record",
@@ -96,6 +110,8 @@ class Call:
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
+        self.admitted = False
+        self.plan: Plan | None = None
         self._max_body_bytes = max_body_bytes
 
     @property
@@ -144,10 +160,9 @@ class BaseEndpoint(ABC):
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         begun = anyio.current_time()
         out = Outgoing(send)
+        call = Call(scope, receive, out, record, self.gateway.settings.server.max_body_bytes)
         try:
-            await self._serve_or_refuse(
-                Call(scope, receive, out, record, self.gateway.settings.server.max_body_bytes)
-            )
+            await self._serve_or_refuse(call)
         except ClientLeft:
             record.outcome = "client_left"
         except Exception:  # alone, or in the group of the exchange's tasks
@@ -164,7 +179,40 @@ class BaseEndpoint(ABC):
             record.duration_s = anyio.current_time() - begun
             if record.outcome == "open":
                 record.outcome = "cancelled"
+            settling = self._settling(call)
             log_request(record)
+            if settling is not None:
+                with anyio.move_on_after(_SETTLE_S, shield=True):
+                    await settling
+
+    async def admit(self, call: Call, model: str, *, counts: bool = True) -> None:
+        """Let a request pass if its client key may send it. Nothing goes out for one that has not passed here.
+
+        model: as the request names it, "" when it names none. counts: it is one of the requests that have limits.
+        Raises RemoteProtocolError.
+        """
+        if call.key is not None:
+            model = model or default_model(self.gateway.settings) or ""
+            if model:  # else it is refused when it is planned
+                self.gateway.limits.check_model(call.key, self.protocol.name, model)
+            if counts:
+                await self.gateway.limits.admit(call.key)
+        if counts and self.gateway.limits.wants_usage(call.key):
+            call.send.meter = Meter()
+        call.admitted = True
+
+    def _settling(self, call: Call) -> Awaitable[None] | None:
+        """What counts the tokens and the money of a request that has ended, None where there is nothing to count.
+
+        The record gets the price.
+        """
+        record, meter = call.record, call.send.meter
+        if call.plan is None or meter is None:
+            return None
+        usage = usage_of(record, call.plan, meter)
+        limits = self.gateway.limits
+        record.cost_usd = limits.cost(record.model, record.upstream, record.upstream_model, usage)
+        return None if call.key is None else limits.settle(call.key, usage, record.cost_usd)
 
     async def _serve_or_refuse(self, call: Call) -> None:
         try:
@@ -173,10 +221,13 @@ class BaseEndpoint(ABC):
             if call.send.started:
                 raise
             call.record.outcome, call.record.error = "refused", error.message
-            await self._refuse(call.send, fault_of(error), call.record)
+            more = error.headers(self.protocol.name) if isinstance(error, ClientRefused) else []
+            await self._refuse(call.send, fault_of(error), call.record, more)
 
-    async def _refuse(self, send: Send, fault: Fault, record: RequestRecord) -> None:
-        headers = request_ids((), record.id)
+    async def _refuse(
+        self, send: Send, fault: Fault, record: RequestRecord, more: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        headers = [*request_ids((), record.id), *more]
         if fault.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
             headers.append(("accept-encoding", ACCEPTED))
@@ -198,13 +249,17 @@ class BaseEndpoint(ABC):
         self, plan: Plan, call: Call, *, send: Send | None = None, keep: Keep | None = None
     ) -> ClientExchange:
         """The exchange of a planned request. send: what takes the answer, by default the client."""
+        if not call.admitted:
+            raise RuntimeError("a request must be admitted before it is sent")
+        call.plan = plan
         note_plan(call.record, plan)
         return ClientExchange(
             plan,
-            self.gateway.door(plan.settings.name),
+            self.gateway.door,
             call.receive,
             send or call.send,
             call.record,
+            pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=call.http1,
             keep=keep,
@@ -246,7 +301,10 @@ class ProtocolEndpoint(BaseEndpoint):
         self.endpoint = endpoint
 
     async def serve(self, call: Call) -> None:
-        await self.exchange(self.plan(call, await call.body()), call).run()
+        body = await call.body()
+        peeked = peek(body)
+        await self.admit(call, peeked.model)
+        await self.exchange(self.plan(call, body, peeked), call).run()
 
     def plan(self, call: Call, body: bytes, peeked: Peek | None = None) -> Plan:
         """peeked: what peek() gave for this body, if it was looked at. Raises RemoteProtocolError."""

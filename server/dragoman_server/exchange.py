@@ -12,33 +12,23 @@ Nothing is sent before there is content: until then a failed call can still be a
 what clients retry on. Silence that calls for a heartbeat comes first, though.
 """
 
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from dragoman import (
-    FanOut,
-    Fault,
-    FaultKind,
-    Keepalive,
-    Ledger,
-    Outcome,
-    Relay,
-    ResponseTranslator,
-    translate_fault,
-)
+from dragoman import Fault, FaultKind, Keepalive, Ledger, Outcome, Relay, Verdict
 from dragoman._json import JSONObject
 from dragoman._recall import Keepsake
 
-from ._secret import MASK
-from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, for_client, request_ids
+from .accounts import Lease, Pool, RequestAttempts
+from .attempt import Answer, Attempt, Door, Failure
+from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
 from .log import RequestRecord
 from .plan import Plan
-from .replies import Reply, fault_of_upstream, fault_reply, loss_header
-from .upstream import UpstreamError, UpstreamTimeouts
+from .replies import Reply, fault_reply, loss_header
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -48,47 +38,8 @@ Remember = Callable[[Keepsake], None]
 # Takes an answer as one document, and whether its client left before it was complete.
 Keep = Callable[[JSONObject, bool], Awaitable[None]]
 
-# Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
-MAX_ERROR_BYTES = 1024 * 1024
-
-# A whole answer is held until it is complete, so that a failure can still be told as one.
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
 KEEP_S = 5.0
-
-# After the answer's own end, the end of the HTTP body usually comes in the same read. Waiting for it a moment
-# lets the connection be used again.
-DRAIN_S = 0.25
-
-
-class ResponseLike(Protocol):
-    """What the exchange needs of an upstream's response: see UpstreamResponse."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> list[tuple[str, str]]: ...
-
-    async def receive(self) -> bytes: ...
-
-    async def read_all(self, limit: int) -> bytes: ...
-
-
-class Door(Protocol):
-    """Where requests go out: UpstreamClient, or the simulator in its place."""
-
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        content: bytes | None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> AbstractAsyncContextManager[ResponseLike]: ...
 
 
 class Chunk(NamedTuple):
@@ -101,6 +52,7 @@ class Chunk(NamedTuple):
 class ClientExchange:
     """One planned request on its way. Call run() once.
 
+    doors: where requests to the upstream of a name go out.
     keep: awaited with the whole answer, once it has ended and before the client is told so: what the client does
         next may rely on it. An answer that fails before the client knows of it is none. The plan must say that it
         is wanted.
@@ -110,18 +62,20 @@ class ClientExchange:
     def __init__(
         self,
         plan: Plan,
-        door: Door,
+        doors: Callable[[str], Door],
         receive: Receive,
         send: Send,
         record: RequestRecord,
         *,
+        pool: Pool,
         keepalive_s: float,
         http1: bool,
         keep: Keep | None = None,
         remember: Remember | None = None,
     ) -> None:
         self._plan = plan
-        self._door = door
+        self._doors = doors
+        self._pool = pool
         self._receive = receive
         self._send = send
         self._record = record
@@ -130,7 +84,10 @@ class ClientExchange:
         self._remember = remember
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
-        self._answer: ResponseTranslator | Relay | FanOut | None = None
+        self._winner: Attempt | None = None  # whose answer the client gets
+        self._failures: list[Failure] = []
+        self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
+        self._answer: Answer | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
@@ -178,129 +135,151 @@ class ClientExchange:
                         self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
-        """A heartbeat behind whatever was held back for the first content."""
-        if self._answer is None:
+        """Between frames. What is held back for the first content stays: another attempt may begin anew."""
+        if self._winner is None:
             return self._plan.endpoint.heartbeat
-        beat = self._answer.heartbeat()
-        return self._answer.data_to_send() + beat if beat else b""
+        answer = self._winner.answer
+        assert answer is not None
+        beat = answer.heartbeat()
+        return answer.data_to_send() + beat if beat else b""
 
-    def _open(self) -> AbstractAsyncContextManager[ResponseLike]:
-        plan = self._plan
-        return self._door.open(
-            "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
-        )
-
-    def _note_response(self, response: ResponseLike) -> None:
-        self._record.upstream_status = response.status
-        self._upstream_headers = for_client(response.headers)
-        self._upstream_headers += request_ids(response.headers, self._plan.id)
+    # The attempts.
 
     async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        async with outbox:
-            if self._plan.translated.answers > 1:
-                await self._read_legs(self._plan.fan_out(), outbox)
-                return
-            try:
-                async with self._open() as response:
-                    self._note_response(response)
-                    if not 200 <= response.status < 300:
-                        body = await response.read_all(MAX_ERROR_BYTES)
-                        async with self._turn:
-                            refusal = self._refusal(response.status, body)
-                            if self._answer is not None:
-                                await self._keep_whole(self._answer)
-                            await outbox.send(refusal)
-                    else:
-                        await self._read_answer(response, outbox)
-            except UpstreamError as error:
-                await self._fail(fault_of_upstream(error), outbox)
+        self._outbox = outbox
+        async with outbox, self._pool.attempts(self._plan, self._record) as attempts:
+            self._attempts = attempts
+            while self._winner is None and (lease := await attempts.next()) is not None:
+                await self._try(lease)
+            if self._winner is None:
+                await self._give_up(attempts)
 
-    async def _read_answer(self, response: ResponseLike, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        data = await response.receive()
-        answer = self._answer = self._plan.answer(upstream_streams=_is_stream(response.headers, data))
-        size = 0
-        while data:
-            size += len(data)
-            if size > MAX_ANSWER_BYTES and not self._plan.streams:
-                await self._fail(Fault(FaultKind.SERVER, "the upstream's answer is too large"), outbox)
-                return
-            answer.receive_data(data)
-            if answer.outcome is not Outcome.OPEN:
-                break
-            if self._plan.streams and (answer.committed or self._started):
-                await self._keep_whole(answer)
-                async with self._turn:
-                    ready = answer.data_to_send()
-                    if ready:
-                        self._started = True
-                        await outbox.send(Chunk(ready, last=False))
-            data = await response.receive()
+    async def _try(self, lease: Lease) -> None:
+        hedge_s = lease.plan.settings.hedge_s
+        if hedge_s > 0:
+            await self._hedged(lease, hedge_s)
         else:
-            answer.receive_eof()
+            await self._attempt(self._attempt_with(lease))
+
+    def _attempt_with(self, lease: Lease) -> Attempt:
+        self._plan = lease.plan
+        return Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
+
+    async def _attempt(self, attempt: Attempt) -> Failure | None:
+        """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
+        failure = await attempt.run()
+        if failure is None:
+            if attempt is self._winner:
+                await self._attempts.ended(
+                    attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
+                )
+            return None
+        self._failures.append(failure)
+        if self._winner is None:
+            self._record.upstream_status = attempt.status
+        verdict = await self._attempts.failed(
+            attempt.lease, failure.fault, failure.after, connecting=failure.connecting
+        )
+        if verdict is Verdict.ANSWER:
+            self._cancel_others(attempt)
+        return failure
+
+    async def _hedged(self, first: Lease, hedge_s: float) -> None:
+        """An attempt, and a second one beside it if it gives nothing for a time. The first content decides."""
+        ended = anyio.Event()
+        outcomes: dict[str, dict[str, object]] = {}  # of those whose answer nobody has seen, by account
+
+        async def run(attempt: Attempt) -> None:
+            account = attempt.lease.account
+            with self._scopes[account]:
+                failure = await self._attempt(attempt)
+                if failure is not None:
+                    outcomes[account] = {"outcome": "failed", "error": failure.fault.message}
+            if attempt is not self._winner and account not in outcomes:
+                outcomes[account] = {"outcome": "cancelled", **_figures(attempt)}
+                await self._attempts.dropped(attempt.lease, _tokens_of(attempt))
+            ended.set()
+
+        async with anyio.create_task_group() as legs:
+            self._scopes = {first.account: anyio.CancelScope()}
+            legs.start_soon(run, self._attempt_with(first))
+            with anyio.move_on_after(hedge_s):
+                await ended.wait()
+            second = None if ended.is_set() or self._winner is not None else await self._attempts.hedge()
+            if second is not None:
+                self._scopes[second.account] = anyio.CancelScope()
+                legs.start_soon(run, self._attempt_with(second))
+        if second is not None:
+            other = first.account if self._record.account == second.account else second.account
+            self._record.hedge = {"account": other, **outcomes[other]}
+
+    async def _give_up(self, attempts: RequestAttempts) -> None:
+        """Tell the client in its own form what went wrong, and when it is worth trying again."""
+        plan, fault = self._plan, attempts.fault
+        assert fault is not None
+        failure = next((failure for failure in self._failures if failure.fault is fault), None)
+        self._record.error = fault.message
+        async with self._turn:
+            if self._started:
+                # Only heartbeats went out: the answer that never came ends as one that broke off.
+                answer = self._answer = plan.answer(upstream_streams=True)
+                answer.fail(fault)
+                await self._keep_whole(answer)
+                await self._outbox.send(Chunk(answer.data_to_send(), last=True))
+                return
+            self._upstream_headers = [] if failure is None else failure.headers
+            headers = _with_retry_after(self._headers(), attempts.soonest)
+            if failure is None or failure.status is None:
+                await self._outbox.send(fault_reply(plan.client, fault, plan.id, headers))
+            else:
+                await self._outbox.send(Reply(failure.status, [*JSON_HEADERS, *headers], failure.body))
+
+    # What attempts do with the client: see Outlet.
+
+    async def show(self, attempt: Attempt) -> bool:
+        if not self._claim(attempt):
+            return False
+        answer = attempt.answer
+        assert answer is not None
         await self._keep_whole(answer)
         async with self._turn:
-            await outbox.send(self._ending(answer))
-        with anyio.move_on_after(DRAIN_S):
-            while data:
-                data = await response.receive()
+            ready = answer.data_to_send()
+            if ready:
+                self._started = True
+                await self._outbox.send(Chunk(ready, last=False))
+        return True
 
-    async def _read_legs(self, fan: FanOut, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        """Several answers at once, put together. The first leg that fails ends all of them."""
-        self._answer = fan
-        refusals: list[Reply | Chunk] = []
-        async with anyio.create_task_group() as legs:
-            for number in range(self._plan.translated.answers):
-                legs.start_soon(self._read_leg, fan, number, refusals, legs.cancel_scope, outbox)
-        if not refusals:
-            fan.receive_eof()
-            await self._keep_whole(fan)
+    async def finish(self, attempt: Attempt) -> bool:
+        if not self._claim(attempt):
+            return False
+        answer = attempt.answer
+        assert answer is not None
+        await self._keep_whole(answer)
         async with self._turn:
-            await outbox.send(refusals[0] if refusals else self._ending(fan))
+            await self._outbox.send(self._ending(answer))
+        return True
 
-    async def _read_leg(
-        self,
-        fan: FanOut,
-        number: int,
-        refusals: list[Reply | Chunk],
-        legs: anyio.CancelScope,
-        outbox: ObjectSendStream[Reply | Chunk],
-    ) -> None:
-        try:
-            async with self._open() as response:
-                self._note_response(response)
-                if not 200 <= response.status < 300:
-                    body = await response.read_all(MAX_ERROR_BYTES)
-                    refusals.append(self._refusal(response.status, body))
-                    legs.cancel()
-                    return
-                data = await response.receive()
-                leg = fan.start(number, upstream_streams=_is_stream(response.headers, data))
-                size = 0
-                while data and leg.outcome is Outcome.OPEN:
-                    size += len(data)
-                    if size > MAX_ANSWER_BYTES:
-                        leg.fail(Fault(FaultKind.SERVER, "the upstream's answer is too large"))
-                        break
-                    leg.receive_data(data)
-                    await self._show(fan, outbox)
-                    data = await response.receive()
-                leg.receive_eof()
-                await self._show(fan, outbox)
-        except UpstreamError as error:
-            fan.fail(fault_of_upstream(error))
-        if fan.outcome is Outcome.FAILED:
-            legs.cancel()
+    def _claim(self, attempt: Attempt) -> bool:
+        """Whether the client gets this attempt's answer. The first one that asks does, and the others end."""
+        if self._winner is None:
+            self._winner = attempt
+            self._answer, self._plan = attempt.answer, attempt.plan
+            self._upstream_headers = attempt.headers
+            self._record.account = attempt.lease.account
+            self._record.upstream_status = attempt.status
+            self._record.upstream = attempt.plan.settings.name
+            self._record.upstream_protocol = attempt.plan.upstream.name
+            self._record.upstream_model = attempt.plan.upstream_model
+            self._attempts.committed()
+            self._cancel_others(attempt)
+        return self._winner is attempt
 
-    async def _show(self, fan: FanOut, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        fan.merge()
-        if self._plan.streams and fan.outcome is Outcome.OPEN and (fan.committed or self._started):
-            async with self._turn:
-                ready = fan.data_to_send()
-                if ready:
-                    self._started = True
-                    await outbox.send(Chunk(ready, last=False))
+    def _cancel_others(self, attempt: Attempt) -> None:
+        for account, scope in self._scopes.items():
+            if account != attempt.lease.account:
+                scope.cancel()
 
-    async def _keep_whole(self, answer: ResponseTranslator | Relay | FanOut) -> None:
+    async def _keep_whole(self, answer: Answer) -> None:
         """Hand the answer on as soon as it is whole. A relay shows the end before the connection ends."""
         if self._keep is None or self._is_refusal(answer):
             return
@@ -321,62 +300,28 @@ class ClientExchange:
             with anyio.move_on_after(KEEP_S, shield=True):
                 await self._keep(body, answer.fault is left)
 
-    def _is_refusal(self, answer: ResponseTranslator | Relay | FanOut) -> bool:
+    def _is_refusal(self, answer: Answer) -> bool:
         """Whether the answer failed so early that it can be told as a plain error."""
         return (
             answer.fault is not None and not self._started and not (self._plan.streams and answer.committed)
         )
 
-    def _ending(self, answer: ResponseTranslator | Relay | FanOut) -> Reply | Chunk:
-        """What tells the client that the answer has ended, well or not, in the form that is still open to it."""
-        plan = self._plan
+    def _ending(self, answer: Answer) -> Reply | Chunk:
+        """What tells the client that the answer has ended, well or not."""
         self._remember_reasoning(answer)
-        if answer.fault is not None and self._is_refusal(answer):
-            return fault_reply(plan.client, answer.fault, plan.id, self._headers())
-        if plan.streams:
+        if self._plan.streams:
             self._started = True
             return Chunk(answer.data_to_send(), last=True)
         headers = [*JSON_HEADERS, *self._headers(answer.losses)]
         return Reply(200, headers, answer.data_to_send())
 
-    def _remember_reasoning(self, answer: ResponseTranslator | Relay | FanOut) -> None:
+    def _remember_reasoning(self, answer: Answer) -> None:
         """Before the client knows the whole answer, for its next request may come at once."""
         if self._remember is None or isinstance(answer, Relay) or answer.outcome is not Outcome.COMPLETED:
             return
         keepsake = answer.keepsake()
         if keepsake is not None:
             self._remember(keepsake)
-
-    async def _fail(self, fault: Fault, outbox: ObjectSendStream[Reply | Chunk]) -> None:
-        """The upstream cannot be called or cannot go on."""
-        self._record.error = fault.message
-        async with self._turn:
-            if self._answer is None and not self._started:
-                await outbox.send(fault_reply(self._plan.client, fault, self._plan.id, self._headers()))
-                return
-            # Where only heartbeats went out, the answer that never came ends as one that broke off.
-            answer = self._answer = self._answer or self._plan.answer(upstream_streams=True)
-            answer.fail(fault)
-            await self._keep_whole(answer)
-            await outbox.send(self._ending(answer))
-
-    def _refusal(self, status: int, body: bytes) -> Reply | Chunk:
-        """The upstream's error answer, in the client's form."""
-        plan = self._plan
-        if status < 400:
-            status = 502  # a redirect is followed by nobody and is no answer
-        if plan.settings.api_key:
-            # Some servers repeat the key that they refuse. It is the gateway's, not the client's.
-            body = body.replace(plan.settings.api_key.reveal().encode(), MASK.encode())
-        status, body, fault = translate_fault(
-            status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
-        )
-        self._record.error = fault.message
-        if not self._started:
-            return Reply(status, [*JSON_HEADERS, *self._headers()], body)
-        answer = self._answer = plan.answer(upstream_streams=True)
-        answer.fail(fault)
-        return Chunk(answer.data_to_send(), last=True)
 
     async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
         send, keepalive = self._send, self._keepalive
@@ -427,6 +372,7 @@ class ClientExchange:
             record.input_tokens = answer.usage.input
             record.output_tokens = answer.usage.output
             record.cached_tokens = answer.usage.cached
+            record.cache_write_tokens = answer.usage.cache_write
             if answer.fault is not None:
                 record.error = answer.fault.message
         if record.outcome == "open":
@@ -446,9 +392,31 @@ def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
-def _is_stream(headers: list[tuple[str, str]], first: bytes) -> bool:
-    """Whether a 200 answer is a stream of events. The first byte tells: content types are often wrong."""
-    start = first.lstrip(b" \t\r\n")[:1]
-    if start:
-        return start not in (b"{", b"[")
-    return any(name == "content-type" and "text/event-stream" in value for name, value in headers)
+def _fault_of(attempt: Attempt) -> Fault | None:
+    return None if attempt.answer is None else attempt.answer.fault
+
+
+def _tokens_of(attempt: Attempt) -> float:
+    """All that it used, as far as the upstream has said so."""
+    return (
+        0
+        if attempt.answer is None
+        else (attempt.answer.usage.input or 0) + (attempt.answer.usage.output or 0)
+    )
+
+
+def _figures(attempt: Attempt) -> dict[str, object]:
+    """What an attempt cost, for the log: upstreams count it as far as they got."""
+    if attempt.answer is None:
+        return {}
+    usage = attempt.answer.usage
+    figures = {"input_tokens": usage.input, "output_tokens": usage.output}
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def _with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
+    """The headers with the time at which the first account is back, if the pool knows one."""
+    if soonest is None:
+        return headers
+    own = [("retry-after", str(math.ceil(soonest))), ("retry-after-ms", str(math.ceil(soonest * 1000)))]
+    return [*((name, value) for name, value in headers if not name.startswith("retry-after")), *own]

@@ -6,10 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dragoman import REGISTRY, ProtocolSpec, UpstreamSpec
 
 from .access import keyring_of
-from .exchange import Door
+from .account_stores import account_store_of
+from .accounts import Pool
+from .attempt import Door
+from .catalog import Catalog
 from .grammar import checker
-from .settings import SIMULATOR, ServerSettings, Settings
+from .limits import ClientLimits
+from .settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
 from .simulator import SimulatedUpstream
+from .state.accounts import AccountStore
 from .state.memory import MemoryResponseStore
 from .state.responses import Limits, ResponseStore
 from .state.sqlite import SQLiteResponseStore
@@ -21,7 +26,11 @@ class Gateway:
     """
     responses: where answers are kept, None for nowhere.
     keyring: who may come in.
+    accounts: the health of upstream accounts, and all counters.
+    pool: chooses among accounts.
+    limits: what client keys may use.
     thoughts: reasoning for clients that do not send it back, None for none.
+    catalog: the names of models.
     check_input: judges what models write for tools with a grammar, None where nobody does.
     """
 
@@ -30,14 +39,19 @@ class Gateway:
         settings: Settings,
         client: UpstreamClient | None = None,
         protocols: Mapping[str, ProtocolSpec] = REGISTRY,
+        accounts: AccountStore | None = None,
     ) -> None:
         self.settings = settings
         self.protocols = protocols
         self.upstreams = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
+        self.catalog = Catalog(settings, self.door, self._usable_accounts)
         self.responses = _response_store(settings.server)
         self.keyring = keyring_of(settings)
+        self.accounts = accounts or account_store_of(settings.server)
+        self.pool = Pool(settings, self.accounts)
+        self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes
         self.thoughts = ThoughtStore(kept) if kept else None
         self.check_input = checker() if settings.server.check_grammars else None
@@ -47,6 +61,15 @@ class Gateway:
         """Where requests to the upstream of this name go out."""
         return self.simulator if upstream == SIMULATOR else self.client
 
+    def _usable_accounts(self, upstream: UpstreamSettings) -> list[AccountSettings]:
+        """Those that may ask an upstream for its models."""
+        health, now = self.accounts.health(), self.pool.clock()
+        return [
+            account
+            for account in self.settings.accounts_of(upstream)
+            if account.id not in health or health[account.id].usable(now)
+        ]
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time in which requests can be served: connections and stores are open in this block."""
@@ -54,6 +77,8 @@ class Gateway:
             await stack.enter_async_context(self.client)
             if self.responses is not None:
                 await stack.enter_async_context(self.responses)
+            await stack.enter_async_context(self.accounts.running())
+            await stack.enter_async_context(self.catalog.running())
             self.ready = True
             try:
                 yield

@@ -5,10 +5,13 @@ and never reaches an upstream; what an upstream says about its own connection an
 client. The upstream's key is added last, so that no other header can stand in for it.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 
 from . import __version__
-from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, UpstreamSettings
+from ._secret import Secret
+from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, OPENAI_CHAT, OPENAI_RESPONSES, UpstreamSettings
 
 HeaderList = list[tuple[str, str]]
 
@@ -61,8 +64,9 @@ def for_upstream(
     *,
     stream: bool,
     needed: Iterable[tuple[str, str]] = (),
+    api_key: Secret | None = None,
 ) -> HeaderList:
-    """The headers of a request to an upstream, with its key.
+    """The headers of a request to an upstream, with an account's key.
 
     needed: what the body demands when it was translated (TranslatedRequest.headers).
     """
@@ -84,10 +88,18 @@ def for_upstream(
         # Both are lists of switches. One that is configured does not turn the others off.
         own["anthropic-beta"] = _merged(out["anthropic-beta"], own["anthropic-beta"])
     out.update(own)
-    if upstream.api_key:
-        name, prefix = _key_header(upstream, protocol)
-        out[name] = prefix + upstream.api_key.reveal()
-    return list(out.items())
+    out["user-agent"] = USER_AGENT
+    return with_key(list(out.items()), upstream, protocol, api_key)
+
+
+def with_key(
+    headers: Iterable[tuple[str, str]], upstream: UpstreamSettings, protocol: str, api_key: Secret | None
+) -> HeaderList:
+    """The headers with the key of another account."""
+    if api_key is None:
+        return list(headers)
+    name, prefix = _key_header(upstream, protocol)
+    return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]
 
 
 def _merged(*lists: str) -> str:
@@ -111,7 +123,67 @@ def for_client(upstream_headers: Iterable[tuple[str, str]]) -> HeaderList:
     ]
 
 
+def limit_headers(protocol: str, limit: str, most: int, *, now: float, until: float) -> HeaderList:
+    """What a client of this protocol reads of a limit of ours that is used up.
+
+    limit: what is counted, in the vendors' word: requests or tokens. most: so many a minute. now, until: seconds since
+    the epoch; there is room again at `until`.
+    """
+    wait = max(0.0, until - now)
+    headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
+    if protocol in _LIMIT_NAMES:
+        name, reset = _LIMIT_NAMES[protocol]
+        values = (("limit", f"{most}"), ("remaining", "0"), ("reset", reset(now, now + wait)))
+        headers += [(name.format(limit=limit, what=what), value) for what, value in values]
+    return headers
+
+
+def _duration(now: float, until: float) -> str:
+    """As OpenAI writes it: `12.5s`, `6m0s`."""
+    minutes, seconds = divmod(math.ceil((until - now) * 1000) / 1000, 60)
+    return (f"{minutes:.0f}m" if minutes else "") + f"{seconds:g}s"
+
+
+def _moment(now: float, until: float) -> str:
+    """ "The time when the limit will be fully replenished, in RFC 3339 format." """
+    return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+# Protocols whose clients know limits by header: the names, and how the end is written. The simple API has none.
+_LIMIT_NAMES: Mapping[str, tuple[str, Callable[[float, float], str]]] = {
+    OPENAI_CHAT: ("x-ratelimit-{what}-{limit}", _duration),
+    OPENAI_RESPONSES: ("x-ratelimit-{what}-{limit}", _duration),
+    ANTHROPIC_MESSAGES: ("anthropic-ratelimit-{limit}-{what}", _moment),
+}
+
+
 def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
     """The id to quote to support, under both vendors' names: the upstream's, else ours; and always ours."""
     found = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), own_id)
     return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
+
+
+def remaining_of(headers: Iterable[tuple[str, str]]) -> float | None:
+    """The share of its rate limit that an account has left, from 0 to 1; of several limits the one that is nearest."""
+    found = dict(headers)
+    shares = []
+    for limit, left in _LIMITS:
+        try:
+            most, rest = float(found[limit]), float(found[left])
+        except (KeyError, ValueError):
+            continue
+        if 0 < most < float("inf") and 0 <= rest <= most:
+            shares.append(rest / most)
+    return min(shares, default=None)
+
+
+_LIMITS = tuple(
+    (prefix + limit, prefix + left)
+    for prefix, limit, left in (
+        ("x-ratelimit-", "limit-requests", "remaining-requests"),
+        ("x-ratelimit-", "limit-tokens", "remaining-tokens"),
+        ("anthropic-ratelimit-", "requests-limit", "requests-remaining"),
+        ("anthropic-ratelimit-", "tokens-limit", "tokens-remaining"),
+        ("anthropic-ratelimit-", "input-tokens-limit", "input-tokens-remaining"),
+    )
+)

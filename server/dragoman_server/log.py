@@ -29,6 +29,9 @@ class RequestRecord:
     upstream: str | None = None
     upstream_protocol: str | None = None
     upstream_model: str | None = None
+    account: str | None = None
+    attempts: int | None = None
+    hedge: dict[str, object] | None = None
     stream: bool | None = None
     status: int | None = None
     upstream_status: int | None = None
@@ -39,18 +42,20 @@ class RequestRecord:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cost_usd: float | None = None
     estimated: bool | None = None
     losses: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, object]:
-        """The known fields, times rounded to a tenth of a millisecond."""
+        """The known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
         found: dict[str, object] = {}
         for each in fields(self):
             value = getattr(self, each.name)
             if value is None or value == []:
                 continue
             if isinstance(value, float):
-                value = round(value, 4)
+                value = round(value, 4 if each.name.endswith("_s") else 8)
             elif isinstance(value, str):
                 value = _short(value)
             found[each.name] = value

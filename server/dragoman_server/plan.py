@@ -4,8 +4,9 @@ Strategy: everything that can be wrong with a request is found here, before any 
 translation, losses. The clock and the random id come in as arguments, so the same input gives the same plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dragoman import (
     UPSTREAMS,
@@ -29,8 +30,10 @@ from dragoman._recall import Recall
 from . import headers as header_tables
 from ._targets import target_for
 from .access import sealer_of
-from .routes import UnknownModel, default_model, resolve
+from .affinity import conversation_of
+from .routes import UnknownModel, default_model, resolve_chain
 from .settings import (
+    AccountSettings,
     ClientKey,
     Settings,
     UpstreamSettings,
@@ -52,12 +55,37 @@ class Destination:
     """Where the requests of a client for a model go.
 
     model: as the client calls it, or the default that stands in. upstream: the protocol that is spoken there.
+    accounts: with any of which they can be sent.
     """
 
     model: str
     upstream_model: str
     upstream: UpstreamSpec
     settings: UpstreamSettings
+    accounts: tuple[AccountSettings, ...]
+
+
+def find_destinations(
+    settings: Settings,
+    client: ProtocolSpec,
+    model: str,
+    upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+) -> tuple[Destination, ...]:
+    """The chain, the best first. model: as the request names it, "" when it names none.
+
+    Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
+    """
+    model = model or _default_model(settings, client)
+    chain = resolve_chain(settings, client.name, model)
+    if isinstance(chain, UnknownModel):
+        raise RemoteProtocolError(chain.message, status_hint=404, path="/model", code="model_not_found")
+    found = []
+    for route in chain:
+        target = settings.upstream(route.upstream)
+        assert target is not None  # resolve_chain() only gives upstreams that exist
+        spoken = upstreams[route.upstream_protocol]
+        found.append(Destination(model, route.upstream_model, spoken, target, settings.accounts_of(target)))
+    return tuple(found)
 
 
 def find_destination(
@@ -66,24 +94,27 @@ def find_destination(
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
 ) -> Destination:
-    """model: as the request names it, "" when it names none.
+    """The first of the chain, see find_destinations()."""
+    return find_destinations(settings, client, model, upstreams)[0]
 
-    Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
-    """
-    model = model or _default_model(settings, client)
-    route = resolve(settings, client.name, model)
-    if isinstance(route, UnknownModel):
-        raise RemoteProtocolError(route.message, status_hint=404, path="/model", code="model_not_found")
-    target = settings.upstream(route.upstream)
-    assert target is not None  # resolve() only gives upstreams that exist
-    return Destination(model, route.upstream_model, upstreams[route.upstream_protocol], target)
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A place in the chain behind the first. make: its plan; RemoteProtocolError where it cannot take the request."""
+
+    settings: UpstreamSettings
+    accounts: tuple[AccountSettings, ...]
+    make: Callable[[], "Plan"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One request, translated and addressed.
+    """One request, translated and addressed to one upstream, and the way to the others of its chain.
 
     endpoint: where the request came in.
+    accounts: with any of which it can be sent. account: the one that its headers speak for, by default the first.
+    later: the rest of the chain, in its order.
+    conversation: what keeps it with its account, None where nothing needs to.
     streams: the client gets a stream.
     keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
     check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
@@ -100,6 +131,10 @@ class Plan:
     url: str
     headers: list[tuple[str, str]] = field(repr=False)  # the upstream's key is among them
     streams: bool
+    accounts: tuple[AccountSettings, ...]
+    account: AccountSettings
+    later: tuple["Later", ...] = ()
+    conversation: str | None = None
     keeps_answer: bool = False
     check_input: CheckInput | None = None
 
@@ -112,10 +147,24 @@ class Plan:
 
     @property
     def proxy(self) -> str | None:
-        return None if self.settings.proxy is None else self.settings.proxy.reveal()
+        proxy = self.account.proxy or self.settings.proxy
+        return None if proxy is None else proxy.reveal()
+
+    def sent_with(self, account: AccountSettings) -> "Plan":
+        """The same request with another account of its upstream."""
+        headers = header_tables.with_key(self.headers, self.settings, self.upstream.name, account.api_key)
+        return replace(self, account=account, headers=headers)
+
+    def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
+        """The plan with a change that holds for the rest of the chain too."""
+        later = tuple(replace(each, make=_then(each.make, change)) for each in self.later)
+        return replace(change(self), later=later)
 
     def below(self, suffix: str) -> "Plan":
         """The same request to a path below the one where answers are made. It never streams."""
+        return self.changed(lambda plan: plan._below(suffix))
+
+    def _below(self, suffix: str) -> "Plan":
         path, mark, query = self.url.partition("?")
         return replace(self, url=f"{path}{suffix}{mark}{query}", streams=False)
 
@@ -174,45 +223,70 @@ def make_plan(
     for a model that leads nowhere.
     """
     peeked = peeked or peek(body)
-    goal = find_destination(settings, client, peeked.model, upstreams)
-    target, upstream = goal.settings, goal.upstream
+    chain = find_destinations(settings, client, peeked.model, upstreams)
     endpoint = endpoint or client.endpoints[0]
     streams = endpoint.streams_if(peeked.stream)
     sealer = sealer_of(settings.server.secret)
-    translator = RequestTranslator(
-        client,
-        upstream,
-        target=target_for(settings, target, goal.upstream_model),
-        policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
-        sealer=sealer,
-        most_answers=MAX_ANSWERS,
-        endpoint=endpoint,
-    )
-    translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
-    url = target.base_url_for(upstream.name) + upstream.path
-    if translated.relayed and query in _RELAYED_QUERY:
-        url = f"{url}?{query}"
-    return Plan(
-        id=id,
-        client=client,
-        endpoint=endpoint,
-        upstream=upstream,
-        settings=target,
-        upstream_model=goal.upstream_model,
-        translated=translated,
-        exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
-        url=url,
-        headers=header_tables.for_upstream(
-            target,
-            upstream.name,
-            client.name,
-            headers,
-            stream=streams,
-            needed=translated.headers,
-        ),
-        streams=streams,
-        check_input=check_input,
-    )
+    owner = "" if client_key is None else client_key.name
+    sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
+    conversation = conversation_of(owner, headers, peeked) if sticks else None
+
+    def plan_for(goal: Destination) -> Plan:
+        target, upstream = goal.settings, goal.upstream
+        translator = RequestTranslator(
+            client,
+            upstream,
+            target=target_for(settings, target, goal.upstream_model),
+            policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
+            sealer=sealer,
+            most_answers=MAX_ANSWERS,
+            endpoint=endpoint,
+        )
+        translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
+        url = target.base_url_for(upstream.name) + upstream.path
+        if translated.relayed and query in _RELAYED_QUERY:
+            url = f"{url}?{query}"
+        account = goal.accounts[0]
+        return Plan(
+            id=id,
+            client=client,
+            endpoint=endpoint,
+            upstream=upstream,
+            settings=target,
+            upstream_model=goal.upstream_model,
+            translated=translated,
+            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
+            url=url,
+            headers=header_tables.for_upstream(
+                target,
+                upstream.name,
+                client.name,
+                headers,
+                stream=streams,
+                needed=translated.headers,
+                api_key=account.api_key,
+            ),
+            streams=streams,
+            accounts=goal.accounts,
+            account=account,
+            conversation=conversation,
+            check_input=check_input,
+        )
+
+    refusals: list[RemoteProtocolError] = []
+    for number, goal in enumerate(chain, 1):
+        try:
+            first = plan_for(goal)
+        except RemoteProtocolError as error:
+            refusals.append(error)
+            continue
+        later = (Later(each.settings, each.accounts, partial(plan_for, each)) for each in chain[number:])
+        return replace(first, later=tuple(later))
+    raise refusals[0]
+
+
+def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
+    return lambda: change(make())
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

@@ -5,9 +5,7 @@ the answer when it has ended, before the client is told that it has: what the cl
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from urllib.parse import parse_qs
 
 import msgspec
 from starlette.routing import BaseRoute, Route
@@ -26,6 +24,7 @@ from dragoman import (
 from dragoman._json import JSONObject, decode, decode_object, encode
 
 from . import conversation as chain
+from ._query import invalid, last, number, parameters, switch
 from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
 from .gateway import Gateway
 from .headers import STREAM_HEADERS, request_ids
@@ -68,6 +67,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
     async def serve(self, call: Call) -> None:
         body = await call.body()
         peeked = peek(body)
+        await self.admit(call, peeked.model)
         if not self._stored.concern(peeked):
             await self.exchange(self.plan(call, body, peeked), call).run()
             return
@@ -75,7 +75,9 @@ class ResponsesEndpoint(ProtocolEndpoint):
         expanded = await self._stored.expand(body, peeked, goal, keep=True, now=call.now, owner=call.owner)
         plan = self.plan(call, expanded.body)
         keeps = expanded.whole is not None
-        plan = replace(plan, keeps_answer=keeps, exchange=_told(plan.exchange, expanded))
+        plan = plan.changed(
+            lambda each: replace(each, keeps_answer=keeps, exchange=_told(each.exchange, expanded))
+        )
 
         async def keep(answer: JSONObject, left: bool) -> None:
             if left:
@@ -131,10 +133,10 @@ class StoredResponseEndpoint(_Below):
         if call.scope["method"] == "DELETE":
             await self._delete(call)
             return
-        query = _query(call)
+        query = parameters(call.query)
         found = await self.find(call)
-        if _switch(query, "stream"):
-            after = _number(query, "starting_after", 0, 2**53)
+        if switch(query, "stream"):
+            after = number(query, "starting_after", 0, 2**53)
             data = replay(found, self.responses, -1 if after is None else after)
             headers = [("content-type", self.responses.endpoints[0].media_type), *STREAM_HEADERS]
             call.record.stream, call.record.outcome = True, "completed"
@@ -153,14 +155,14 @@ class InputItemsEndpoint(_Below):
     """GET /v1/responses/{id}/input_items: all that the model was given, page by page."""
 
     async def serve(self, call: Call) -> None:
-        query = _query(call)
-        limit = _number(query, "limit", 1, _MOST_ITEMS)
-        order = query.get("order", "desc")
+        query = parameters(call.query)
+        limit = number(query, "limit", 1, _MOST_ITEMS)
+        order = last(query, "order") or "desc"
         if order not in ("asc", "desc"):
-            raise _invalid("order", "asc or desc")
+            raise invalid("order", "asc or desc")
         found = await self.find(call)
         items = list(found.input if order == "asc" else reversed(found.input))
-        after = query.get("after")
+        after = last(query, "after")
         if after is not None:
             items = items[_place(items, after) + 1 :]
         page = [chain.listed(item) for item in items[: limit or _USUAL_ITEMS]]
@@ -179,7 +181,7 @@ def _place(items: list[Item], id: str) -> int:
     for place, item in enumerate(items):
         if item.id == id:
             return place
-    raise _invalid("after", "the id of an item of this list")
+    raise invalid("after", "the id of an item of this list")
 
 
 class CancelEndpoint(_Below):
@@ -201,6 +203,7 @@ class CompactEndpoint(BaseEndpoint):
     async def serve(self, call: Call) -> None:
         body = await call.body()
         peeked = peek(body)
+        await self.admit(call, peeked.model)
         goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
         expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
         if goal.upstream.name == OPENAI_RESPONSES:
@@ -290,33 +293,3 @@ def _at_the_time(body: JSONObject, status: str) -> JSONObject:
         unknown: JSONObject = {"output": [], "status": "in_progress", "completed_at": None, "usage": None}
         return {**body, **unknown, "error": None, "incomplete_details": None}
     return body
-
-
-# Query parameters. A name that is not looked for is no error: `include` may ask for what is there anyway.
-
-
-def _query(call: Call) -> dict[str, str]:
-    """The last value of each."""
-    found: Mapping[str, list[str]] = parse_qs(call.query, max_num_fields=100)
-    return {name: values[-1] for name, values in found.items()}
-
-
-def _switch(query: Mapping[str, str], name: str) -> bool:
-    value = query.get(name, "false").lower()
-    if value not in ("true", "false"):
-        raise _invalid(name, "true or false")
-    return value == "true"
-
-
-def _number(query: Mapping[str, str], name: str, low: int, high: int) -> int | None:
-    text = query.get(name)
-    if text is None:
-        return None
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
-    if not low <= value <= high:
-        raise _invalid(name, f"an integer from {low} to {high}")
-    return value
-
-
-def _invalid(name: str, words: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{name} must be {words}", path=f"/{name}", code="invalid_value")

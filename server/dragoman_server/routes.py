@@ -2,7 +2,7 @@
 
 The first rule that fits decides:
 
-1. an alias of `[models]`, exact before patterns with `*`;
+1. an alias of `[models]`, exact before patterns with `*`; it may lead to a chain, the best first;
 2. `upstream/NAME`, where the first segment is the name of an upstream;
 3. a name that stands in an upstream's own `models` list;
 4. a well-known family, such as `claude-*`, by the table below;
@@ -14,8 +14,8 @@ Everything else is UnknownModel. A client whose own protocol the upstream speaks
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
+from ._patterns import matches
 from ._suggest import nearest
 from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
 from .simulator import MODELS
@@ -78,19 +78,28 @@ def default_model(settings: Settings) -> str | None:
 
 
 def resolve(settings: Settings, client_protocol: str, model: str) -> Route | UnknownModel:
-    """Where a request of a client of `client_protocol` for `model` goes."""
+    """Where a request of a client of `client_protocol` for `model` goes first."""
+    chain = resolve_chain(settings, client_protocol, model)
+    return chain if isinstance(chain, UnknownModel) else chain[0]
+
+
+def resolve_chain(settings: Settings, client_protocol: str, model: str) -> tuple[Route, ...] | UnknownModel:
+    """Where a request goes, and where it goes when that fails. At least one route."""
     if not model:
         return UnknownModel(model, "the request names no model")
-    target = _alias(settings, model) or _upstream_and_model(settings, model)
-    if target is None:
+    targets = _alias(settings, model) or _upstream_and_model(settings, model)
+    if not targets:
         return _unknown(settings, model)
-    name, _, upstream_model = target.partition("/")
-    upstream = settings.upstream(name)
-    # The loader checks aliases; settings made by hand may still have one that leads nowhere.
-    if upstream is None:
-        return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
-    protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
-    return Route(name, upstream_model, protocol)
+    routes = []
+    for target in targets:
+        name, _, upstream_model = target.partition("/")
+        upstream = settings.upstream(name)
+        # The loader checks aliases; settings made by hand may still have one that leads nowhere.
+        if upstream is None:
+            return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+        protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
+        routes.append(Route(name, upstream_model, protocol))
+    return tuple(routes)
 
 
 def model_ids(settings: Settings) -> tuple[str, ...]:
@@ -102,42 +111,35 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _alias(settings: Settings, model: str) -> str | None:
-    target = settings.models.get(model)
-    if target is not None:
-        return target
-    for pattern, target in settings.models.items():
-        if "*" in pattern and _matches(model, pattern):
-            return target
-    return None
+def _alias(settings: Settings, model: str) -> tuple[str, ...]:
+    found = settings.models.get(model)
+    if found is None:
+        matching = (
+            target for name, target in settings.models.items() if "*" in name and matches(model, name)
+        )
+        found = next(matching, ())
+    return (found,) if isinstance(found, str) else found
 
 
-def _upstream_and_model(settings: Settings, model: str) -> str | None:
+def _upstream_and_model(settings: Settings, model: str) -> tuple[str, ...]:
     """Rules 2 to 6, as `upstream/model`."""
     first, slash, rest = model.partition("/")
     if slash and rest and settings.upstream(first) is not None:
-        return model
+        return (model,)
     chosen = next((upstream for upstream in settings.upstreams if model in upstream.models), None)
     chosen = chosen or next(_by_family(settings, model), None)
     if chosen is None and len(settings.upstreams) == 1:
         chosen = settings.upstreams[0]
     if chosen is not None:
-        return f"{chosen.name}/{model}"
-    if not settings.upstreams and settings.server.simulator:
-        return DEFAULT_MODEL
-    return None
+        return (f"{chosen.name}/{model}",)
+    return (DEFAULT_MODEL,) if not settings.upstreams and settings.server.simulator else ()
 
 
 def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
     for family in FAMILIES:
-        if _matches(model, family.pattern):
+        if matches(model, family.pattern):
             yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
             yield from (upstream for upstream in settings.upstreams if family.protocol in upstream.protocols)
-
-
-def _matches(model: str, pattern: str) -> bool:
-    """Only `*` is special: model names may have brackets, as in `claude-opus-4-8[1m]`."""
-    return fnmatchcase(model, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 def _unknown(settings: Settings, model: str) -> UnknownModel:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_type_hints
 
-from dragoman import Target
+from dragoman import MAX_ATTEMPTS, Selection, Target, Verdict
 from dragoman._effort import EFFORTS
 
 from ._fields import Key, Kind
 from ._fields import choice as _choice
+from ._fields import dollars as _dollars
 from ._fields import integer as _integer
 from ._fields import seconds as _seconds
 from ._secret import Secret
@@ -29,7 +30,11 @@ UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
 ENV_PREFIX = "DRAGOMAN_"
 
 LOSS_POLICIES = ("record", "refuse")
+BUDGET_PERIODS = ("day", "month", "total")
 RESPONSE_STORES = ("off", "memory", "sqlite")
+ACCOUNT_STORES = ("memory", "sqlite", "valkey")
+# How models of upstreams are listed: see `model_names`.
+FULL, PLAIN, BOTH = MODEL_NAMES = ("full", "plain", "both")
 _DAY = 86_400
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 2**20
@@ -72,6 +77,17 @@ class ServerSettings:
             "the model of requests that may leave it out (the simple API): a name as clients send it",
         ),
     ] = None
+    model_names: Annotated[
+        str,
+        _choice(
+            "what GET /v1/models lists: full is upstream/model; plain is the model's own name where that leads there, "
+            "else the full one",
+            *MODEL_NAMES,
+        ),
+    ] = BOTH
+    model_list_ttl_s: Annotated[
+        float, _seconds("age at which an upstream's list of models is asked for again", 1, 30 * _DAY)
+    ] = 300.0
     response_store: Annotated[
         str,
         _choice("where answers to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
@@ -86,11 +102,43 @@ class ServerSettings:
     response_store_max_age_s: Annotated[
         float, _seconds("how long an answer is kept in the response store", 1, 10 * 365 * _DAY)
     ] = 30.0 * _DAY
+    account_store: Annotated[
+        str,
+        _choice(
+            "where health of accounts, limits and budgets are kept: in the process, on the machine, for all gateways",
+            *ACCOUNT_STORES,
+        ),
+    ] = "memory"
+    account_store_path: Annotated[
+        str | None, Key(Kind.PATH, "the file of the account store sqlite; it is made when it is not there")
+    ] = None
+    account_store_url: Annotated[
+        Secret | None,
+        Key(
+            Kind.SECRET,
+            "the server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
+        ),
+    ] = None
+    max_attempts: Annotated[
+        int,
+        _integer("accounts that one request is sent with, one after the other, until one answers", 1, 100),
+    ] = MAX_ATTEMPTS
+    patience_s: Annotated[
+        float, _seconds("time that a request waits for an account when all of them rest", 0, 3600)
+    ] = 0.0
     secret: Annotated[
         Secret | None,
         Key(
             Kind.SECRET,
             "signs sealed reasoning and hashes client keys; at least 32 characters, the same on every gateway",
+            low=32,
+        ),
+    ] = None
+    admin_key: Annotated[
+        Secret | None,
+        Key(
+            Kind.SECRET,
+            "who sends it may see and change the accounts below /admin; at least 32 characters; unset: nobody may",
             low=32,
         ),
     ] = None
@@ -154,6 +202,9 @@ class UpstreamSettings(Capabilities):
     )
     proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
     models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
+    model_list: Annotated[
+        bool, Key(Kind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
+    ] = True
     anthropic_version: Annotated[
         str,
         Key(
@@ -170,6 +221,24 @@ class UpstreamSettings(Capabilities):
         bool, Key(Kind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them")
     ] = False
     loss_policy: Annotated[str | None, _choice("instead of the server's", *LOSS_POLICIES)] = None
+    selection: Annotated[
+        str, _choice("which of the accounts is next", *(each.value for each in Selection))
+    ] = Selection.LEAST_RECENTLY_USED.value
+    sticky: Annotated[
+        bool,
+        Key(
+            Kind.SWITCH,
+            "a conversation stays with its account, for the sake of prompt caches and sealed reasoning",
+        ),
+    ] = True
+    hedge_s: Annotated[
+        float,
+        _seconds(
+            "silence after which a second account is asked too, and the first answer counts; 0: never",
+            0,
+            3600,
+        ),
+    ] = 0.0
     connect_s: Annotated[float, _seconds("time to connect", 0.001, 3600)] = 10.0
     # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
     read_s: Annotated[float, _seconds("longest silence of the upstream", 0.001, _DAY)] = 600.0
@@ -204,6 +273,84 @@ class ClientKey:
     may_loosen: Annotated[
         bool, Key(Kind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise")
     ] = False
+    models: Annotated[
+        tuple[str, ...],
+        Key(Kind.NAMES, "models that it may use, by the names that clients send, * for any text; unset: all"),
+    ] = ()
+    requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
+        None
+    )
+    tokens_per_minute: Annotated[
+        int | None, _integer("tokens, of requests and answers, that it may use, steadily", 1, 10**10)
+    ] = None
+    budget: Annotated[
+        float | None, _dollars("what it may spend in a budget_period, by the [[prices]]", 10**9)
+    ] = None
+    budget_period: Annotated[
+        str, _choice("when a budget starts again, in UTC; total: never", *BUDGET_PERIODS)
+    ] = "month"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One `[[prices]]` table: US dollars for a million tokens."""
+
+    model: Annotated[
+        str,
+        Key(
+            Kind.TEXT,
+            "a name that clients send, `upstream/model`, or the upstream's own name; * for any text",
+        ),
+    ]
+    input: Annotated[float, _dollars("a million input tokens", 10**6)]
+    output: Annotated[float, _dollars("a million output tokens", 10**6)]
+    cached_input: Annotated[
+        float | None, _dollars("a million input tokens from a prompt cache; unset: as input", 10**6)
+    ] = None
+    cache_write: Annotated[
+        float | None, _dollars("a million input tokens written to a prompt cache; unset: as input", 10**6)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSettings:
+    """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
+
+    upstream: Annotated[str, Key(Kind.NAME, "whose account it is")]
+    name: Annotated[
+        str, Key(Kind.NAME, "what the log and the admin pages call it, behind the upstream's name")
+    ]
+    api_key: Annotated[Secret | None, Key(Kind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")] = None
+    proxy: Annotated[Secret | None, Key(Kind.PROXY, "instead of the upstream's")] = None
+    weight: Annotated[int, _integer("its share under the selection weighted", 1, 1000)] = 1
+    requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
+        None
+    )
+    tokens_per_minute: Annotated[int | None, _integer("tokens that it may use, steadily", 1, 10**10)] = None
+    most_at_once: Annotated[int | None, _integer("requests at the same time", 1, 10**6)] = None
+
+    @property
+    def id(self) -> str:
+        """Its name among all accounts."""
+        return f"{self.upstream}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings:
+    """One `[[rules]]` table: what a failure means. All its conditions must hold; the first rule that fits counts."""
+
+    verdict: Annotated[
+        str,
+        _choice(
+            "answer: tell the client; next: try another account; cool: and let this one rest; "
+            "disable: and take it out of use; trouble: and rest when it happens often",
+            *(each.value for each in Verdict if each is not Verdict.PROXY),
+        ),
+    ]
+    upstream: Annotated[str | None, Key(Kind.NAME, "the upstream that it is about; unset: all")] = None
+    statuses: Annotated[tuple[int, ...], Key(Kind.STATUSES, "HTTP statuses")] = ()
+    codes: Annotated[tuple[str, ...], Key(Kind.NAMES, "`code` or `type` of the error")] = ()
+    words: Annotated[tuple[str, ...], Key(Kind.NAMES, "any of them in its message, in whatever case")] = ()
 
 
 SIMULATOR = "sim"
@@ -222,16 +369,21 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that is configured, checked. `models` maps the name that clients send to `upstream/model`.
+    """All that is configured, checked.
+
+    models: the name that clients send, and the `upstream/model` that it means, or several, best first.
 
     targets: what `_targets` has worked out so far, by upstream and model.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
     upstreams: tuple[UpstreamSettings, ...] = ()
-    models: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     capabilities: tuple[ModelCapabilities, ...] = ()
     client_keys: tuple[ClientKey, ...] = ()
+    prices: tuple[Price, ...] = ()
+    accounts: tuple[AccountSettings, ...] = ()
+    rules: tuple[RuleSettings, ...] = ()
     targets: dict[tuple[str, str], Target] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -242,6 +394,11 @@ class Settings:
             if upstream.name == name:
                 return upstream
         return SIMULATOR_UPSTREAM if name == SIMULATOR and self.server.simulator else None
+
+    def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
+        """The accounts of an upstream, of which there is at least one."""
+        own = tuple(account for account in self.accounts if account.upstream == upstream.name)
+        return own or (AccountSettings(upstream=upstream.name, name="default", api_key=upstream.api_key),)
 
 
 def keys_of(cls: type[Any]) -> dict[str, Key]:
@@ -268,3 +425,6 @@ CAPABILITY_KEYS = keys_of(Capabilities)
 MODEL_KEYS = _own_first(ModelCapabilities)
 UPSTREAM_KEYS = _own_first(UpstreamSettings)
 CLIENT_KEY_KEYS = keys_of(ClientKey)
+PRICE_KEYS = keys_of(Price)
+ACCOUNT_KEYS = keys_of(AccountSettings)
+RULE_KEYS = keys_of(RuleSettings)

@@ -278,7 +278,8 @@ class ToyWriter:
 class ToyTap:
     def __init__(self) -> None:
         self.usage = Usage()
-        self.ended = self.failed = False
+        self.begun = self.ended = False
+        self.fault: Fault | None = None
         self.whole: dict[str, Any] | None = None
 
     def watch(self, frame: Frame) -> None:
@@ -289,7 +290,9 @@ class ToyTap:
         if isinstance(event, Usage):
             self.usage = self.usage.updated(event)
         self.ended = self.ended or isinstance(event, Ended)
-        self.failed = self.failed or isinstance(event, Failed)
+        self.begun = self.begun or not isinstance(event, (Started, Failed))
+        if isinstance(event, Failed):
+            self.fault = event.fault
 
     def fail(self, fault: Fault) -> bytes:
         return frame_of(Failed(fault))
@@ -307,6 +310,8 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str,
 
 def read_whole(body: dict[str, Any], exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
     """A body without `stops` is a cut answer: no end event is made up for it."""
+    if "failed" in body:
+        return [Failed(msgspec.convert(body["failed"], Fault))]
     if "started" not in body:
         raise RemoteProtocolError("no toy answer", status_hint=502)
     out: list[Event] = [msgspec.convert(body["started"], Started)]

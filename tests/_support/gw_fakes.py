@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from dragoman_server.upstream import UpstreamError, UpstreamTimeouts
+from dragoman_server.upstream import UpstreamError, UpstreamTimeouts, read_bounded
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ class FakeResponse:
         return b""
 
     async def read_all(self, limit: int) -> bytes:
-        parts = []
-        while data := await self.receive():
-            parts.append(data)
-        return b"".join(parts)
+        return await read_bounded(self.receive, limit, "http://127.0.0.1:9")
 
 
 async def play(step: Step) -> None:

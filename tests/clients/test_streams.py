@@ -1,4 +1,4 @@
-"""Many streams at once, slow and silent ones, the model lists, and the third event loop."""
+"""Many streams at once, slow and silent ones, an alias, and the third event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, UPSTREAMS, Gateway, Pair
+from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair
 from cl_sdk import Sdk, Way, ask, async_clients, body_of, each_way, fold, next_turn, read_events
 from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Kind, Stop
 from sim_bodies import PATHS
@@ -91,23 +91,6 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
         counts = dict(zip(PAIRS, pool.map(count, PAIRS), strict=True))
     # Three where both clocks are exact. A busy machine makes the silence longer or the first wait late.
     assert {pair: n for pair, n in counts.items() if not 2 <= n <= 8} == {}
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_models_are_listed(sdk: Sdk, protocol: str) -> None:
-    assert sdk.models(protocol) == [
-        ALIAS,
-        *(f"{upstream}/{model}" for upstream in UPSTREAMS.values() for model in ("echo", "tools")),
-    ]
-
-
-@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
-def test_one_model_is_shown(gateway: Gateway, sdk_of: Any, protocol: str) -> None:
-    models = sdk_of("sync", gateway.url).client(protocol).models
-    assert models.retrieve("chat/echo").id == "chat/echo"
-    with pytest.raises(Exception, match="nobody/echo") as raised:
-        models.retrieve("nobody/echo")
-    assert type(raised.value).__name__ == "NotFoundError"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -152,6 +152,14 @@ def test_a_failure_is_no_content() -> None:
     assert not translator.committed
 
 
+def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
+    translator = machine()
+    translator.receive_data(stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", carried=False)]))
+    assert not translator.committed
+    translator.receive_data(frame_of(Opaque("toy", "item", {"new": 1}, "/items/0")))
+    assert translator.committed
+
+
 def test_usage_is_shown_whole_and_consistent() -> None:
     translator = machine()
     events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]

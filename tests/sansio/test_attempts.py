@@ -1,5 +1,6 @@
 """The attempts of one request: which account is next, when to wait, when to give up."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -37,23 +38,35 @@ class Try(NamedTuple):
     account: str
 
 
+class Driven(Attempts):
+    """Knows which account was taken last."""
+
+    last = ""
+
+
+def fail(attempts: Driven, fault: Fault = DOWN) -> Verdict:
+    """The newest attempt fails."""
+    return attempts.failed(attempts.last, fault)
+
+
 def take(
-    attempts: Attempts, health: Mapping[str, Health] = {}, now: float = 0.0, draw: float = 0.0
+    attempts: Driven, health: Mapping[str, Health] = {}, now: float = 0.0, draw: float = 0.0
 ) -> Try | Wait | GiveUp:
     """The next step; of an offer the first account is taken."""
     step = attempts.next(health, now, draw)
     if not isinstance(step, Offer):
         return step
     attempts.took(step.accounts[0])
+    attempts.last = step.accounts[0]
     return Try(step.leg, step.accounts[0])
 
 
 def test_r6_each_account_once_in_the_order_of_the_chain() -> None:
-    attempts = Attempts([leg("a", "b"), leg("c")])
+    attempts = Driven([leg("a", "b"), leg("c")])
     steps: list[Try | Wait | GiveUp] = []
     for _ in range(3):
         steps.append(take(attempts))
-        assert attempts.failed(DOWN) is Verdict.TROUBLE
+        assert fail(attempts) is Verdict.TROUBLE
     assert steps == [Try(0, "a"), Try(0, "b"), Try(1, "c")]
     assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
     assert (attempts.state, attempts.made) == (AttemptState.DONE, 3)
@@ -61,91 +74,124 @@ def test_r6_each_account_once_in_the_order_of_the_chain() -> None:
 
 def test_an_account_of_two_upstreams_is_two() -> None:
     """The chain may name one account with two models, and may use both."""
-    attempts = Attempts([leg("a"), leg("a")])
+    attempts = Driven([leg("a"), leg("a")])
     assert take(attempts, {}, 0.0) == Try(0, "a")
-    attempts.failed(DOWN)
+    fail(attempts)
     assert take(attempts, {}, 0.0) == Try(1, "a")
 
 
 def test_f10_the_requests_own_fault_goes_to_the_client_at_once() -> None:
-    attempts = Attempts([leg("a", "b")])
+    attempts = Driven([leg("a", "b")])
     take(attempts)
-    assert attempts.failed(WRONG) is Verdict.ANSWER
+    assert fail(attempts, WRONG) is Verdict.ANSWER
     assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
 
 
 def test_an_upstreams_own_rules_count() -> None:
     rule = Rule(Verdict.NEXT, statuses=frozenset({400}), words=("wrong",))
-    attempts = Attempts([leg("a", "b", rules=(rule,))])
+    attempts = Driven([leg("a", "b", rules=(rule,))])
     take(attempts)
-    assert attempts.failed(WRONG) is Verdict.NEXT
+    assert fail(attempts, WRONG) is Verdict.NEXT
     assert take(attempts, {}, 0.0) == Try(0, "b")
 
 
 def test_r6_at_most_so_many() -> None:
-    attempts = Attempts([leg("a", "b", "c")], most=2)
+    attempts = Driven([leg("a", "b", "c")], most=2)
     for _ in range(2):
         take(attempts)
-        attempts.failed(DOWN)
+        fail(attempts)
     assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
 
 
 def test_r6_who_rests_or_is_disabled_is_passed_over() -> None:
     health = {"a": Health(disabled="401"), "b": Health(cools_until=5.0)}
-    attempts = Attempts([leg("a", "b", "c")])
+    attempts = Driven([leg("a", "b", "c")])
     assert take(attempts, health, 4.0) == Try(0, "c")
-    attempts.failed(BUSY)
+    fail(attempts, BUSY)
     assert take(attempts, health, 5.0) == Try(0, "b")
 
 
 def test_f3_the_soonest_recovery_is_told() -> None:
     health = {"a": Health(cools_until=50.0), "b": Health(cools_until=20.0), "c": Health(20.0, disabled="402")}
-    assert Attempts([leg("a"), leg("b", "c")]).next(health, 1.0) == GiveUp(None, 20.0)
+    assert Driven([leg("a"), leg("b", "c")]).next(health, 1.0) == GiveUp(None, 20.0)
+
+
+EMPTY = Fault(FaultKind.BILLING, "empty", status=402)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([BUSY, EMPTY], BUSY),
+        ([EMPTY, BUSY], BUSY),
+        ([BUSY, DOWN], DOWN),
+        ([EMPTY, EMPTY], EMPTY),
+        ([BUSY, EMPTY, WRONG], WRONG),
+    ],
+)
+def test_f4_what_passes_is_told_rather_than_what_stays(faults: list[Fault], told: Fault) -> None:
+    attempts = Driven([leg("a", "b", "c")], most=len(faults))
+    for fault in faults:
+        take(attempts)
+        fail(attempts, fault)
+    assert attempts.next({}, 0.0) == GiveUp(told, None)
+
+
+def test_f10_the_requests_own_fault_is_no_matter_of_time() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    fail(attempts, WRONG)
+    assert attempts.next({"b": Health(cools_until=9.0)}, 0.0) == GiveUp(WRONG, None)
 
 
 def test_f3_those_that_were_tried_count_too() -> None:
-    attempts = Attempts([leg("a", "b")])
+    attempts = Driven([leg("a", "b")])
     take(attempts, {"b": Health(cools_until=90.0)})
-    attempts.failed(BUSY)
+    fail(attempts, BUSY)
     health = {"a": Health(cools_until=7.0), "b": Health(cools_until=90.0)}
     assert attempts.next(health, 0.0) == GiveUp(BUSY, 7.0)
 
 
 def test_waiting_for_an_account_that_comes_back_soon() -> None:
     health = {"a": Health(cools_until=5.0), "b": Health(cools_until=8.0)}
-    attempts = Attempts([leg("a", "b")], patience=6.0)
+    attempts = Driven([leg("a", "b")], patience=6.0)
     assert attempts.next(health, 0.0) == Wait(5.0)
     assert take(attempts, health, 5.0) == Try(0, "a")
-    attempts.failed(BUSY)
+    fail(attempts, BUSY)
     # Patience is for the whole request, and it began at 0.
     assert attempts.next(health | {"a": Health(cools_until=99.0)}, 5.0) == GiveUp(BUSY, 8.0)
 
 
 def test_nobody_waits_for_an_account_that_was_tried() -> None:
-    attempts = Attempts([leg("a")], patience=60.0)
+    attempts = Driven([leg("a")], patience=60.0)
     take(attempts)
-    attempts.failed(BUSY)
+    fail(attempts, BUSY)
     assert attempts.next({"a": Health(cools_until=1.0)}, 0.0) == GiveUp(BUSY, 1.0)
 
 
 def test_no_account_at_all() -> None:
-    assert Attempts([]).next({}, 0.0) == GiveUp(None, None)
+    assert Driven([]).next({}, 0.0) == GiveUp(None, None)
 
 
 def test_r5_after_content_there_is_no_other_attempt() -> None:
-    attempts = Attempts([leg("a", "b")])
+    attempts = Driven([leg("a", "b")])
     take(attempts)
     attempts.committed()
     assert attempts.state is AttemptState.DONE
-    for call in (lambda: attempts.next({}, 0.0), lambda: attempts.failed(DOWN), attempts.committed):
+    for call in (
+        lambda: attempts.next({}, 0.0),
+        lambda: fail(attempts),
+        attempts.committed,
+        lambda: attempts.hedge({}, 0.0),
+    ):
         with pytest.raises(LocalProtocolError, match="are done"):
             call()
 
 
 def test_one_at_a_time() -> None:
-    attempts = Attempts([leg("a", "b")])
+    attempts = Driven([leg("a", "b")])
     with pytest.raises(LocalProtocolError, match="choosing, not trying"):
-        attempts.failed(DOWN)
+        attempts.failed("a", DOWN)
     with pytest.raises(LocalProtocolError, match="choosing, not offered"):
         attempts.took("a")
     with pytest.raises(LocalProtocolError, match="choosing, not offered"):
@@ -156,22 +202,22 @@ def test_one_at_a_time() -> None:
 
 
 def test_only_what_was_offered_is_taken() -> None:
-    attempts = Attempts([leg("a", "b")])
+    attempts = Driven([leg("a", "b")])
     assert attempts.next({"b": Health(disabled="401")}, 0.0) == Offer(0, ("a",))
     with pytest.raises(LocalProtocolError, match="not offered"):
         attempts.took("b")
 
 
 def test_any_of_the_offered_may_be_taken() -> None:
-    attempts = Attempts([leg("a", "b", "c")])
+    attempts = Driven([leg("a", "b", "c")])
     assert attempts.next({}, 0.0) == Offer(0, ("a", "b", "c"))
     attempts.took("b")
-    attempts.failed(DOWN)
+    attempts.failed("b", DOWN)
     assert attempts.next({}, 0.0) == Offer(0, ("a", "c"))
 
 
 def test_accounts_without_room_are_passed_over_for_a_time() -> None:
-    attempts = Attempts([leg("a", "b"), leg("c")], patience=9.0)
+    attempts = Driven([leg("a", "b"), leg("c")], patience=9.0)
     attempts.next({}, 0.0)
     attempts.full(4.0)
     assert attempts.made == 0
@@ -184,8 +230,113 @@ def test_accounts_without_room_are_passed_over_for_a_time() -> None:
     assert attempts.next({}, 4.0) == Offer(0, ("a", "b"))
 
 
+def test_never_is_no_time_to_come_back() -> None:
+    attempts = Driven([leg("a")], patience=9.0)
+    attempts.next({}, 0.0)
+    attempts.full(math.inf)
+    assert attempts.next({}, 0.0) == GiveUp(None, None)
+
+
+def test_a_hedge_is_another_account_beside_the_first() -> None:
+    attempts = Driven([leg("a"), leg("a", "b")])
+    take(attempts)
+    assert attempts.hedge({}, 0.0) == Offer(1, ("b",))
+    attempts.took("b")
+    assert (attempts.state, attempts.made) == (AttemptState.TRYING, 2)
+    assert attempts.hedge({}, 0.0) is None
+    assert attempts.failed("b", DOWN) is Verdict.TROUBLE
+    assert attempts.state is AttemptState.TRYING
+    attempts.failed("a", BUSY)
+    assert attempts.next({}, 0.0) == Offer(1, ("a",))
+
+
+def test_a_hedge_without_room_leaves_the_first_alone() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.full(5.0)
+    assert attempts.state is AttemptState.TRYING
+    attempts.committed()
+
+
+def test_a_hedge_that_was_offered_stands_when_the_first_one_fails() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", DOWN)
+    assert attempts.state is AttemptState.OFFERED
+    attempts.took("b")
+    assert attempts.state is AttemptState.TRYING
+
+
+def test_a_hedge_that_finds_no_room_after_the_first_one_failed() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", DOWN)
+    attempts.full(5.0)
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, 5.0)
+
+
+def test_a_hedge_that_was_offered_is_void_when_the_client_must_hear_of_the_first() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", WRONG)
+    assert attempts.state is AttemptState.CHOOSING
+    with pytest.raises(LocalProtocolError, match="choosing, not offered"):
+        attempts.took("b")
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+
+
+def test_a_hedge_that_was_offered_is_void_when_content_went_out() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.committed()
+    with pytest.raises(LocalProtocolError, match="done, not offered"):
+        attempts.took("b")
+
+
+def test_one_that_is_dropped_says_nothing_of_its_account() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    assert attempts.state is AttemptState.TRYING
+    attempts.dropped("b")
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+    with pytest.raises(LocalProtocolError, match="are done"):
+        attempts.dropped("b")
+
+
+def test_nobody_is_dropped_or_fails_before_a_first_one_runs() -> None:
+    attempts = Driven([leg("a", "b")])
+    attempts.next({}, 0.0)
+    for call in (lambda: attempts.failed("a", DOWN), lambda: attempts.dropped("a"), attempts.committed):
+        with pytest.raises(LocalProtocolError, match="offered, not trying"):
+            call()
+
+
+def test_a_hedge_counts_among_the_attempts() -> None:
+    attempts = Driven([leg("a", "b")], most=1)
+    take(attempts)
+    assert attempts.hedge({}, 0.0) is None
+
+
+def test_one_that_the_client_must_hear_of_ends_both() -> None:
+    attempts = Driven([leg("a", "b", "c")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    attempts.failed("b", DOWN)
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+
+
 def test_r5_nothing_has_room() -> None:
-    attempts = Attempts([leg("a")])
+    attempts = Driven([leg("a")])
     attempts.next({}, 0.0)
     attempts.full(4.0)
     assert attempts.next({}, 0.0) == GiveUp(None, 4.0)
@@ -258,7 +409,7 @@ def test_r6_the_laws(
     selection: Selection,
 ) -> None:
     """At most so many attempts, each account of a leg once, none that rests or is disabled, and it always ends."""
-    attempts = Attempts([leg(*ids, selection=selection) for ids in chain], most=most, patience=patience)
+    attempts = Driven([leg(*ids, selection=selection) for ids in chain], most=most, patience=patience)
     tried: list[Try] = []
     now = begun = 0.0
     for fault, passed, draw in outcomes:
@@ -279,7 +430,7 @@ def test_r6_the_laws(
         tried.append(step)
         assert len(tried) == attempts.made <= most
         now += passed
-        verdict = attempts.failed(fault)
+        verdict = attempts.failed(step.account, fault)
         health = health | {
             step.account: health.get(step.account, Health()).after_failure(verdict, "why", now)
         }

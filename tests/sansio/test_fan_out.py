@@ -27,7 +27,7 @@ from dragoman._events import (
     Usage,
 )
 from dragoman._fan_out import FanOut
-from dragoman._fault import FaultKind
+from dragoman._fault import Fault, FaultKind
 from dragoman._json import decode, encode
 from dragoman._loss import LossCode
 
@@ -78,6 +78,13 @@ def test_two_answers_are_two_choices() -> None:
     assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, Usage(6, 3, cached=1))
     assert (machine.upstream_model, machine.upstream_id) == ("big", "up-b")
     assert (machine.stop_reason, machine.heartbeat()) == (StopReason.END, b"")
+
+
+def test_f9_what_comes_before_the_content_commits_to_nothing() -> None:
+    machine = fan()
+    out = feed(machine, 0, [Started("up", "big"), Usage(3), Failed(Fault(FaultKind.SERVER, "broken"))])
+    assert [type(each) for each in out] == [Started, Failed]
+    assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
 
 
 def test_blocks_of_legs_never_share_a_number() -> None:

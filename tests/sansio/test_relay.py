@@ -127,8 +127,25 @@ def test_an_error_in_the_stream_passes() -> None:
         out, machine = relayed(pieces)
         assert out == data
         assert machine.outcome is Outcome.FAILED
-        assert machine.fault == Fault(FaultKind.SERVER, "the upstream reported an error inside the stream")
+        assert machine.fault == FAULT
         assert machine.usage == USAGE
+
+
+def test_f8_an_error_before_the_content_is_told_and_commits_to_nothing() -> None:
+    machine = relay()
+    machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    machine.receive_eof()
+    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.FAILED, FAULT, False)
+
+
+def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
+    """Some servers say nothing more after it and leave the connection open; what they do say passes."""
+    machine = relay()
+    data = stream_of([STARTED, Failed(FAULT)])
+    machine.receive_data(data)
+    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.OPEN, FAULT, False)
+    machine.receive_data(b": more\n\n")
+    assert machine.data_to_send() == data + b": more\n\n"
 
 
 def test_nothing_comes_of_nothing() -> None:
@@ -137,11 +154,27 @@ def test_nothing_comes_of_nothing() -> None:
     assert (machine.data_to_send(), machine.committed, machine.outcome) == (b"", False, Outcome.OPEN)
 
 
-def test_committed_with_the_first_frame() -> None:
+def test_committed_with_the_first_frame_of_content() -> None:
     machine = relay()
-    machine.receive_data(b": hello\n\ndata: ")
+    machine.receive_data(b": hello\n\n" + frame_of(STARTED) + b"data: ")
     assert not machine.committed
-    machine.receive_data(b"{}\n\n")
+    machine.receive_data(frame_of(start_of(BlockKind.TEXT)).removeprefix(b"data: "))
+    assert machine.committed
+
+
+def test_committed_with_the_end_of_an_empty_answer() -> None:
+    machine = relay()
+    machine.receive_data(frame_of(ENDED))
+    assert machine.committed
+
+
+def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
+    machine = relay()
+    announced = frame_of(STARTED)
+    count = _relay._MOST_OPENING_BYTES // len(announced)
+    machine.receive_data(announced * count)
+    assert not machine.committed
+    machine.receive_data(announced)
     assert machine.committed
 
 
@@ -328,6 +361,13 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.fault is not None
     assert machine.fault.kind is FaultKind.TRUNCATED
+
+
+def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
+    data = encode({"failed": {"kind": "server", "message": "broken"}})
+    out, machine = relayed([data], streams=False)
+    assert (out, machine.outcome) == (data, Outcome.FAILED)
+    assert machine.fault == Fault(FaultKind.SERVER, "broken")
 
 
 def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

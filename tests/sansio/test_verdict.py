@@ -37,6 +37,9 @@ def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code:
         (Fault(FaultKind.TRUNCATED, "cut"), Verdict.TROUBLE),
         (Fault(FaultKind.OVERLOADED, "inside a stream"), Verdict.TROUBLE),
         (Fault(FaultKind.RATE_LIMIT, "inside a stream"), Verdict.COOL),
+        (Fault(FaultKind.PERMISSION, "Insufficient tokens, inside a stream"), Verdict.NEXT),
+        (Fault(FaultKind.PERMISSION, "Estimated cost is too high, inside a stream"), Verdict.ANSWER),
+        (of(400, "Incorrect API key provided. You can obtain one at x.ai."), Verdict.DISABLE),
         *((of(status), Verdict.ANSWER) for status in (400, 403, 404, 405, 409, 413, 415, 418, 422, 499)),
         (of(400, kind=FaultKind.CONTEXT_LENGTH), Verdict.ANSWER),
     ],
@@ -64,6 +67,13 @@ def test_f10_only_what_another_account_can_cure_is_tried_again(fault: Fault, ver
 def test_a_rule_fits_when_all_its_conditions_do(rule: Rule, fits: bool) -> None:
     fault = Fault(FaultKind.SERVER, "Shard 7 is gone", status=500, code="engine", type="api_error")
     assert rule.fits(fault) is fits
+
+
+def test_an_error_inside_of_an_answer_has_the_status_of_its_kind() -> None:
+    rule = Rule(Verdict.NEXT, statuses=frozenset({403}))
+    assert rule.fits(Fault(FaultKind.PERMISSION, "no"))
+    assert not rule.fits(Fault(FaultKind.SERVER, "no"))
+    assert not rule.fits(Fault(FaultKind.PERMISSION, "no", status=404))
 
 
 def test_an_upstreams_own_rules_come_first() -> None:

@@ -14,7 +14,7 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 from dragoman import REGISTRY, RemoteProtocolError, Seal, Sealer
 from dragoman_server import access
 from dragoman_server._secret import Secret
-from dragoman_server.access import Keyring, hash_of, new_key, presented_key, sealer_of
+from dragoman_server.access import Keyring, hash_of, may_use, new_key, presented_key, sealer_of
 from dragoman_server.app import create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.upstream import UpstreamClient
@@ -101,6 +101,7 @@ def test_the_keyring_refuses_everything_else(key: str) -> None:
 def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
     real = hmac.compare_digest
+    access._subkey.cache_clear()  # it compares secrets, too, when another test has had an equal one
 
     def compare(one: bytes, other: bytes) -> bool:
         compared.append(other)
@@ -110,6 +111,28 @@ def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch)
     keyring = Keyring(KEYS, SECRET)
     keyring.admit(headers_with(KEY))
     assert compared == [key.hash.encode() for key in KEYS]
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "may"),
+    [
+        ((), "anything", True),
+        (("a",), "a", True),
+        (("a",), "b", False),
+        (("a",), "A", False),
+        (("a", "b-*"), "b-1", True),
+        (("b-*",), "b-", True),
+        (("b-*",), "ab-1", False),
+        (("*",), "up/m", True),
+        (("claude[1m]",), "claude[1m]", True),
+        (("claude[1m]",), "claude1", False),
+        (("m?",), "m1", False),
+        (("a",), "", False),
+    ],
+)
+def test_which_models_a_key_may_use(models: tuple[str, ...], model: str, may: bool) -> None:
+    assert may_use(ClientKey(name="red", hash="0" * 64, models=models), model) is may
+    assert may_use(None, model)
 
 
 def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:

@@ -374,12 +374,12 @@ async def test_a_bug_outside_of_the_endpoints(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(app_module, "model_list", broken)
+    monkeypatch.setattr(app_module, "_endpoints", broken)
     app, _ = app_of()
     client = FakeClient()
     with pytest.raises(ZeroDivisionError):  # for the server's log
         await app(
-            http_scope("/v1/models", "GET", {**headers, "origin": "https://a.example"}),
+            http_scope("/", "GET", {**headers, "origin": "https://a.example"}),
             client.receive,
             client.send,
         )
@@ -443,6 +443,8 @@ async def test_the_line_of_an_answer(lines: LogLines) -> None:
         "upstream": "up",
         "upstream_protocol": CHAT,
         "upstream_model": "m",
+        "account": "up/default",
+        "attempts": 1,
         "stream": True,
         "status": 200,
         "upstream_status": 200,

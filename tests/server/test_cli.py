@@ -352,9 +352,20 @@ def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
 
 def test_keys_are_listed_with_what_they_may_do() -> None:
     more = 'loss_policy = "refuse"\nmay_loosen = true\n'
-    Path("keys.toml").write_text(add("ci")[1] + more + add("dev")[1])
+    limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
+    broke = 'budget = 0\nbudget_period = "total"\n'
+    prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
+    made = [
+        add(name)[1] + said for name, said in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
+    ]
+    Path("keys.toml").write_text("".join(made) + prices)
     result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
-    assert result.stdout == "ci loss_policy=refuse may_loosen\ndev\n"
+    assert result.stdout.splitlines() == [
+        "ci loss_policy=refuse may_loosen",
+        "web models=fast,up/* requests_per_minute=60 tokens_per_minute=100000 budget=2.5/month",
+        "old budget=0/total",
+        "dev",
+    ]
 
 
 def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:

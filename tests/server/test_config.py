@@ -12,6 +12,7 @@ from dragoman_server import _show_config
 from dragoman_server._providers import PROVIDERS
 from dragoman_server._secret import Secret
 from dragoman_server._suggest import nearest
+from dragoman_server.access import hash_of
 from dragoman_server.config import (
     ClientKey,
     ConfigError,
@@ -20,7 +21,7 @@ from dragoman_server.config import (
     UpstreamSettings,
     load,
 )
-from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS
+from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
 
 
 @pytest.fixture(autouse=True)
@@ -88,11 +89,19 @@ SAMPLES = {
     "loss_policy": ("refuse", "refuse"),
     "default_max_tokens": ("7", 7),
     "default_model": ("openai/m", "openai/m"),
+    "model_names": ("plain", "plain"),
+    "model_list_ttl_s": ("60", 60.0),
     "response_store": ("sqlite", "sqlite"),
     "response_store_path": ("r.db", "r.db"),
     "response_store_max_bytes": ("2000000", 2_000_000),
     "response_store_max_age_s": ("60", 60.0),
+    "account_store": ("sqlite", "sqlite"),
+    "account_store_path": ("a.db", "a.db"),
+    "account_store_url": ("valkey://:hunter2@host/1", Secret("valkey://:hunter2@host/1")),
     "secret": ("s" * 32, Secret("s" * 32)),
+    "max_attempts": ("3", 3),
+    "patience_s": ("2.5", 2.5),
+    "admin_key": ("a" * 32, Secret("a" * 32)),
     "allow_public_without_keys": ("yes", True),
     "check_grammars": ("no", False),
     "reasoning_store_bytes": ("0", 0),
@@ -116,6 +125,43 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
 # Capabilities and client keys.
 
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
+
+
+PRICE = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2.5\n'
+
+
+def test_a_key_with_all_its_limits() -> None:
+    limits = "requests_per_minute = 60\ntokens_per_minute = 100_000\nbudget = 5\nbudget_period = 'day'\n"
+    loaded = load_text(
+        KEY + 'models = ["fast", "claude-*"]\n' + limits + PRICE + "cached_input = 0\n",
+        {"DRAGOMAN_SECRET": SECRET},
+    )
+    assert loaded.settings.client_keys == (
+        ClientKey(
+            name="ci",
+            hash="0" * 64,
+            models=("fast", "claude-*"),
+            requests_per_minute=60,
+            tokens_per_minute=100_000,
+            budget=5.0,
+            budget_period="day",
+        ),
+    )
+    assert loaded.settings.prices == (Price(model="m", input=1.0, output=2.5, cached_input=0.0),)
+    shown = list(_show_config.lines(loaded, with_origin=False))
+    assert "client_keys[0].budget = 5.0" in shown
+    assert "prices[0].output = 2.5" in shown
+
+
+def test_the_admin_key_is_a_key_of_its_own() -> None:
+    admin = "admin-0123456789-0123456789-0123456789"
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_of(admin, Secret(SECRET))}"\n'
+    environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_ADMIN_KEY": admin}
+    (line,) = errors(key, environ)
+    assert line == "environment: DRAGOMAN_ADMIN_KEY: is a client key: it must be a key of its own"
+    (line,) = errors("", {**environ, "DRAGOMAN_ADMIN_KEY": SECRET})
+    assert line == "environment: DRAGOMAN_ADMIN_KEY: is server.secret: it must be a key of its own"
+    assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +194,28 @@ KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
         (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
         (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
         ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
+        ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
+        (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
+        (
+            KEY + "requests_per_minute = 0\n",
+            "client_keys[0].requests_per_minute: 0 is out of range: from 1 to 1000000",
+        ),
+        (
+            KEY + "tokens_per_minute = 1.5\n",
+            "client_keys[0].tokens_per_minute: expected an integer, found a float",
+        ),
+        (KEY + "budget = '5'\n", "client_keys[0].budget: expected a number of US dollars, found a string"),
+        (KEY + "budget = true\n", "client_keys[0].budget: expected a number of US dollars, found a boolean"),
+        (KEY + "budget = -1\n", "client_keys[0].budget: -1 is out of range: from 0 to 1e+09 US dollars"),
+        (KEY + "budget = nan\n", "client_keys[0].budget: nan is out of range"),
+        (KEY + "budget_period = 'week'\n", 'client_keys[0].budget_period: unknown budget_period "week"'),
+        (
+            KEY + "budget = 1\n",
+            "client_keys[0].budget: needs [[prices]]: without a price, a key with a budget may use no model",
+        ),
+        ("[[prices]]\nmodel = 'm'\ninput = 1\n", "prices[0].output: missing"),
+        (PRICE + "cached = 1\n", 'prices[0].cached: unknown key; did you mean "cached_input"?'),
+        (PRICE + PRICE, 'prices[1].model: "m" has a price already'),
     ],
 )
 def test_what_is_wrong_with_them(text: str, problem: str) -> None:

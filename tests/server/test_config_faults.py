@@ -6,12 +6,13 @@ import pytest
 from cfg_text import CANARY, LOCAL, errors, load_text
 
 from dragoman_server._interpolate import MAX_FILE_BYTES
-from dragoman_server.config import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.config import (
+    _TABLES,
     ConfigError,
     ServerSettings,
     load,
 )
+from dragoman_server.config import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.settings import SERVER_KEYS
 
 
@@ -42,7 +43,7 @@ FAULTS = {
     ),
     "a key like none": (
         "zzz = 1\n",
-        "dragoman.toml:1: zzz: unknown key; valid are server, upstreams, models, capabilities, client_keys",
+        "dragoman.toml:1: zzz: unknown key; valid are " + ", ".join(_TABLES),
     ),
     "a dashed key": (
         "[server]\nlog-level = 'info'\n",
@@ -293,6 +294,16 @@ FAULTS = {
     "a header that frames": (
         LOCAL + '[upstreams.headers]\nHost = "a"\n',
         "dragoman.toml:6: upstreams[0].headers.Host: this header belongs to the connection and cannot be set",
+    ),
+    "a header of another client": (
+        LOCAL + '[upstreams.headers]\nUser-Agent = "a"\n',
+        "dragoman.toml:6: upstreams[0].headers.User-Agent: this header says who calls, which the gateway says itself: "
+        "it stands for no other client",
+    ),
+    "a header of a vendor's SDK": (
+        LOCAL + '[upstreams.headers]\nx-stainless-lang = "js"\n',
+        "dragoman.toml:6: upstreams[0].headers.x-stainless-lang: this header says who calls, which the gateway says "
+        "itself: it stands for no other client",
     ),
     "a header whose reference fails": (
         LOCAL + '[upstreams.headers]\nx-a = "${NOPE}"\n',

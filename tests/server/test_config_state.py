@@ -84,6 +84,54 @@ def test_values_out_of_range_are_faults(line: str) -> None:
     assert len(errors(f"[server]\n{line}\n")) == 1
 
 
+# The account store.
+
+ACCOUNTS = '[server]\naccount_store = "%s"\n'
+
+
+def test_accounts_are_in_memory_by_default() -> None:
+    server = load_text("").settings.server
+    assert (server.account_store, server.account_store_path, server.account_store_url) == (
+        "memory",
+        None,
+        None,
+    )
+    load_text("[server]\nworkers = 2\n")
+
+
+@pytest.mark.parametrize(
+    ("store", "needed", "value"),
+    [
+        ("sqlite", "account_store_path", "a.db"),
+        ("valkey", "account_store_url", "valkey://user:hunter2@host:1/2"),
+        ("valkey", "account_store_url", "unix:///run/valkey.sock?db=3"),
+    ],
+)
+def test_an_account_store_needs_to_know_where(store: str, needed: str, value: str) -> None:
+    text = ACCOUNTS % store
+    assert errors(text) == [f"dragoman.toml:2: server.account_store: needs {needed} as well"]
+    server = load_text(f'{text}{needed} = "{value}"\n').settings.server
+    assert server.account_store == store
+    assert "hunter2" not in repr(server)
+
+
+@pytest.mark.parametrize("url", ["hunter2", "http://:hunter2@host", "valkey://:hunter2@host:port", "unix://"])
+def test_a_wrong_url_is_a_fault_that_does_not_show_it(url: str) -> None:
+    (error,) = errors(f'[server]\naccount_store_url = "{url}"\n')
+    assert error == (
+        "dragoman.toml:2: server.account_store_url: is not of the form valkey://host:port/db, "
+        "valkeys://... or unix:///path"
+    )
+
+
+def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.config.valkey_available", lambda: False)
+    text = ACCOUNTS % "valkey" + 'account_store_url = "valkey://host"\n'
+    assert errors(text) == [
+        "dragoman.toml:2: server.account_store: needs the extra: install dragoman[valkey]"
+    ]
+
+
 # (protocol, base URL, whether it keeps answers itself, whether it counts tokens)
 HOSTS = [
     (RESPONSES, "https://api.openai.com/v1", True, True),

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dragoman_server._schema import json_schema
 from dragoman_server.cli import main
 from dragoman_server.config import Loaded, load
-from dragoman_server.settings import CLIENT_KEY_KEYS, MODEL_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from dragoman_server.settings import CLIENT_KEY_KEYS, MODEL_KEYS, PRICE_KEYS, SERVER_KEYS, UPSTREAM_KEYS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "configuration.md").read_text("utf-8")
@@ -35,8 +35,8 @@ def test_the_tables_are_current() -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [SERVER_KEYS, UPSTREAM_KEYS, MODEL_KEYS, CLIENT_KEY_KEYS],
-    ids=["server", "upstreams", "capabilities", "client_keys"],
+    [SERVER_KEYS, UPSTREAM_KEYS, MODEL_KEYS, CLIENT_KEY_KEYS, PRICE_KEYS],
+    ids=["server", "upstreams", "capabilities", "client_keys", "prices"],
 )
 def test_every_setting_is_there(keys: dict[str, Any]) -> None:
     for name, key in keys.items():
@@ -86,7 +86,7 @@ def problems(schema: Any, value: Any, place: str = "") -> list[str]:
     if "anyOf" in schema and all(problems(each, value, place) for each in schema["anyOf"]):
         found.append(f"{place}: none of these")
     found += [f"{place}/{name}: missing" for name in schema.get("required", ()) if name not in value]
-    if isinstance(value, list):
+    if isinstance(value, list) and "items" in schema:
         for index, element in enumerate(value):
             found += problems(schema["items"], element, f"{place}/{index}")
     if isinstance(value, dict) and "type" in schema:
@@ -119,7 +119,7 @@ UPSTREAM = '[[upstreams]]\nname = "a"\nbase_url = "http://a"\n'
         (UPSTREAM + 'protocols = ["chat"]', "/upstreams/0/protocols/0: none of these"),
         (UPSTREAM + 'protocol = "openai_chat"\nsampling = "no"', "/upstreams/0/sampling: no boolean"),
         (UPSTREAM + 'protocol = "openai_chat"\nheaders = { a = 1 }', "/upstreams/0/headers/a: no string"),
-        ('[models]\nfast = "a"', "/models/fast: not of the form"),
+        ('[models]\nfast = "a"', "/models/fast: none of these"),
         ("[[capabilities]]\nsampling = true", "/capabilities/0/model: missing"),
         ('[[capabilities]]\nmodel = "a"\nname = "b"', "/capabilities/0/name: unknown"),
         ('[[client_keys]]\nname = "a"', "/client_keys/0/hash: missing"),

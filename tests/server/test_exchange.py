@@ -13,10 +13,12 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
 from dragoman_server._secret import Secret
+from dragoman_server.accounts import Pool
 from dragoman_server.exchange import ClientExchange
 from dragoman_server.log import RequestRecord
 from dragoman_server.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.state.account_memory import MemoryAccounts
 from dragoman_server.upstream import (
     UpstreamBroken,
     UpstreamTimeout,
@@ -63,6 +65,10 @@ WHOLE = json.dumps(
 ).encode()
 
 
+def pool() -> Pool:
+    return Pool(Settings(), MemoryAccounts())
+
+
 def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
@@ -79,10 +85,11 @@ async def run(
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
     exchange = ClientExchange(
         plan_for(client, stream=stream),
-        door,
+        lambda name: door,
         fake.receive,
         fake.send,
         record,
+        pool=pool(),
         keepalive_s=keepalive_s,
         http1=True,
     )
@@ -218,7 +225,9 @@ async def test_a_slow_client_pauses_the_upstream() -> None:
     fake._body = None
     record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
     plan = plan_for(MESSAGES, stream=True)
-    exchange = ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=True)
+    exchange = ClientExchange(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(exchange.run)
         await anyio.sleep(35)
@@ -352,7 +361,9 @@ async def test_losses_are_named_in_a_header() -> None:
     fake._body = None
     record = RequestRecord(id="a", protocol=CHAT, path="/")
     door = FakeDoor(Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500))
-    await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=False).run()
+    await ClientExchange(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
+    ).run()
     assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
     assert record.losses == ["dropped /seed"]
 
@@ -370,7 +381,16 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")
         door = FakeDoor(Script([body], status=401))
-        await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=0, http1=True).run()
+        await ClientExchange(
+            plan,
+            lambda name, door=door: door,
+            fake.receive,
+            fake.send,
+            record,
+            pool=pool(),
+            keepalive_s=0,
+            http1=True,
+        ).run()
         assert fake.status == 401
         assert key not in fake.body.decode()
         assert key not in repr(record)

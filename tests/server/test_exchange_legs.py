@@ -8,10 +8,12 @@ from gw_fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY, RemoteProtocolError
+from dragoman_server.accounts import Pool
 from dragoman_server.exchange import ClientExchange
 from dragoman_server.log import RequestRecord
 from dragoman_server.plan import MAX_ANSWERS, make_plan
 from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, Settings, UpstreamSettings
+from dragoman_server.state.account_memory import MemoryAccounts
 from dragoman_server.upstream import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +55,10 @@ class Legs(FakeDoor):
         return FakeResponse(script, self)
 
 
+def pool() -> Pool:
+    return Pool(Settings(), MemoryAccounts())
+
+
 def plan_for(n: int, *, stream: bool) -> Any:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=ANTHROPIC_MESSAGES, base_url="http://127.0.0.1:9"),)
@@ -70,7 +76,9 @@ async def run(door: Legs, *, stream: bool = True, **more: Any) -> tuple[FakeClie
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=OPENAI_CHAT, path="/")
-    await ClientExchange(plan, door, fake.receive, fake.send, record, keepalive_s=10, http1=True).run()
+    await ClientExchange(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
+    ).run()
     assert door.open_count == 0
     return fake, record
 

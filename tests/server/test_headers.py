@@ -59,7 +59,8 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
 
 
 def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
-    pairs = for_upstream(upstream(protocol, **more), protocol, client, headers, stream=False)
+    own = upstream(protocol, **more)
+    pairs = for_upstream(own, protocol, client, headers, stream=False, api_key=own.api_key)
     assert len(pairs) == len(dict(pairs)), "no name twice"
     return dict(pairs)
 
@@ -120,8 +121,9 @@ def test_how_the_key_is_sent(protocol: str, auth: str, name: str, value: str) ->
 
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
-    own = upstream(headers=extra, api_key=Secret("k"))
-    headers = dict(for_upstream(own, CHAT, CHAT, {"openai-beta": "theirs"}, stream=True))
+    own = upstream(headers=extra)
+    theirs = {"openai-beta": "theirs"}
+    headers = dict(for_upstream(own, CHAT, CHAT, theirs, stream=True, api_key=Secret("k")))
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
     assert headers["authorization"] == "Bearer k"
 

@@ -72,7 +72,9 @@ BEGUN: dict[str, tuple[str, bytes]] = {
     "forgetful": (
         "/responses",
         b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":'
-        b'{"id":"resp_r","object":"response","model":"m","status":"in_progress","output":[]}}\n\n',
+        b'{"id":"resp_r","object":"response","model":"m","status":"in_progress","output":[]}}\n\n'
+        b'event: response.output_item.added\ndata: {"type":"response.output_item.added","sequence_number":1,'
+        b'"output_index":0,"item":{"type":"message","id":"msg_r","role":"assistant","content":[]}}\n\n',
     ),
 }
 
@@ -166,17 +168,36 @@ async def test_an_answer_that_was_refused_is_not_kept(stream: bool, kept: list[S
     assert kept == []
 
 
+FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
+
+
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-@each_mode
-async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(stream: bool, status: str) -> None:
-    answer = {**ANSWER, "status": status, "error": {"code": "server_error", "message": "oops"}}
-    event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
-    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
-    async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
-        await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
+async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(status: str) -> None:
+    answer = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 2, "response": answer}
+    end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
+        await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})
         found = await up.get(f"{PATH}/{answer['id']}")
         assert found == {**answer, "store": True, "previous_response_id": None}
         await refuses_to_go_on_from(up, found)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+@each_mode
+async def test_one_that_failed_before_there_was_content_is_a_plain_error(
+    stream: bool, status: str, kept: list[StoredResponse]
+) -> None:
+    """So another account could be asked; and it has no id to ask for."""
+    answer = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
+    async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
+        client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
+        assert client.status >= 400
+        said = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
+        assert json.loads(client.body)["error"]["message"] == said
+    assert kept == []
 
 
 @each_forgetful

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dragoman_server import exchange, plan, serve
+from dragoman_server import attempt, plan, serve
 from dragoman_server._secret import Secret
 from dragoman_server.access import KEY_PREFIX, hash_of
 from dragoman_server.app import _OPEN_PATHS
@@ -30,6 +30,7 @@ def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_example_loads(text: str) -> None:
     Path("dragoman.toml").write_text(text)
     Path("secret").write_text(SECRET + "\n")
+    Path("admin_key").write_text(SECRET[::-1] + "\n")
     assert load(environ={"DRAGOMAN_SECRET": SECRET}).warnings == ()
 
 
@@ -64,7 +65,7 @@ def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert f"begin with `{KEY_PREFIX}`" in TEXT
     assert f"headers ({serve._HYPERCORN['h11_max_incomplete_size'] // 1024} KiB)" in TEXT
     assert (
-        f"({exchange.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({exchange.MAX_ANSWER_BYTES // 2**20} MiB)"
+        f"({attempt.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({attempt.MAX_ANSWER_BYTES // 2**20} MiB)"
         in TEXT
     )
     assert f"(`n`, {plan.MAX_ANSWERS})" in TEXT

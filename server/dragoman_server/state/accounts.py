@@ -112,5 +112,11 @@ class AccountStore(Protocol):
         becomes a debt (for tokens, when they are known).
         """
 
+    async def add(self, counter: str, amount: float, expires: float | None) -> None:
+        """Count so much under this name, for all gateways. expires: when it may be forgotten, None for never."""
+
+    async def total(self, counter: str, now: float) -> float:
+        """What has been counted under this name: 0 when nothing has, or when it has expired."""
+
     def running(self) -> AbstractAsyncContextManager[None]:
         """The time in which the store works: connections are open, and it listens to the others."""

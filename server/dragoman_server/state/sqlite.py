@@ -10,9 +10,7 @@ overwritten.
 """
 
 import hashlib
-import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -21,6 +19,7 @@ from typing import Self, TypeVar
 import anyio
 import anyio.to_thread
 
+from ._sqlite_file import FileKind, WrongFile, open_file, writing
 from .responses import ROW_BYTES, Item, Limits, StoredResponse, StoreError
 
 _T = TypeVar("_T")
@@ -83,9 +82,9 @@ END;
 CREATE TRIGGER item_dropped AFTER DELETE ON items BEGIN
     UPDATE total SET bytes = bytes - {ROW_BYTES} - length(old.id) - length(old.data);
 END;
-PRAGMA application_id = {_APPLICATION_ID};
-PRAGMA user_version = {_VERSION};
 """
+
+_KIND = FileKind("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
 
 _TOTAL = "SELECT bytes FROM total"
 # But the one that was just put, whose size was looked at before.
@@ -140,6 +139,8 @@ class SQLiteResponseStore:
         try:
             with anyio.move_on_after(_TURN_S):
                 return await anyio.to_thread.run_sync(function, limiter=self._one_call)
+        except WrongFile as error:
+            raise StoreError(str(error)) from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"the response store {self._path}: {error}") from error
         raise StoreError(f"the response store {self._path}: the calls before this one took {_TURN_S:g} s")
@@ -147,21 +148,7 @@ class SQLiteResponseStore:
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        # SQLite would make it readable for everybody whom the umask lets.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(
-            self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
-        self._connection = connection
-        try:
-            _use_write_ahead_log(connection)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA secure_delete = ON")
-            with self._writing() as writing:
-                _make_or_check(writing, self._path)
-        except BaseException:
-            self._close()
-            raise
+        self._connection = open_file(_KIND, self._path, _BUSY_S)
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -175,24 +162,12 @@ class SQLiteResponseStore:
         return self._connection
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other process writes beside."""
-        connection = self._open_connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-
-    @contextmanager
     def _reading(self, now: int) -> Iterator[sqlite3.Connection]:
         """A transaction that sees one state of the file, in which nothing is too old."""
         connection = self._open_connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
-            with self._writing():
+            with writing(connection):
                 connection.execute("DELETE FROM responses WHERE created < ?", oldest)
         connection.execute("BEGIN")
         try:
@@ -202,31 +177,31 @@ class SQLiteResponseStore:
 
     def _put(self, response: StoredResponse) -> None:
         owner = response.owner
-        with self._writing() as writing:
-            writing.execute(
+        with writing(self._open_connection) as connection:
+            connection.execute(
                 "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
                 (response.created - self._limits.max_age_s, owner, response.id),
             )
-            key = writing.execute(
+            key = connection.execute(
                 "INSERT INTO responses (owner, id, created, size, body) VALUES (?, ?, ?, ?, ?)",
                 (owner, response.id, response.created, response.own_size, response.body),
             ).lastrowid
             for output, items in enumerate((response.input, response.output)):
                 digests = [_digest(item) for item in items]
-                writing.executemany(
+                connection.executemany(
                     "INSERT OR IGNORE INTO items (owner, id, digest, data) VALUES (?, ?, ?, ?)",
                     [
                         (owner, item.id, digest, item.data)
                         for item, digest in zip(items, digests, strict=True)
                     ],
                 )
-                writing.executemany(
+                connection.executemany(
                     "INSERT INTO links SELECT ?, ?, ?, key FROM items WHERE owner = ? AND digest = ?",
                     [(key, output, place, owner, digest) for place, digest in enumerate(digests)],
                 )
             dropped = 1
-            while dropped and writing.execute(_TOTAL).fetchone()[0] > self._limits.max_bytes:
-                dropped = writing.execute(_DROP_OLDEST, (key,)).rowcount
+            while dropped and connection.execute(_TOTAL).fetchone()[0] > self._limits.max_bytes:
+                dropped = connection.execute(_DROP_OLDEST, (key,)).rowcount
 
     def _get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         with self._reading(now) as reading:
@@ -249,47 +224,13 @@ class SQLiteResponseStore:
         return None if found is None else Item(*found)
 
     def _delete(self, owner: str, id: str) -> bool:
-        with self._writing() as writing:
+        with writing(self._open_connection) as connection:
             return (
-                writing.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount > 0
+                connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
+                > 0
             )
 
 
 def _digest(item: Item) -> bytes:
     """The same for equal items alone."""
     return hashlib.blake2b(item.id.encode("ascii") + b"\n" + item.data, digest_size=16).digest()
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Processes that start together are in each other's way here, and SQLite does not wait for this."""
-    deadline = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def _make_or_check(connection: sqlite3.Connection, path: str) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if (application, version) == (_APPLICATION_ID, _VERSION):
-        return
-    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-        what = "another version of Dragoman" if application == _APPLICATION_ID else "another program"
-        raise StoreError(f"the response store {path} was made by {what}; name another file")
-    for statement in _statements(_SCHEMA):
-        connection.execute(statement)
-
-
-def _statements(script: str) -> Iterator[str]:
-    """One by one, for `executescript` would end the transaction."""
-    statement = ""
-    for line in script.splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

@@ -19,8 +19,6 @@ LIST = TESTS.parent.parent / "shared" / "failures.md"
 _ROW = re.compile(r"^\| *([A-Z]\d+) *\|", re.MULTILINE)
 # `def test_A1_what_it_says`, `async def test_i18_i19_both_at_once`.
 _TEST = re.compile(r"^(?:async )?def test((?:_[A-Za-z]\d+)+)_\w", re.MULTILINE)
-# Those about the account pool may have tests, the others must.
-OPTIONAL = frozenset("F")
 
 pytestmark = pytest.mark.skipif(not LIST.is_file(), reason="the list of failures is not at hand")
 
@@ -51,8 +49,7 @@ def test_the_list_is_read_whole() -> None:
 
 
 def test_every_row_has_a_test_or_a_reason() -> None:
-    wanted = [row for row in rows() if row[0] not in OPTIONAL]
-    assert [row for row in wanted if not named()[row] and row not in REASONS] == []
+    assert [row for row in rows() if not named()[row] and row not in REASONS] == []
 
 
 def test_no_row_has_both() -> None:

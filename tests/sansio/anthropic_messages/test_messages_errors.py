@@ -172,7 +172,29 @@ def test_tap(frames: list[Frame], usage: Usage, ended: bool, failed: bool) -> No
     tap = SPEC.tap(EXCHANGE)
     for one in frames:
         tap.watch(one)
-    assert (tap.usage, tap.ended, tap.failed) == (usage, ended, failed)
+    assert (tap.usage, tap.ended, tap.fault is not None) == (usage, ended, failed)
+
+
+@pytest.mark.parametrize(
+    ("one", "begun"),
+    [
+        (START, False),
+        (frame({"type": "ping"}), False),
+        (frame({"type": "error", "error": {}}), False),
+        (frame({"type": "content_block_start"}), True),
+        (frame({"type": "content_block_delta"}, ""), True),
+    ],
+)
+def test_r5_an_answer_begins_with_its_first_block(one: Frame, begun: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(one)
+    assert tap.begun is begun
+
+
+def test_f8_an_error_in_the_stream_is_told_apart() -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(frame({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}))
+    assert tap.fault == Fault(FaultKind.OVERLOADED, "busy", type="overloaded_error")
 
 
 def test_the_tap_ends_a_broken_stream() -> None:

@@ -12,6 +12,7 @@ from dragoman._spec import Exchange, Tap
 from dragoman._sse import Frame
 from dragoman.protocols.openai_chat import SPEC
 
+CONTENT = b'{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}'
 GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""},"finish_reason":null}]}'
 
 
@@ -40,19 +41,47 @@ def tap() -> Tap:
         ),
         ([b'{"choices":[{"finish_reason":null}],"usage":null}'], False, False, Usage()),
         ([b"{", b"5", b'{"choices":5}'], False, False, Usage()),
+        ([CONTENT, GOING, CONTENT, b'{"choices":[],"usage":{"prompt_tokens":1}}'], False, False, Usage(1)),
     ],
 )
 def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> None:
     watcher = tap()
     for data in frames:
         watcher.watch(Frame(b"", data))
-    assert (watcher.ended, watcher.failed, watcher.usage) == (ended, failed, usage)
+    assert (watcher.ended, watcher.fault is not None, watcher.usage) == (ended, failed, usage)
+
+
+@pytest.mark.parametrize(
+    ("delta", "begun"),
+    [
+        (b'{"role":"assistant"}', False),
+        (b'{"role":"assistant","content":""}', False),
+        (b'{"role":"assistant","content":null,"refusal":null}', False),
+        (b"{}", False),
+        (b"null", False),
+        (b'{"content":"a"}', True),
+        (b'{"reasoning_content":"a"}', True),
+        (b'{"tool_calls":[{"index":0}]}', True),
+    ],
+)
+def test_r5_an_answer_begins_with_its_first_content(delta: bytes, begun: bool) -> None:
+    watcher = tap()
+    watcher.watch(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
+    assert watcher.begun is begun
+
+
+def test_f8_an_error_in_the_stream_is_told_apart() -> None:
+    watcher = tap()
+    watcher.watch(Frame(b"", b'{"error":{"message":"slow down","type":"rate_limit_error","code":429}}'))
+    watcher.watch(Frame(b"", b'{"error":{"message":"again"}}'))
+    assert watcher.fault is not None
+    assert (watcher.fault.kind, watcher.fault.message) == (FaultKind.RATE_LIMIT, "slow down")
 
 
 def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
     watcher = tap()
     watcher.watch(Frame(b"error", b"gone"))
-    assert watcher.failed
+    assert watcher.fault is not None
 
 
 def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:

@@ -77,6 +77,17 @@ BODIES: list[tuple[int, bytes, Fault]] = [
         error("insufficient_quota", "insufficient_quota"),
         Fault(K.BILLING, "m", 429, "insufficient_quota", "insufficient_quota"),
     ),
+    # DeepSeek's code is its type.
+    (
+        401,
+        error("invalid_request_error", "authentication_error"),
+        Fault(K.AUTHENTICATION, "m", 401, "invalid_request_error", "authentication_error"),
+    ),
+    (
+        402,
+        error("invalid_request_error", "unknown_error"),
+        Fault(K.BILLING, "m", 402, "invalid_request_error", "unknown_error"),
+    ),
     (429, error(None, "insufficient_quota"), Fault(K.BILLING, "m", 429, None, "insufficient_quota")),
     (
         400,
@@ -211,24 +222,58 @@ def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(relayed("response.created", response=HEAD, named=named))
     tap.watch(relayed("response.output_text.delta", 1, delta="a", named=named))
-    assert (tap.ended, tap.failed, tap.usage, tap.whole) == (False, False, Usage(), None)
+    assert (tap.ended, tap.fault is not None, tap.usage, tap.whole) == (False, False, Usage(), None)
     whole = {**HEAD, "status": "completed", "usage": USAGE}
     tap.watch(relayed("response.completed", 2, response=whole, named=named))
-    assert (tap.ended, tap.failed, tap.usage, tap.whole) == (True, False, Usage(3, 2, 1), whole)
+    assert (tap.ended, tap.fault is not None, tap.usage, tap.whole) == (True, False, Usage(3, 2, 1), whole)
 
 
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
 def test_the_name_of_an_event_whose_data_were_cut_ends_nothing(kind: str) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(Frame(kind.encode(), b'{"type":"response.compl'))
-    assert (tap.ended, tap.failed, tap.whole) == (False, False, None)
+    assert (tap.ended, tap.fault is not None, tap.whole) == (False, False, None)
 
 
 @pytest.mark.parametrize("kind", ["error", "response.failed", "response.cancelled"])
 def test_the_tap_sees_failures(kind: str) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(relayed(kind, 1))
-    assert (tap.ended, tap.failed, tap.whole) == (False, True, None)
+    assert (tap.ended, tap.fault is not None, tap.whole) == (False, True, None)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "begun"),
+    [
+        ("response.created", False),
+        ("response.in_progress", False),
+        ("response.queued", False),
+        ("error", False),
+        ("response.failed", False),
+        ("response.output_item.added", True),
+        ("response.output_text.delta", True),
+    ],
+)
+def test_r5_an_answer_begins_with_its_first_item(kind: str, begun: bool, named: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed(kind, 1, named=named))
+    assert tap.begun is begun
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("error", {"code": "rate_limit_exceeded", "message": "slow"}),
+        ("response.failed", {"response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}}}),
+    ],
+)
+def test_f8_an_error_in_the_stream_is_told_apart(kind: str, fields: dict[str, Any]) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed(kind, 1, **fields))
+    tap.watch(relayed("response.failed", 2))
+    assert tap.fault is not None
+    assert (tap.fault.kind, tap.fault.message) == (FaultKind.RATE_LIMIT, "slow")
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

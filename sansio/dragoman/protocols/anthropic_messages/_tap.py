@@ -14,28 +14,32 @@ from dragoman._loss import Ledger
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
-from ._errors import error_frame
+from ._errors import error_frame, fault_of
 from ._usage import UsageReader
 
-_DULL = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop", b"ping"})
+_CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
 
 
 class MessagesTap:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "ended", "failed", "usage", "whole")
+    __slots__ = ("_figures", "begun", "ended", "fault", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
+        self.begun = False
         self.ended = False
-        self.failed = False
+        self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
         self._figures = UsageReader(Ledger())  # a relay loses nothing
 
     def watch(self, frame: Frame) -> None:
         """Look at one frame. Never raises."""
         # Servers that leave out the event name are told by the first bytes of the data.
-        if frame.event in _DULL or b"content_block" in frame.data[:40]:
+        if frame.event in _CONTENT or b"content_block" in frame.data[:40]:
+            self.begun = True
+            return
+        if frame.event == b"ping":
             return
         try:
             value = decode(frame.data)
@@ -60,7 +64,7 @@ class MessagesTap:
         elif kind == "message_stop":
             self.ended = True
         elif kind == "error":
-            self.failed = True
+            self.fault = fault_of(value, None)
 
     def _count(self, usage: object) -> None:
         if type(usage) is dict:

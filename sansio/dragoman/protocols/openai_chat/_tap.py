@@ -13,7 +13,7 @@ from dragoman._json import JSONObject, decode
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 
-from ._errors import error_frame, is_error
+from ._errors import error_frame, fault_of, is_error
 from ._tables import STOP_FAULTS
 from ._usage import read_usage
 
@@ -24,12 +24,13 @@ class ChatTap:
     ended: [DONE] came, or a finish reason (there are servers that never send [DONE]).
     """
 
-    __slots__ = ("ended", "failed", "usage", "whole")
+    __slots__ = ("begun", "ended", "fault", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
+        self.begun = False
         self.ended = False
-        self.failed = False
+        self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
 
     def watch(self, frame: Frame) -> None:
@@ -37,29 +38,36 @@ class ChatTap:
         if data == b"[DONE]":
             self.ended = True
             return
-        if frame.event == b"error":
-            self.failed = True
-        if _UNFINISHED in data and b'"error"' not in data and (b'"usage"' not in data or _NO_USAGE in data):
+        if self.begun and _says_nothing(data) and frame.event != b"error":
             return
         try:
             chunk = decode(data)
         except RemoteProtocolError:
-            return
+            chunk = None
+        if frame.event == b"error" or (type(chunk) is dict and is_error(chunk)):
+            self.fault = self.fault or fault_of(chunk if type(chunk) is dict else {}, None)
         if type(chunk) is dict:
             self._look(chunk)
 
     def _look(self, chunk: JSONObject) -> None:
-        if is_error(chunk):
-            self.failed = True
         usage = chunk.get("usage")
         if type(usage) is dict:
             self.usage = self.usage.updated(read_usage(usage))
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
-            finish = choice.get("finish_reason") if type(choice) is dict else None
+            if type(choice) is not dict:
+                continue
+            delta = choice.get("delta")
+            # The first chunk names the role, and some servers put an empty text beside it.
+            if type(delta) is dict and any(value for name, value in delta.items() if name != "role"):
+                self.begun = True
+            finish = choice.get("finish_reason")
             if type(finish) is str and finish:
                 self.ended = True
-                self.failed = self.failed or finish in STOP_FAULTS
+                failed = STOP_FAULTS.get(finish)
+                if failed is not None and self.fault is None:
+                    message = f"the upstream stopped with finish_reason {finish}"
+                    self.fault = Fault(failed, message, code=finish)
 
     def fail(self, fault: Fault) -> bytes:
         return error_frame(fault)
@@ -68,3 +76,8 @@ class ChatTap:
 # The forms in which nearly all servers say that a choice goes on, and that the usage comes later.
 _UNFINISHED = b'"finish_reason":null'
 _NO_USAGE = b'"usage":null'
+
+
+def _says_nothing(data: bytes) -> bool:
+    """Of usage, the end, or an error."""
+    return _UNFINISHED in data and b'"error"' not in data and (b'"usage"' not in data or _NO_USAGE in data)

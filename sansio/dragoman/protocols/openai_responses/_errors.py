@@ -66,6 +66,8 @@ def fault_of(value: JSON, status: int | None = None) -> Fault:
 
 def _kind(code: str | None, sort: str | None, status: int | None, message: str) -> FaultKind:
     kind = tables.KIND_BY_CODE.get(code or "")
+    if code in tables.GENERIC_CODES and status is not None:
+        kind = None
     if kind is None and code in tables.RESPONSE_ERROR_CODES:
         kind = FaultKind.INVALID_REQUEST  # all that are left speak of the prompt or its images
     if kind is None and status is not None:

@@ -200,6 +200,8 @@ KIND_BY_CODE: dict[str, FaultKind] = {
     "slow_down": FaultKind.OVERLOADED,
     "vector_store_timeout": FaultKind.TIMEOUT,
 }
+# Some servers put the type in the place of the code (DeepSeek, for all statuses): where there is one, it says more.
+GENERIC_CODES = frozenset(("invalid_request_error",))
 
 # kind -> (type, code) of the error object.
 ERRORS: dict[FaultKind, tuple[str, str | None]] = {

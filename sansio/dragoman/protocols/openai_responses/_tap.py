@@ -16,7 +16,7 @@ from ..._spec import Exchange
 from ..._sse import Frame, frame
 from ._common import text_of
 from ._envelope import Envelope
-from ._errors import error_event, response_error
+from ._errors import error_event, fault_of, response_error
 from ._usage import read_usage
 
 _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
@@ -31,8 +31,9 @@ class ResponsesTap:
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
+        self.begun = False
         self.ended = False
-        self.failed = False
+        self.fault: Fault | None = None
         self.whole: JSONObject | None = None
         self._exchange = exchange
         self._response: JSONObject | None = None
@@ -42,7 +43,9 @@ class ResponsesTap:
     def watch(self, frame: Frame) -> None:
         self._count += 1
         self._last = frame.data
-        if frame.event in _WATCHED or not frame.event:  # without an event line, only the data tells
+        if frame.event and frame.event not in _WATCHED:
+            self.begun = True
+        else:  # without an event line, only the data tells
             event = _object(frame.data)
             if not event:  # the name alone ends nothing: the data may be cut
                 return
@@ -56,7 +59,10 @@ class ResponsesTap:
             if kind in _ENDS:
                 self.ended = True
             elif kind in _FAILURES:
-                self.failed = True
+                # A failed response says why inside of it.
+                self.fault = self.fault or fault_of(event if kind == "error" else event.get("response"))
+            elif kind not in _OPENINGS:
+                self.begun = True
             if kind in _ENDS or kind in _FAILED_ENDS:
                 self.whole = self._response
 

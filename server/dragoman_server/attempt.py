@@ -1,0 +1,278 @@
+"""One attempt: a request is sent with one account, and its answer read.
+
+Strategy: an attempt owns its upstream response and the machine of its answer, and begins with nothing of another's. It
+sends nothing by itself: what is ready goes through the outlet, which belongs to the client. Until content has gone that
+way, a failure is a value, and somebody else may try; after that it is the end of the client's stream.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from dragoman import (
+    FanOut,
+    Fault,
+    FaultKind,
+    Outcome,
+    Relay,
+    ResponseTranslator,
+    retry_after,
+    translate_fault,
+)
+
+from ._secret import MASK
+from .accounts import Lease
+from .headers import HeaderList, for_client, request_ids
+from .plan import Plan
+from .replies import fault_of_upstream
+from .upstream import (
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamTimeouts,
+    UpstreamUnreachable,
+)
+
+Answer: TypeAlias = ResponseTranslator | Relay | FanOut
+
+# Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
+MAX_ERROR_BYTES = 1024 * 1024
+
+# A whole answer is held until it is complete, so that a failure can still be told as one.
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+# After the answer's own end, the end of the HTTP body usually comes in the same read. Waiting for it a moment
+# lets the connection be used again.
+DRAIN_S = 0.25
+
+_TOO_LARGE = Fault(FaultKind.SERVER, "the upstream's answer is too large")
+
+
+class ResponseLike(Protocol):
+    """What an attempt needs of an upstream's response: see UpstreamResponse."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+
+    async def receive(self) -> bytes: ...
+
+    async def read_all(self, limit: int) -> bytes: ...
+
+
+class Door(Protocol):
+    """Where requests go out: UpstreamClient, or the simulator in its place."""
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        content: bytes | None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> AbstractAsyncContextManager[ResponseLike]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt of which the client has seen nothing.
+
+    status, body: the error in the client's form, where the upstream answered with one.
+    headers: what the client may be told of the upstream's.
+    after: seconds that the upstream wants to be left alone.
+    connecting: no connection came about.
+    """
+
+    fault: Fault
+    headers: HeaderList
+    status: int | None = None
+    body: bytes = b""
+    after: float | None = None
+    connecting: bool = False
+
+
+class Outlet(Protocol):
+    """The client's side."""
+
+    async def show(self, attempt: "Attempt") -> bool:
+        """Send what is ready. False: another attempt was faster, and this one is to end."""
+
+    async def finish(self, attempt: "Attempt") -> bool:
+        """The answer has ended, well or not: send the rest. False as of show()."""
+
+
+class Attempt:
+    """Call run() once.
+
+    answer: the machine, once there is a response.
+    shown: some of it went to the client.
+    status: of the upstream's response.
+    """
+
+    def __init__(self, lease: Lease, door: Door, outlet: Outlet, now: float) -> None:
+        self.lease = lease
+        self.plan: Plan = lease.plan
+        self.answer: Answer | None = None
+        self.shown = False
+        self.status: int | None = None
+        self.headers: HeaderList = []
+        self._door = door
+        self._outlet = outlet
+        self._now = now
+        self._raw_headers: Sequence[tuple[str, str]] = ()
+
+    async def run(self) -> Failure | None:
+        """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
+        try:
+            if self.plan.translated.answers > 1:
+                return await self._read_legs(self.plan.fan_out())
+            async with self._open() as response:
+                self._note(response)
+                if not 200 <= response.status < 300:
+                    return self._refused(response.status, await response.read_all(MAX_ERROR_BYTES))
+                return await self._read_answer(response)
+        except UpstreamError as error:
+            failure = await self._broke(fault_of_upstream(error))
+            return failure and replace(failure, connecting=is_connecting(error))
+
+    def _open(self) -> AbstractAsyncContextManager[ResponseLike]:
+        plan = self.plan
+        return self._door.open(
+            "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
+        )
+
+    def _note(self, response: ResponseLike) -> None:
+        self.status = response.status
+        self._raw_headers = response.headers
+        self.headers = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+
+    async def _read_answer(self, response: ResponseLike) -> Failure | None:
+        data = await response.receive()
+        answer = self.answer = self.plan.answer(upstream_streams=is_stream(response.headers, data))
+        size = 0
+        while data:
+            size += len(data)
+            if size > MAX_ANSWER_BYTES and not self.plan.streams:
+                return self._failure(_TOO_LARGE)
+            answer.receive_data(data)
+            # After an error some servers leave the connection open, and say nothing more.
+            if answer.outcome is not Outcome.OPEN or (answer.fault is not None and not answer.committed):
+                break
+            if not await self._show(answer):
+                return None
+            data = await response.receive()
+        else:
+            answer.receive_eof()
+        failure = await self._end(answer)
+        if failure is None:
+            with anyio.move_on_after(DRAIN_S):
+                while data:
+                    data = await response.receive()
+        return failure
+
+    async def _show(self, answer: Answer) -> bool:
+        """Whether to go on."""
+        if not self.plan.streams or not answer.committed:
+            return True
+        self.shown = await self._outlet.show(self)
+        return self.shown
+
+    async def _end(self, answer: Answer) -> Failure | None:
+        if answer.fault is not None and not self.shown and not (self.plan.streams and answer.committed):
+            return self._failure(answer.fault)
+        self.shown = await self._outlet.finish(self)
+        return None
+
+    async def _broke(self, fault: Fault) -> Failure | None:
+        """The upstream cannot be called or cannot go on."""
+        if self.answer is None:
+            return self._failure(fault)
+        self.answer.fail(fault)
+        return await self._end(self.answer)
+
+    async def _read_legs(self, fan: FanOut) -> Failure | None:
+        """Several answers at once, put together. The first leg that fails ends all of them."""
+        self.answer = fan
+        refusals: list[Failure] = []
+        async with anyio.create_task_group() as legs:
+            for number in range(self.plan.translated.answers):
+                legs.start_soon(self._read_leg, fan, number, refusals, legs.cancel_scope)
+        if refusals and not self.shown:
+            return refusals[0]
+        if refusals:
+            fan.fail(refusals[0].fault)
+        fan.receive_eof()
+        return await self._end(fan)
+
+    async def _read_leg(
+        self, fan: FanOut, number: int, refusals: list[Failure], legs: anyio.CancelScope
+    ) -> None:
+        try:
+            async with self._open() as response:
+                self._note(response)
+                if not 200 <= response.status < 300:
+                    refusals.append(self._refused(response.status, await response.read_all(MAX_ERROR_BYTES)))
+                    legs.cancel()
+                    return
+                data = await response.receive()
+                leg = fan.start(number, upstream_streams=is_stream(response.headers, data))
+                size = 0
+                while data and leg.outcome is Outcome.OPEN:
+                    size += len(data)
+                    if size > MAX_ANSWER_BYTES:
+                        leg.fail(_TOO_LARGE)
+                        break
+                    leg.receive_data(data)
+                    if not await self._merge(fan):
+                        legs.cancel()
+                        return
+                    data = await response.receive()
+                leg.receive_eof()
+                await self._merge(fan)
+        except UpstreamError as error:
+            fan.fail(fault_of_upstream(error))
+        if fan.outcome is Outcome.FAILED:
+            legs.cancel()
+
+    async def _merge(self, fan: FanOut) -> bool:
+        fan.merge()
+        return fan.outcome is not Outcome.OPEN or await self._show(fan)
+
+    def _refused(self, status: int, body: bytes) -> Failure:
+        """The upstream's error answer, in the client's form."""
+        plan = self.plan
+        if status < 400:
+            status = 502  # a redirect is followed by nobody and is no answer
+        if plan.account.api_key:
+            # Some servers repeat the key that they refuse. It is the gateway's, not the client's.
+            body = body.replace(plan.account.api_key.reveal().encode(), MASK.encode())
+        status, body, fault = translate_fault(
+            status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
+        )
+        return self._failure(fault, status, body)
+
+    def _failure(self, fault: Fault, status: int | None = None, body: bytes = b"") -> Failure:
+        after = retry_after(self._raw_headers, self._now)
+        return Failure(fault, self.headers or request_ids((), self.plan.id), status, body, after)
+
+
+def is_connecting(error: UpstreamError) -> bool:
+    """Whether the call failed before there was a connection."""
+    if isinstance(error, UpstreamTimeout):
+        return error.phase is UpstreamTimeoutPhase.CONNECT
+    return isinstance(error, UpstreamUnreachable)
+
+
+def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
+    """Whether a 200 answer is a stream of events. The first byte tells: content types are often wrong."""
+    start = first.lstrip(b" \t\r\n")[:1]
+    if start:
+        return start not in (b"{", b"[")
+    return any(name == "content-type" and "text/event-stream" in value for name, value in headers)

@@ -1,0 +1,160 @@
+"""Stores of accounts of every kind, for tests that run over all of them; random calls to them."""
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from valkey_server import ValkeyServer
+
+from dragoman import Rest, Verdict
+from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.account_sqlite import SQLiteAccounts
+from dragoman_server.state.account_valkey import ValkeyAccounts
+from dragoman_server.state.accounts import AccountStore, Candidate, Rate, Taken
+from dragoman_server.state.careful import Careful
+
+# In the year 2096: what a server drops by its own clock is not dropped while a test runs.
+NOW = 4_000_000_000.0
+
+# Few enough to be reached in a test.
+MOST_CONVERSATIONS = 5
+
+KINDS = ("memory", "sqlite", "valkey", "careful")
+SHARED_KINDS = ("sqlite", "valkey", "careful")
+
+REST = Rest(limit_s=10.0, trouble_s=4.0, most_s=30.0, troubles=3, window_s=60.0, jitter=0.5)
+
+
+@dataclass
+class Kind:
+    """Makes stores of one kind. Those that can be shared share one file or server."""
+
+    name: str
+    folder: Path
+    server: ValkeyServer | None
+
+    def __call__(self) -> AccountStore:
+        if self.name == "memory":
+            return MemoryAccounts(max_conversations=MOST_CONVERSATIONS)
+        if self.name == "sqlite":
+            return SQLiteAccounts(str(self.folder / "accounts.db"), max_conversations=MOST_CONVERSATIONS)
+        assert self.server is not None
+        store = ValkeyAccounts(self.server.url, max_conversations=MOST_CONVERSATIONS)
+        if self.name == "valkey":
+            return store
+        # As slow as the machine may be: a decision of its own would be no test of the server.
+        return Careful(store, MemoryAccounts(max_conversations=MOST_CONVERSATIONS), deadline_s=20.0)
+
+
+@contextmanager
+def kind_of(name: str, folder: Path, server: ValkeyServer | None) -> Iterator[Kind]:
+    if server is not None and name in ("valkey", "careful"):
+        assert server.command("FLUSHALL") == b"+OK\r\n"
+    yield Kind(name, folder, server)
+
+
+ACCOUNTS = ("up/a", "up/b", "up/c", "other/語")
+CANDIDATES = (
+    Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0), tokens=Rate("up/a:tokens", 1000, 60.0)),
+    Candidate("up/b", requests=Rate("up/b:requests", 7, 10.0), most_at_once=2),
+    Candidate("up/c", tokens=Rate("up/c:tokens", 333, 7.0), most_at_once=1),
+    Candidate("other/語", requests=Rate("all", 20, 60.0)),
+)
+_RATES = (Rate("key:requests", 5, 60.0), Rate("key:tokens", 70, 13.0), Rate("all", 20, 60.0))
+# More than one reason to pass each of the times that matter: pauses, leases, conversations.
+_STEPS = (0.001, 0.1, 1.0, 3.0, 10.0, 61.0, 500.0, 2000.0)
+_WEIGHTS = (30, 30, 20, 10, 10, 5, 2, 1)
+
+Call = Callable[[AccountStore], Awaitable[object]]
+
+
+class Calls:
+    """Random calls, the same for the same seed. What was taken in the model is given back later, mostly."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._now = NOW
+        self._number = 0
+        self._taken: list[tuple[Taken, Candidate]] = []
+
+    def took(self, answer: object) -> None:
+        """What the model gave for the last call."""
+        if isinstance(answer, Taken):
+            candidate = next(each for each in CANDIDATES if each.account == answer.account)
+            self._taken.append((answer, candidate))
+
+    def next(self) -> tuple[str, Call]:
+        """Words for a failing test, and a call."""
+        chance = self._random
+        # Never twice at the same time: then it is open which of two conversations is the older one.
+        self._now += chance.choices(_STEPS, _WEIGHTS)[0] * chance.uniform(0.5, 1.5)
+        make = chance.choices(
+            (
+                self._take,
+                self._give_back,
+                self._failed,
+                self._succeeded,
+                self._by_hand,
+                self._spend,
+                self._count,
+            ),
+            (40, 20, 10, 10, 4, 10, 6),
+        )[0]
+        return make(self._now)
+
+    def _take(self, now: float) -> tuple[str, Call]:
+        candidates = self._random.sample(CANDIDATES, self._random.randint(0, len(CANDIDATES)))
+        conversation = self._random.choice([None, *(f"conversation {n}" for n in range(8))])
+        self._number += 1
+        lease = f"lease {self._number}"
+        words = f"take {[each.account for each in candidates]} {conversation} {lease} at {now}"
+        return words, lambda store: store.take(candidates, conversation, lease, now)
+
+    def _give_back(self, now: float) -> tuple[str, Call]:
+        if not self._taken:
+            return self._take(now)
+        taken, candidate = self._taken.pop(self._random.randrange(len(self._taken)))
+        tokens = self._random.choice([0.0, 1.0, 100.0, 333.3, 5000.0])
+        return f"give back {taken} {tokens} at {now}", lambda store: store.give_back(
+            taken, candidate, tokens, now
+        )
+
+    def _failed(self, now: float) -> tuple[str, Call]:
+        account, verdict = self._random.choice(ACCOUNTS), self._random.choice(list(Verdict))
+        after, draw = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
+
+        def call(store: AccountStore) -> Awaitable[object]:
+            return store.failed(account, verdict, 'the "cause" 語', now, after=after, draw=draw, rest=REST)
+
+        return f"failed {account} {verdict} after {after} draw {draw} at {now}", call
+
+    def _succeeded(self, now: float) -> tuple[str, Call]:
+        account, remaining = self._random.choice(ACCOUNTS), self._random.choice([None, None, 0.123, 0.5, 1.0])
+        return f"succeeded {account} {remaining}", lambda store: store.succeeded(account, remaining=remaining)
+
+    def _by_hand(self, now: float) -> tuple[str, Call]:
+        account = self._random.choice(ACCOUNTS)
+        # More often back into use than out of it, or nothing would happen in the end.
+        if self._random.random() < 0.3:
+            return f"disable {account}", lambda store: store.disable(account, "by hand")
+        return f"reset {account}", lambda store: store.reset(account)
+
+    def _spend(self, now: float) -> tuple[str, Call]:
+        rates = [
+            (rate, self._random.choice([0.0, 1.0, 2.5, 30.0, 100.0]))
+            for rate in self._random.sample(_RATES, self._random.randint(0, len(_RATES)))
+        ]
+        at_once = self._random.random() < 0.6
+        return f"spend {rates} {at_once} at {now}", lambda store: store.spend(rates, now, at_once=at_once)
+
+    def _count(self, now: float) -> tuple[str, Call]:
+        # As budgets are counted: under a name of the period, which is not used again.
+        period = now // 100 * 100
+        counter, expires = self._random.choice([(f"budget 語 {period}", period + 100), ("for ever", None)])
+        if self._random.random() < 0.5:
+            asked = self._random.choice([counter, f"budget 語 {period - 100}"])
+            return f"total {asked} at {now}", lambda store: store.total(asked, now)
+        amount = self._random.choice([0.1, 2.25, 1e-9])
+        return f"add {counter} {amount} until {expires}", lambda store: store.add(counter, amount, expires)

@@ -1,0 +1,93 @@
+"""A real Valkey or Redis server for tests: its own process, its own folder, a Unix socket, nothing on the network."""
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
+WHY_NOT = "needs valkey-server or redis-server, see docs/state.md"
+
+# A server starts within some tens of milliseconds, on a machine that does nothing else.
+_START_S = 20.0
+
+
+class ValkeyServer:
+    """It starts empty each time, as a server does that keeps nothing on disk."""
+
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        self.socket = folder / "s"
+        self.url = f"unix://{self.socket}"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        assert BINARY is not None
+        command = [
+            BINARY,
+            "--port",
+            "0",
+            "--unixsocket",
+            str(self.socket),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
+        self._process = subprocess.Popen(
+            [*command, *self._options, "--dir", str(self._folder)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + _START_S
+        while not self.command("PING"):
+            assert self._process.poll() is None, "the server has ended at once"
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """As a crash: what it knew is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """It takes connections and bytes, and answers nothing."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def command(self, *words: str) -> bytes:
+        """What it answers, empty when it cannot be reached."""
+        with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
+            client.settimeout(5)
+            client.connect(str(self.socket))
+            client.sendall(" ".join(words).encode() + b"\r\n")
+            return client.recv(65_536)
+        return b""
+
+
+@contextlib.contextmanager
+def valkey_server(*options: str) -> Iterator[ValkeyServer]:
+    """A server that runs, and is gone afterwards."""
+    # Not pytest's own folder: the path of a Unix socket has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
+        server = ValkeyServer(Path(folder), options)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()

@@ -1,0 +1,66 @@
+"""The lists of models, as the vendors' SDKs read them, of a gateway whose upstreams list theirs over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import anthropic
+import openai
+import pytest
+from cl_processes import ALIAS, UPSTREAMS, Gateway, Simulator
+from cl_sdk import Sdk
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+
+pytestmark = pytest.mark.process
+
+# In each upstream's own table; what else it has, it is asked.
+CONFIGURED = ("echo", "tools")
+
+
+@pytest.fixture(scope="session")
+def listed(simulator: Simulator) -> list[str]:
+    """All names, in order. The configured ones lead to the first upstream that has them."""
+    simulated = [model["id"] for model in json.loads(simulator.get("/v1/models"))["data"]]
+    asked = [name for name in simulated if name not in CONFIGURED]
+    assert len(asked) > len(CONFIGURED)
+    names = [ALIAS]
+    for upstream in UPSTREAMS.values():
+        for name in CONFIGURED:
+            names += [name] * (upstream == UPSTREAMS[CHAT]) + [f"{upstream}/{name}"]
+        names += [f"{upstream}/{name}" for name in asked]
+    return names
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_models_are_listed(sdk: Sdk, protocol: str, listed: list[str]) -> None:
+    assert sdk.models(protocol) == listed
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_the_sdk_turns_anthropics_pages(
+    gateway: Gateway, sdk_of: Callable[[str, str], Sdk], listed: list[str], limit: int
+) -> None:
+    client: anthropic.Anthropic = sdk_of("sync", gateway.url).client(MESSAGES)
+    assert [model.id for model in client.models.list(limit=limit)] == listed
+    backwards = client.models.list(limit=limit, before_id=listed[-1])
+    assert [model.id for model in backwards.data] == listed[:-1][-limit:]
+    assert backwards.has_more == (limit < len(listed) - 1)
+
+
+def test_a_model_is_shown_in_the_sdks_own_types(gateway: Gateway, sdk_of: Callable[[str, str], Sdk]) -> None:
+    sdk = sdk_of("sync", gateway.url)
+    one: openai.types.Model = sdk.client(CHAT).models.retrieve("messages/custom")
+    assert (one.id, one.object, one.owned_by) == ("messages/custom", "model", "messages")
+    other: anthropic.types.ModelInfo = sdk.client(MESSAGES).models.retrieve("messages/custom")
+    assert (other.id, other.type, other.lifecycle) == ("messages/custom", "model", "active")
+    assert int(other.created_at.timestamp()) == one.created > 0
+
+
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES])
+def test_an_unknown_model_is_not_found(
+    gateway: Gateway, sdk_of: Callable[[str, str], Sdk], protocol: str
+) -> None:
+    errors = {MESSAGES: anthropic.NotFoundError}
+    with pytest.raises(errors.get(protocol, openai.NotFoundError), match="nobody/echo"):
+        sdk_of("sync", gateway.url).client(protocol).models.retrieve("nobody/echo")

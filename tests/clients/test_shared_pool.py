@@ -1,0 +1,163 @@
+"""Two gateway processes that share what they know of their accounts, and what happens when they cannot."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from cfg_process import Server
+from valkey_server import BINARY, WHY_NOT, ValkeyServer, valkey_server
+
+pytestmark = pytest.mark.skipif(BINARY is None, reason=WHY_NOT)
+
+# What the other gateway has to know by then.
+KNOWN_WITHIN_S = 0.1
+
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+).encode()
+BUSY = b'{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}'
+
+
+class Provider(ThreadingHTTPServer):
+    """Answers by key. busy: the keys that have a rate limit just now. asked: which key, and when."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.busy: set[str] = set()
+        self.asked: list[tuple[str, float]] = []
+
+    def keys(self) -> list[str]:
+        return [key for key, _ in self.asked]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Provider
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        key = self.headers["authorization"].removeprefix("Bearer ")
+        self.server.asked.append((key, time.monotonic()))
+        busy = key in self.server.busy
+        body = BUSY if busy else ANSWER
+        self.send_response(429 if busy else 200)
+        if busy:
+            self.send_header("retry-after", "60")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class Gateway(Server):
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
+
+    def ask(self) -> int:
+        """The status of one small request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+            connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            return response.status
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def store() -> Iterator[ValkeyServer]:
+    with valkey_server() as server:
+        yield server
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    server = Provider()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def gateways(
+    request: pytest.FixtureRequest, store: ValkeyServer, provider: Provider, tmp_path: Path
+) -> Iterator[list[Gateway]]:
+    file = tmp_path / "dragoman.toml"
+    lines = ["[server]", "simulator = false", 'log_level = "warning"', 'account_store = "valkey"']
+    lines += [f'account_store_url = "{store.url}"']
+    lines += ["[[upstreams]]", 'name = "up"', 'protocol = "openai_chat"', "sticky = false"]
+    lines += [f'base_url = "http://127.0.0.1:{provider.server_address[1]}/v1"']
+    for name in ("one", "two"):
+        lines += ["[[accounts]]", 'upstream = "up"', f'name = "{name}"', f'api_key = "{name}"']
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    with ExitStack() as stack:
+        arguments = ("--config", str(file), "--backend", request.param)
+        found = [stack.enter_context(Gateway(*arguments)) for _ in range(2)]
+        for each in found:
+            each.ready()
+        yield found
+
+
+def test_what_one_gateway_learns_the_other_knows_at_once(gateways: list[Gateway], provider: Provider) -> None:
+    first, second = gateways
+    provider.busy.add("one")
+    assert first.ask() == 200
+    assert provider.keys() == ["one", "two"], "the first account refused, the second answered"
+    told = provider.asked[0][1]
+    time.sleep(max(0.0, told + KNOWN_WITHIN_S - time.monotonic()))
+    assert [second.ask() for _ in range(6)] == [200] * 6
+    assert provider.keys()[2:] == ["two"] * 6
+
+
+def test_the_store_dies_under_load_and_no_request_fails(
+    gateways: list[Gateway], provider: Provider, store: ValkeyServer
+) -> None:
+    ends = time.monotonic() + 3.0
+
+    def load(gateway: Gateway) -> list[int]:
+        found = []
+        while time.monotonic() < ends:
+            found.append(gateway.ask())
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(load, gateway) for gateway in gateways * 4]
+        time.sleep(0.8)
+        store.kill()
+        time.sleep(0.8)
+        store.start()
+        time.sleep(0.4)
+        store.pause()
+        time.sleep(0.4)
+        store.resume()
+        statuses = [status for run in runs for status in run.result()]
+    assert len(statuses) > 50
+    assert set(statuses) == {200}
+    assert set(provider.keys()) == {"one", "two"}

@@ -1,0 +1,102 @@
+"""Which store of accounts a gateway has, and how its server is named."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from valkey_server import BINARY, WHY_NOT, valkey_server
+
+from dragoman_server._secret import Secret
+from dragoman_server.account_stores import account_store_of
+from dragoman_server.gateway import Gateway
+from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.state._valkey_url import ValkeyURL, parse_url
+from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.careful import Careful
+
+URLS = {
+    "valkey://host": ValkeyURL("host"),
+    "valkey://:hunter2@host:1/2": ValkeyURL("host", 1, password=Secret("hunter2"), db=2),
+    "VALKEYS://user:hunter%40%2F2@host": ValkeyURL(
+        "host", tls=True, username="user", password=Secret("hunter@/2")
+    ),
+    "redis://[::1]:7/?db=5": ValkeyURL("::1", 7, db=5),
+    "rediss://host/3": ValkeyURL("host", tls=True, db=3),
+    " unix:///run/s?db=1\n": ValkeyURL(path="/run/s", db=1),
+    "unix://user:hunter2@/run/s": ValkeyURL(path="/run/s", username="user", password=Secret("hunter2")),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_server_is_named_by_its_url(url: str) -> None:
+    assert parse_url(url) == URLS[url]
+    assert "hunter" not in repr(parse_url(url))
+
+
+def test_the_log_says_where_it_is() -> None:
+    urls = ("valkey://:hunter2@host/1", "unix:///run/s")
+    assert [parse_url(url).where for url in urls] == ["host:6379", "/run/s"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hunter2",
+        "http://:hunter2@host",
+        "valkey://",
+        "unix://",
+        "valkey://:hunter2@host:port",
+        "valkey://[hunter2",
+        "valkey://host/hunter2",
+        "valkey://host/-1",
+        "valkey://host?password=hunter2",
+        "valkey://host?hunter2",
+    ],
+)
+def test_a_wrong_url_is_an_error_that_does_not_show_it(url: str) -> None:
+    with pytest.raises(ValueError, match="is not of the form valkey://host:port/db") as caught:
+        parse_url(url)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_gateway_keeps_its_accounts_in_memory_by_default() -> None:
+    assert isinstance(Gateway(Settings()).accounts, MemoryAccounts)
+
+
+@pytest.mark.parametrize(
+    ("store", "missing"), [("sqlite", "account_store_path"), ("valkey", "account_store_url")]
+)
+def test_a_store_needs_to_know_where(store: str, missing: str) -> None:
+    with pytest.raises(ValueError, match=f"{missing} is needed"):
+        account_store_of(ServerSettings(account_store=store))
+
+
+def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.account_stores.valkey_available", lambda: False)
+    server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
+    with pytest.raises(ValueError, match=r"install dragoman\[valkey\]"):
+        account_store_of(server)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("store", ["sqlite", "valkey"])
+async def test_gateways_know_of_each_other_what_they_share(store: str, tmp_path: Path) -> None:
+    if store == "valkey" and BINARY is None:
+        pytest.skip(WHY_NOT)
+    with valkey_server() if store == "valkey" else nullcontext() as server:
+        settings = Settings(
+            server=ServerSettings(
+                account_store=store,
+                account_store_path=str(tmp_path / "accounts.db"),
+                account_store_url=Secret("" if server is None else server.url),
+            )
+        )
+        one, other = Gateway(settings), Gateway(settings)
+        assert isinstance(one.accounts, Careful)
+        async with one.running():
+            await one.accounts.disable("up/a", "by hand")
+            async with other.running():
+                assert other.accounts.health()["up/a"].disabled == "by hand"

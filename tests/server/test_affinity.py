@@ -1,0 +1,151 @@
+"""Which requests are one conversation: what clients say of it, and what it begins with where they say nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman import peek
+from dragoman_server.affinity import conversation_of
+
+Json = dict[str, Any]
+
+
+def key(body: Json | None = None, headers: dict[str, str] | None = None, owner: str = "") -> str | None:
+    return conversation_of(owner, headers or {}, peek(json.dumps({"model": "m", **(body or {})}).encode()))
+
+
+def turns(*texts: str) -> list[Json]:
+    roles = ("user", "assistant")
+    return [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
+
+
+# The headers in which clients name their session, each beside some that change from request to request.
+CLIENTS = {
+    "Claude Code": ("x-claude-code-session-id", {"x-app": "cli", "x-stainless-retry-count": "{}"}),
+    "Codex": ("session-id", {"x-client-request-id": "{}", "x-codex-turn-metadata": "{}"}),
+    "Codex before": ("session_id", {"x-client-request-id": "{}"}),
+    "Codex's threads": ("thread-id", {"x-client-request-id": "{}"}),
+    "opencode": ("x-session-id", {"user-agent": "opencode/{}"}),
+    "opencode's other": ("x-session-affinity", {"user-agent": "opencode/{}"}),
+    "pi": ("session_id", {"x-stainless-retry-count": "{}"}),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_session_that_a_client_names_is_a_conversation(client: str) -> None:
+    name, others = CLIENTS[client]
+
+    def sent(session: str, number: int) -> str | None:
+        headers = {name: session, **{other: value.format(number) for other, value in others.items()}}
+        return key({"messages": turns(f"question {number}")}, headers)
+
+    assert sent("one", 1) == sent("one", 2) is not None
+    assert sent("one", 1) != sent("two", 1)
+
+
+def test_a_header_counts_more_than_the_body() -> None:
+    named = {"x-session-id": "s"}
+    bodies: list[Json] = [
+        {},
+        {"prompt_cache_key": "a"},
+        {"metadata": {"user_id": "b"}},
+        {"messages": turns("c")},
+    ]
+    assert len({key(body, named) for body in bodies}) == 1
+
+
+def test_an_empty_header_names_nothing() -> None:
+    assert key({"messages": turns("a")}, {"x-session-id": ""}) == key({"messages": turns("a")})
+
+
+def test_a_header_need_not_be_text() -> None:
+    assert key(headers={"x-session-id": "\udcff"}) != key(headers={"x-session-id": "\udcfe"})
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"prompt_cache_key": "one"}, {"prompt_cache_key": "two"}),
+        ({"metadata": {"user_id": "one"}}, {"metadata": {"user_id": "two"}}),
+    ],
+    ids=["a cache key", "a user"],
+)
+def test_a_name_in_the_body_is_a_conversation(one: Json, two: Json) -> None:
+    assert key({**one, "messages": turns("a")}) == key({**one, "messages": turns("b", "c", "d")})
+    assert key({**one, "messages": turns("a")}) != key({**two, "messages": turns("a")})
+
+
+def test_the_cache_key_counts_more_than_the_user() -> None:
+    user = {"metadata": {"user_id": "u"}}
+    assert key({"prompt_cache_key": "k", **user}) == key({"prompt_cache_key": "k"})
+    assert key({"prompt_cache_key": "k", **user}) != key(user)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, ""])
+@pytest.mark.parametrize("name", ["prompt_cache_key", "metadata"])
+def test_a_name_that_says_nothing_does_not_count(name: str, nothing: object) -> None:
+    assert key({name: nothing, "messages": turns("a")}) == key({"messages": turns("a")})
+
+
+MESSAGES = {"system": "Be brief.", "messages": turns("a")}
+CHAT = {"messages": [{"role": "system", "content": "Be brief."}, *turns("a")]}
+RESPONSES = {"instructions": "Be brief.", "input": turns("a")}
+
+
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_a_conversation_goes_on_as_it_began(field: str) -> None:
+    begun = key({field: turns("a")})
+    assert begun == key({field: turns("a", "b", "c")}) is not None
+    assert begun != key({field: turns("b")})
+
+
+@pytest.mark.parametrize(("field", "body"), [("system", MESSAGES), ("instructions", RESPONSES)])
+def test_what_the_model_is_told_belongs_to_the_beginning(field: str, body: Json) -> None:
+    assert key(body) != key({**body, field: "Be long."})
+    assert key(body) != key({name: value for name, value in body.items() if name != field})
+
+
+def test_a_text_stands_for_one_message() -> None:
+    assert key({"input": "Hi"}) == key({"input": "Hi"}) is not None
+    assert key({"input": "Hi"}) != key({"input": "Ho"})
+
+
+def test_the_parts_of_a_beginning_do_not_run_into_each_other() -> None:
+    assert key({"system": "a", "instructions": "b"}) != key({"system": "ab", "instructions": ""})
+
+
+def test_of_a_long_beginning_some_thousand_bytes_count() -> None:
+    long = "x" * 9000
+    assert key({"system": long + "a"}) == key({"system": long + "b"})
+    assert key({"system": "a" + long}) != key({"system": "b" + long})
+    assert key({"messages": turns(long + "a")}) == key({"messages": turns(long + "b")})
+
+
+@pytest.mark.parametrize("body", [{}, {"tools": []}])
+def test_without_a_beginning_there_is_no_conversation(body: Json) -> None:
+    assert key(body) is None
+
+
+def test_an_empty_list_begins_nothing_in_particular() -> None:
+    assert key({"messages": []}) != key({"messages": turns("a")})
+
+
+@pytest.mark.parametrize("body", [MESSAGES, CHAT, RESPONSES, {"prompt_cache_key": "k"}])
+def test_the_key_belongs_to_its_owner(body: Json) -> None:
+    assert key(body, owner="ann") != key(body, owner="bob")
+    assert key(body, owner="ann") == key(body, owner="ann")
+
+
+@pytest.mark.parametrize("body", [MESSAGES, CHAT, RESPONSES, {"prompt_cache_key": "secret words"}])
+def test_the_key_is_a_hash(body: Json) -> None:
+    found = key(body, owner="ann")
+    assert found is not None
+    assert len(found) == 32
+    assert int(found, 16) >= 0
+
+
+def test_a_session_name_is_not_readable_either() -> None:
+    assert "session" not in (key(headers={"session-id": "session-7"}) or "")

@@ -1,0 +1,327 @@
+"""F. Retries, the pool and cancelling: the failures that users of gateways have met, one by one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import anyio
+import pytest
+from fail_answers import Call, Cost, Say, frames
+from fail_answers import stream as stream_of
+from fail_cross import each, every_pair
+from gw_fakes import FakeClient, Sleep, Step
+from gw_provider import (
+    EPOCH,
+    Answer,
+    InBand,
+    PoolGateway,
+    check_said,
+    good,
+    in_band,
+    pool_of,
+    script_of,
+)
+from gw_provider_errors import PLAIN, anthropic, broken, invalid, limited, openai, refusal
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, meaning_of_client_stream
+from oracle.meaning import Kind, Stop
+from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+from dragoman import Health, Verdict
+from dragoman_server.upstream import UpstreamBroken, UpstreamUnreachable
+
+pytestmark = pytest.mark.anyio
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+BROKEN = UpstreamBroken("http://up.test: the connection broke")
+
+
+@pytest.fixture(params=VIRTUAL_BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return virtual_backend(request.param)
+
+
+def overloaded(protocol: str) -> dict[str, Any]:
+    """An error as it stands in a stream."""
+    if protocol == MESSAGES:
+        return anthropic("overloaded_error", "Overloaded")
+    return openai("The server is overloaded", "server_error", "server_error")
+
+
+def error_frames(protocol: str) -> bytes:
+    return in_band(protocol, InBand(overloaded(protocol), bare=True), stream=True)
+
+
+# Content that went out: of text, and of a call whose arguments are not whole.
+SAID = {"text": (Say("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
+ENDS: dict[str, Any] = {
+    "the connection breaks": lambda protocol: [BROKEN],
+    "it just ends": lambda protocol: [],
+    "an error in the stream": lambda protocol: [error_frames(protocol)],
+}
+
+
+def begun(protocol: str, said: str) -> list[Step]:
+    """A stream up to its first content, each frame in a read of its own."""
+    parts = frames(stream_of(protocol, *SAID[said]))
+    word = b"Hello" if said == "text" else b"call_a"
+    return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
+
+
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("end", ENDS)
+async def test_f1_nobody_else_is_asked_after_content_went_out(
+    client: str, upstream: str, said: str, end: str
+) -> None:
+    play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
+    pool = pool_of(upstream, {"a": play, "b": good("Hello from b")})
+    tools = [{"name": "add", "input_schema": {"type": "object"}}]
+    heard = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
+    assert pool.asked == ["a"]
+    assert heard.status == 200
+    meaning = meaning_of_client_stream(client, heard.body)
+    assert meaning.stop is Stop.ERROR
+    assert len(meaning.blocks) <= 1
+    assert meaning.said(Kind.TEXT) == ("Hello" if said == "text" else "")
+    begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
+    assert heard.body.count(begins[client]) == 1
+
+
+@BOTH
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("end", ENDS)
+async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
+    client: str, upstream: str, end: str, stream: bool
+) -> None:
+    """The first account announces another answer, with its id and its figures, before it fails."""
+    opening = frames(stream_of(upstream, Say("Never"), cost=Cost(prompt=5000)))[
+        : 2 if upstream == RESPONSES else 1
+    ]
+    opening = [
+        part.replace(b"msg_1", b"msg_never")
+        .replace(b"chatcmpl-1", b"never")
+        .replace(b"resp_1", b"resp_never")
+        for part in opening
+    ]
+    failing = pool_of(upstream, {"a": Answer([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
+    alone = pool_of(upstream, {"b": good("Hello")})
+    heard, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
+    assert failing.asked == ["a", "b"]
+    check_said(client, heard, "Hello", stream=stream)
+    assert without_ids(heard) == without_ids(expected)
+
+
+def without_ids(heard: FakeClient) -> bytes:
+    """What the client heard, without what is new for each request."""
+    body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
+    return re.sub(rb'("created(?:_at)?": ?)\d+', rb"\1 0", body)
+
+
+LIMITS = {
+    MESSAGES: ("anthropic-ratelimit-requests-remaining", "0"),
+    CHAT: ("x-ratelimit-remaining-requests", "0"),
+    RESPONSES: ("x-ratelimit-remaining-tokens", "0"),
+}
+
+
+@BOTH
+@every_pair(PROTOCOLS)
+async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
+    """What one account says passes; of several it is the soonest that counts."""
+    alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
+    heard = await alone.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "40")
+    assert heard.headers[LIMITS[upstream][0]] == "0"
+    plays = {
+        name: limited(upstream, ("retry-after", after), LIMITS[upstream])
+        for name, after in (("a", "20"), ("b", "70"), ("c", "90"))
+    }
+    pool = pool_of(upstream, plays)
+    heard = await pool.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
+    assert heard.headers["retry-after-ms"] == "20000"
+    assert heard.headers[LIMITS[upstream][0]] == "0"
+    await anyio.sleep(5)
+    heard = await pool.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "15")
+    assert check_error(client, 429, heard.body) == []
+
+
+# What clients of Messages may see, and what OpenAI's may.
+KEPT = {
+    429: ({429}, {429}),
+    500: ({500}, {500}),
+    503: ({503, 529}, {503}),
+    504: ({504}, {504}),
+    529: ({529}, {503, 529}),
+}
+
+
+@BOTH
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("status", KEPT)
+async def test_f4_the_class_of_the_last_error_reaches_the_client(
+    client: str, upstream: str, status: int, stream: bool
+) -> None:
+    play = next(
+        case.play
+        for case in PLAIN
+        if case.protocol == upstream and isinstance(case.play, Answer) and case.play.status == status
+        if case.verdict in (Verdict.COOL, Verdict.TROUBLE)
+    )
+    pool = pool_of(upstream, {"a": play, "b": play})
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert heard.status in KEPT[status][0 if client == MESSAGES else 1]
+    assert check_error(client, heard.status or 0, heard.body) == []
+
+
+async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
+    """A client that leaves, and an hour in which something might still happen."""
+    heard = await pool.call(MESSAGES, stream=stream, leaves_after=after)
+    assert anyio.current_time() == after
+    assert not heard.finished
+    await anyio.sleep(3600)
+
+
+@BOTH
+@pytest.mark.parametrize(("after", "closed"), [(8.2, {"a": 8.2}), (10, {"a": 8.5, "b": 10})])
+async def test_f5_no_further_attempt_for_a_client_that_has_left(
+    after: float, closed: dict[str, float], stream: bool
+) -> None:
+    """It leaves while the first error is read, and while the second account is asked."""
+    failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
+    pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
+    await left(pool, after, stream=stream)
+    assert {asked.account: asked.door.closed_at for asked in pool.provider.requests} == closed
+
+
+WAITING: dict[str, Any] = {
+    "for the connection": good("Hello", before=[Sleep(60)]),
+    "for the first byte": Answer([Sleep(60)]),
+    "for the first content": Answer([*begun(MESSAGES, "text")[:1], Sleep(60)]),
+}
+
+
+@pytest.mark.parametrize("where", WAITING)
+async def test_f6_nor_before_the_first_token(where: str) -> None:
+    """The client is watched from the moment its request was read."""
+    pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
+    await left(pool, 5, stream=True)
+    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert pool.health("a") == Health(used=EPOCH)
+
+
+@pytest.mark.parametrize("where", ["for the connection", "for the first byte", "for the rest"])
+async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
+    plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
+    pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
+    await left(pool, 5, stream=False)
+    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert pool.health("a") == Health(used=EPOCH)
+
+
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("end", ENDS)
+async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
+    """They cannot be mended, but traffic must not go on going there."""
+    play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
+    pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
+    for number in range(3):
+        assert len(pool.health("a").troubles) == number
+        assert meaning_of_client_stream(client, (await pool.call(client)).body).stop is Stop.ERROR
+    assert pool.rests_for("a") == 5
+    check_said(client, await pool.call(client), "Hello from b", stream=True)
+    assert pool.asked == ["a", "a", "a", "b"]
+
+
+@every_pair(PROTOCOLS)
+async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
+    error = (
+        anthropic("rate_limit_error", "Slow down")
+        if upstream == MESSAGES
+        else openai("Slow down", "requests", "rate_limit_exceeded")
+    )
+    ending = in_band(upstream, InBand(error, bare=True), stream=True)
+    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    assert b"Slow down" in (await pool.call(client)).body
+    assert pool.rests_for("a") == 15
+    check_said(client, await pool.call(client), "Hello from b", stream=True)
+
+
+@every_pair(PROTOCOLS)
+async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
+    """The request was good enough to begin with."""
+    kind = "invalid_request_error"
+    error = anthropic(kind, "no") if upstream == MESSAGES else openai("no", kind, "invalid_prompt")
+    ending = in_band(upstream, InBand(error, bare=True), stream=True)
+    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    await pool.call(client)
+    assert len(pool.health("a").troubles) == 1
+
+
+# Before the response, at its start, and inside of it.
+MOMENTS: dict[str, Any] = {
+    "no connection": lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect")]),
+    "an error answer": broken,
+    "the error alone in the body": lambda protocol: InBand(overloaded(protocol), bare=True),
+    "an error behind the announcement": lambda protocol: InBand(overloaded(protocol)),
+    "an empty body": lambda protocol: Answer(),
+    "a broken connection": lambda protocol: Answer([BROKEN]),
+}
+
+
+@BOTH
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("chain", [False, True], ids=["accounts", "upstreams"])
+async def test_f9_one_policy_for_every_moment(
+    client: str, upstream: str, moment: str, chain: bool, stream: bool
+) -> None:
+    """Accounts and upstreams are tried alike, whether the failure comes before the stream or in it."""
+    plays = {"a": MOMENTS[moment](upstream), "b": good("Hello from b")}
+    others = {"else": (RESPONSES if upstream == CHAT else CHAT, ["b"])} if chain else {}
+    models = {"x": ("up/m", "else/m") if chain else "up/m"}
+    pool = pool_of(upstream, plays, others=others, models=models)
+    check_said(client, await pool.call(client, stream=stream, model="x"), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert len(pool.health("a").troubles) == 1
+
+
+async def test_f9_an_upstream_that_says_nothing_after_its_error_is_not_waited_for() -> None:
+    for protocol in PROTOCOLS:
+        script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
+        pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
+        before = anyio.current_time()
+        check_said(protocol, await pool.call(protocol), "Hello from b", stream=True)
+        assert anyio.current_time() - before < 1
+
+
+BAD = {
+    "a bad schema": invalid,
+    "a prompt that is too long": lambda protocol: refusal(
+        protocol, 400, "prompt is too long: 212000 tokens > 200000 maximum", "invalid_request_error"
+    ),
+    "a policy": lambda protocol: refusal(
+        protocol, 400, "Your request was rejected by our safety system.", "invalid_request_error"
+    ),
+    "an unknown model": lambda protocol: refusal(protocol, 404, "no such model", "not_found_error"),
+}
+
+
+@BOTH
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("bad", BAD)
+async def test_f10_what_no_account_can_cure_is_tried_once(
+    client: str, upstream: str, bad: str, stream: bool
+) -> None:
+    plays = {"a": BAD[bad](upstream), "b": good("Hello"), "c": good("Hello")}
+    pool = pool_of(upstream, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/m", "else/m")})
+    heard = await pool.call(client, stream=stream, model="m")
+    assert pool.asked == ["a"]
+    assert heard.status == plays["a"].status
+    assert check_error(client, heard.status or 0, heard.body) == []
+    assert pool.health("a") == Health(used=EPOCH)
