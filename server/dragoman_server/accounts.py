@@ -268,10 +268,9 @@ class RequestAttempts:
         if not self._counts:
             return
         pool, account = self._pool, lease.account
-        if self._proxies[account] and (
-            connecting or (fault.kind is FaultKind.UNREACHABLE and not fault.status)
-        ):
-            account, verdict = self._proxies[account], Verdict.TROUBLE
+        proxy = self._proxies[account]
+        if proxy and (connecting or (fault.kind is FaultKind.UNREACHABLE and fault.status is None)):
+            account, verdict = proxy, Verdict.TROUBLE
         await pool.store.failed(
             account,
             verdict,

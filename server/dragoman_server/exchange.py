@@ -398,11 +398,10 @@ def _fault_of(attempt: Attempt) -> Fault | None:
 
 def _tokens_of(attempt: Attempt) -> float:
     """All that it used, as far as the upstream has said so."""
-    return (
-        0
-        if attempt.answer is None
-        else (attempt.answer.usage.input or 0) + (attempt.answer.usage.output or 0)
-    )
+    if attempt.answer is None:
+        return 0
+    usage = attempt.answer.usage
+    return (usage.input or 0) + (usage.output or 0)
 
 
 def _figures(attempt: Attempt) -> dict[str, object]:
