@@ -23,7 +23,6 @@ class Verdict(Enum):
     COOL = "cool"  # the account has a rate limit: it rests
     DISABLE = "disable"  # the account is used up, or its key refused: waiting does not help
     TROUBLE = "trouble"  # the upstream has a bad moment: the account rests when it has many
-    PROXY = "proxy"  # the proxy on the way failed: it rests, the account does not
 
 
 class Rule(msgspec.Struct, frozen=True):

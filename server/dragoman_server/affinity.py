@@ -1,6 +1,6 @@
 """Which conversation a request belongs to, so that it can stay with its account.
 
-Strategy: what a client says itself counts first (a header of its session, `prompt_cache_key`, the user's id), for it is
+Strategy: what a client says itself counts first (a header of its session, `prompt_cache_key`), for it is
 cheap and exact. Of others the beginning of the conversation is taken, which is the same from turn to turn. The key is a
 hash: nobody can read the conversation from it, and it is of no use elsewhere.
 """
@@ -22,10 +22,11 @@ _HEADERS = (
     "thread-id",
 )
 
-# Members of the body that name a conversation, or the user where nothing else does.
-_NAMES = ("prompt_cache_key", "metadata")
-# What a conversation begins with.
-_BEGINNINGS = ("system", "instructions")
+# The member of the body that names a conversation.
+_NAME = "prompt_cache_key"
+# What a conversation begins with. The metadata alone would not do: they name the user in Messages, and anything at all
+# in OpenAI's protocols.
+_BEGINNINGS = ("metadata", "system", "instructions")
 _MESSAGES = ("messages", "input")
 
 # Of a beginning so many bytes count. A few kilobytes tell conversations apart.
@@ -50,12 +51,10 @@ def _signs(headers: Mapping[str, str], peeked: Peek) -> Iterator[bytes]:
         if headers.get(name):
             yield headers[name].encode("utf-8", "surrogateescape")
             return
-    for name in _NAMES:
-        value = bytes(peeked.fields.get(name, b""))
-        # "metadata" is the user's in Messages, and any small object in OpenAI's protocols.
-        if value not in (b"", b"null", b"{}", b'""'):
-            yield value[:_MOST_BYTES]
-            return
+    named = bytes(peeked.fields.get(_NAME, b""))
+    if named not in (b"", b"null", b'""'):
+        yield named[:_MOST_BYTES]
+        return
     for name in _BEGINNINGS:
         if name in peeked.fields:
             yield bytes(peeked.fields[name])[:_MOST_BYTES]

@@ -344,7 +344,7 @@ class RuleSettings:
         _choice(
             "answer: tell the client; next: try another account; cool: and let this one rest; "
             "disable: and take it out of use; trouble: and rest when it happens often",
-            *(each.value for each in Verdict if each is not Verdict.PROXY),
+            *(each.value for each in Verdict),
         ),
     ]
     upstream: Annotated[str | None, Key(Kind.NAME, "the upstream that it is about; unset: all")] = None

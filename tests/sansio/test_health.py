@@ -19,7 +19,7 @@ def test_a_fresh_account_is_usable() -> None:
     assert FRESH.usable(0.0)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.ANSWER, Verdict.NEXT, Verdict.PROXY])
+@pytest.mark.parametrize("verdict", [Verdict.ANSWER, Verdict.NEXT])
 def test_what_is_not_the_accounts_fault_changes_nothing(verdict: Verdict) -> None:
     assert after(FRESH, verdict, 5.0) is FRESH
 

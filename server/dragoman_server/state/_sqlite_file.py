@@ -60,12 +60,23 @@ def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         raise
 
 
+@contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """One state of the file for several reads, whatever another process does between them."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
 def _use_write_ahead_log(kind: FileKind, connection: sqlite3.Connection, path: str, busy_s: float) -> None:
     """Processes that start together are in each other's way here, and SQLite does not wait for this."""
     deadline = time.monotonic() + busy_s
     while True:
         try:
-            _is_made(kind, connection, path)  # before anything is changed
+            with _reading(connection):
+                _is_made(kind, connection, path)  # before anything is changed
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError:
