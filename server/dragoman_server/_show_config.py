@@ -1,9 +1,10 @@
 """The resolved settings as lines of text, for `dragoman config show`."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ._fields import Key
 from ._problems import dotted
 from ._secret import Secret
 from ._values import show
@@ -35,24 +36,18 @@ def rows(loaded: Loaded) -> Iterator[Row]:
     settings = loaded.settings
     for name in SERVER_KEYS:
         yield from _rows(loaded, ("server", name), getattr(settings.server, name))
-    for index, upstream in enumerate(settings.upstreams):
-        for name in UPSTREAM_KEYS:
-            yield from _rows(loaded, ("upstreams", index, name), getattr(upstream, name))
-    for index, row in enumerate(settings.capabilities):
-        for name in MODEL_KEYS:
-            yield from _rows(loaded, ("capabilities", index, name), getattr(row, name))
-    for index, client_key in enumerate(settings.client_keys):
-        for name in CLIENT_KEY_KEYS:
-            yield from _rows(loaded, ("client_keys", index, name), getattr(client_key, name))
-    for index, price in enumerate(settings.prices):
-        for name in PRICE_KEYS:
-            yield from _rows(loaded, ("prices", index, name), getattr(price, name))
-    for index, account in enumerate(settings.accounts):
-        for name in ACCOUNT_KEYS:
-            yield from _rows(loaded, ("accounts", index, name), getattr(account, name))
-    for index, rule in enumerate(settings.rules):
-        for name in RULE_KEYS:
-            yield from _rows(loaded, ("rules", index, name), getattr(rule, name))
+    arrays: tuple[tuple[str, Sequence[object], Mapping[str, Key]], ...] = (
+        ("upstreams", settings.upstreams, UPSTREAM_KEYS),
+        ("capabilities", settings.capabilities, MODEL_KEYS),
+        ("client_keys", settings.client_keys, CLIENT_KEY_KEYS),
+        ("prices", settings.prices, PRICE_KEYS),
+        ("accounts", settings.accounts, ACCOUNT_KEYS),
+        ("rules", settings.rules, RULE_KEYS),
+    )
+    for array, tables, keys in arrays:
+        for index, table in enumerate(tables):
+            for name in keys:
+                yield from _rows(loaded, (array, index, name), getattr(table, name))
     for alias, target in settings.models.items():
         yield from _rows(loaded, ("models", alias), target)
 

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
@@ -87,7 +88,7 @@ class Pool:
         self.most = settings.server.max_attempts
         self.patience_s = settings.server.patience_s
         self.rest = Rest()
-        self._rules = settings.rules
+        self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
 
     def attempts(self, plan: Plan, record: RequestRecord) -> "RequestAttempts":
         """The attempts of one planned request."""
@@ -99,7 +100,7 @@ class Pool:
         return Leg(
             tuple([Account(account.id, float(account.weight)) for account in accounts]),
             Selection(selection),
-            tuple([_rule(rule) for rule in self._rules if rule.upstream in (None, upstream)]),
+            tuple([rule for only, rule in self._rules if only in (None, upstream)]),
         )
 
 
@@ -294,6 +295,7 @@ def _resting(account: Health, proxy: Health) -> Health:
     return msgspec.structs.replace(account, cools_until=proxy.cools_until)
 
 
+@lru_cache(maxsize=1024)  # each request asks for those of its chain
 def _proxy_id(proxy: Secret | None) -> str:
     """What the store calls a proxy, "" for none. Its URL may hold a password."""
     if proxy is None:

@@ -151,7 +151,9 @@ class Plan:
         return None if proxy is None else proxy.reveal()
 
     def sent_with(self, account: AccountSettings) -> "Plan":
-        """The same request with another account of its upstream."""
+        """The same request with this account of its upstream."""
+        if account == self.account:
+            return self
         headers = header_tables.with_key(self.headers, self.settings, self.upstream.name, account.api_key)
         return replace(self, account=account, headers=headers)
 
