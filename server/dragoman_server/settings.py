@@ -42,7 +42,6 @@ MAX_BODY_BYTES = 64 * 2**20
 # For `anthropic_version`: the newest, unless a request needs what only the older has.
 ANY_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
-SAMPLING_VERSION = "2023-06-01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
