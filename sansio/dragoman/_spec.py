@@ -49,6 +49,8 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
     refuses: settings (neutral names) that the model answers with an error.
+    summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
+        when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
     """
@@ -71,6 +73,7 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
     refuses: frozenset[Param] = frozenset()
+    summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
 
 

@@ -123,6 +123,17 @@ class Capabilities:
         bool | None,
         _switch("Chat Completions or Responses knows prompt_cache_breakpoint on content parts", False),
     ] = None
+    summaries: Annotated[
+        str | None,
+        choice(
+            "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
+            " to see it, or never",
+            "auto",
+            "asked",
+            "never",
+            default="asked",
+        ),
+    ] = None
     opens_seals: Annotated[
         bool | None,
         _switch(

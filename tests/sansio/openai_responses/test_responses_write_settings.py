@@ -111,21 +111,21 @@ def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
 
 C, M = CHAT, MESSAGES
 REASONING: list[tuple[str, ReasoningConfig, Any]] = [
-    (C, ReasoningConfig(effort="low"), {"effort": "low", "summary": "auto"}),
+    (C, ReasoningConfig(effort="low"), {"effort": "low"}),
     (C, ReasoningConfig(effort="none"), {"effort": "none"}),
     (C, ReasoningConfig(), None),
     (M, ReasoningConfig("disabled", "high"), {"effort": "none"}),
-    (M, ReasoningConfig("adaptive"), {"effort": "high", "summary": "auto"}),
+    (M, ReasoningConfig("adaptive"), {"effort": "high"}),
     (M, ReasoningConfig("adaptive", "medium", show="omitted"), {"effort": "medium"}),
     (M, ReasoningConfig("adaptive", "max", show="summarized"), {"effort": "max", "summary": "auto"}),
     (M, ReasoningConfig(effort="high"), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high", "summary": "auto"}),
+    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low"}),
+    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal"}),
+    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low"}),
+    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium"}),
+    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high"}),
     (M, ReasoningConfig("enabled", budget=31999, show="omitted"), {"effort": "xhigh"}),
-    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max", "summary": "auto"}),
+    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max"}),
 ]
 
 
@@ -133,6 +133,34 @@ REASONING: list[tuple[str, ReasoningConfig, Any]] = [
 def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
     body, _ = write(USER, protocol=protocol, reasoning=config)
     assert body.get("reasoning") == expected
+
+
+@pytest.mark.parametrize(
+    ("protocol", "config", "asking"),
+    [
+        (C, ReasoningConfig(effort="low"), {"auto"}),
+        (C, ReasoningConfig(effort="none"), set()),
+        (C, ReasoningConfig(effort="low", show="summarized"), {"auto", "asked"}),
+        (C, ReasoningConfig(effort="low", show="omitted"), set()),
+        (M, ReasoningConfig(effort="low"), set()),
+        (M, ReasoningConfig("adaptive"), {"auto"}),
+        (M, ReasoningConfig("enabled", budget=1024, show="summarized"), {"auto", "asked"}),
+        (M, ReasoningConfig("disabled", show="summarized"), set()),
+    ],
+)
+def test_summaries_are_asked_for_as_the_upstream_is_set(
+    protocol: str, config: ReasoningConfig, asking: set[str]
+) -> None:
+    for summaries in ("auto", "asked", "never"):
+        target = Target(summaries=summaries)
+        body, _ = write(USER, target=target, protocol=protocol, reasoning=config)
+        assert ("summary" in body["reasoning"]) is (summaries in asking), summaries
+
+
+def test_a_summary_that_the_upstream_is_never_asked_for_is_told() -> None:
+    config = ReasoningConfig("adaptive", show="summarized", path="/thinking", show_path="/thinking/display")
+    _, losses = write(USER, target=Target(summaries="never"), protocol=M, reasoning=config)
+    assert losses == [(LossCode.DROPPED, "/thinking/display")]
 
 
 @pytest.mark.parametrize(

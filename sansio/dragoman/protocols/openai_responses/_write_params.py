@@ -96,11 +96,25 @@ def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, led
         ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
     if effort is not None:
         out["effort"] = effort
-    thinks = config.mode in ("adaptive", "enabled")
-    asks = effort not in (None, "none") and protocol in tables.EFFORT_MEANS_SHOW
-    if effort != "none" and (config.show == "summarized" or (config.show is None and (thinks or asks))):
+    if effort != "none" and _wants_summary(config, effort, protocol, target, ledger):
         out["summary"] = "auto"
     return out
+
+
+def _wants_summary(
+    config: ReasoningConfig, effort: str | None, protocol: str, target: Target, ledger: Ledger
+) -> bool:
+    """Whether to ask for a summary: "Your organization must be verified to generate reasoning summaries"."""
+    asked = config.show == "summarized"
+    if target.summaries == "never":
+        if asked:
+            ledger.dropped(config.show_path or config.path, "the upstream is not asked for summaries")
+        return False
+    if target.summaries == "asked" or config.show is not None:
+        return asked
+    # Clients that want thinking without a word on seeing it.
+    means_show = effort is not None and protocol in tables.EFFORT_MEANS_SHOW
+    return means_show or config.mode in ("adaptive", "enabled")
 
 
 def _effort(config: ReasoningConfig) -> str | None:
