@@ -15,8 +15,8 @@ from dragoman._loss import Ledger, child
 from dragoman._params import Converter, write_params
 from dragoman._request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
 from ._tables import FOREIGN_TIERS, PARAM_NAMES, REASONING_SETTINGS, SERVICE_TIERS
 
 # --- plain settings ----------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from ..._loss import Ledger
 from ..._params import Converter, write_params
 from ..._request import Param, ReasoningConfig, Request, ResponseFormat
 from ..._spec import Target
+from ..._strict_schema import is_strict
 from . import _tables as tables
-from ._schema import is_strict
 
 _DEFAULT_SCHEMA_NAME = "response"
 
@@ -20,7 +20,7 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
     """Put everything beside input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
-        text["format"] = _write_format(request.response_format, request.protocol, ledger)
+        text["format"] = _write_format(request.response_format, ledger)
     verbosity = request.params.get("verbosity")
     if verbosity is not None:
         text["verbosity"] = verbosity
@@ -62,7 +62,7 @@ def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     )
 
 
-def _write_format(form: ResponseFormat, protocol: str, ledger: Ledger) -> JSONObject:
+def _write_format(form: ResponseFormat, ledger: Ledger) -> JSONObject:
     if form.schema is None:
         return {"type": "json_object"}
     out: JSONObject = {
@@ -72,14 +72,11 @@ def _write_format(form: ResponseFormat, protocol: str, ledger: Ledger) -> JSONOb
     }
     if form.description is not None:
         out["description"] = form.description
-    if protocol in tables.STRICT_BY_OTHER_RULES:
-        out["strict"] = is_strict(form.schema)
-        if not out["strict"]:
-            ledger.altered(
-                form.path or "/response_format", "the schema is not one that Responses takes as strict"
-            )
-    else:
-        out["strict"] = form.strict or False
+    out["strict"] = bool(form.strict) and is_strict(form.schema)
+    if form.strict and not out["strict"]:
+        ledger.altered(
+            form.path or "/response_format", "the schema is outside of what the server takes as strict"
+        )
     return out
 
 
