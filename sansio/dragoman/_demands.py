@@ -1,8 +1,9 @@
-"""Settings that the upstream does not take, and what becomes of them.
+"""Settings and demands that the upstream does not take, and what becomes of them.
 
 Strategy: what the model is known to refuse is left out and entered in the ledger, for a refused request helps
 nobody. Two settings are not lost with an upstream that lacks them: stop sequences are looked for on the way back,
-and several answers are asked for by several requests, if the caller can do that.
+and several answers are asked for by several requests, if the caller can do that. A demanded tool call goes before
+thinking: the model that cannot do both is told not to think.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 from ._errors import RemoteProtocolError
 from ._json import JSON
 from ._loss import Ledger
-from ._request import Param, Request
+from ._request import Param, ReasoningConfig, Request
 from ._spec import Target, UpstreamSpec
 from ._stops import split_stops
 
@@ -44,6 +45,30 @@ def fit_demands(
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
+
+
+def fit_forced_tools(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with a tool choice that its thinking allows."""
+    choice = request.tool_choice
+    if choice is None or target.forced_tools == "yes":
+        return request
+    if not (choice.required or choice.mode in ("required", "named")):
+        return request
+    if not target.can_force_tools:
+        ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
+        if choice.mode == "allowed":
+            choice = msgspec.structs.replace(choice, required=False)
+            return msgspec.structs.replace(request, tool_choice=choice)
+        return msgspec.structs.replace(request, tool_choice=None)
+    if target.efforts == ():
+        return request  # it does not think
+    # "Thinking may not be enabled when tool_choice forces tool use." It may be on where nobody asked for it.
+    config = request.reasoning
+    if config is not None and config.thinks:
+        ledger.altered(
+            config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
+        )
+    return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
 
 def _answers(value: JSON, path: str, most: int) -> int:

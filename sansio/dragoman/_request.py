@@ -355,6 +355,13 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     effort_path: str = ""
     show_path: str = ""
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the client asks for thinking."""
+        if self.mode == "disabled":
+            return False
+        return self.mode is not None or self.effort not in (None, "none")
+
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     """Structured output: JSON of a schema, or any JSON object when schema is None."""

@@ -48,6 +48,8 @@ class Target(msgspec.Struct, frozen=True):
     hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
+    forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
+    prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings (neutral names) that the model answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
         when it asks to see it, or never.
@@ -72,9 +74,18 @@ class Target(msgspec.Struct, frozen=True):
     hosted: frozenset[HostedUse] = frozenset()
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
+    forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
+    prefill: bool = True
     refuses: frozenset[Param] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
+
+    @property
+    def can_force_tools(self) -> bool:
+        """Whether the model can be made to call a tool, if need be by telling it not to think."""
+        if self.forced_tools != "not_thinking" or self.efforts == ():
+            return self.forced_tools != "no"
+        return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
 
 
 class ToolRule(msgspec.Struct, frozen=True):

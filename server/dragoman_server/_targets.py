@@ -56,6 +56,8 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "mid_system": ("mid_system", _same),
     "cache_marks": ("cache_marks", _same),
     "call_ids": ("call_ids", _same),
+    "forced_tools": ("forced_tools", _same),
+    "prefill": ("prefill", _same),
     "refuses": ("refuses", _frozen),
     "summaries": ("summaries", _same),
     "opens_seals": ("opens_seals", _same),

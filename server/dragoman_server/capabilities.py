@@ -150,6 +150,19 @@ class Capabilities:
             default="any",
         ),
     ] = None
+    forced_tools: Annotated[
+        str | None,
+        choice(
+            "takes a tool_choice that demands a call: always, only while the model does not think, or never",
+            "yes",
+            "not_thinking",
+            "no",
+            default="yes",
+        ),
+    ] = None
+    prefill: Annotated[
+        bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)
+    ] = None
     refuses: Annotated[
         tuple[str, ...] | None,
         Key(

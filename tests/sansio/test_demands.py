@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands
+from dragoman._demands import fit_demands, fit_forced_tools
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
-from dragoman._request import Param, Request
+from dragoman._request import Param, ReasoningConfig, Request, ToolChoice, ToolRef
 from dragoman._spec import Target
 
 MANY = toy("many", choices=True)
@@ -75,3 +75,55 @@ def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message:
     with pytest.raises(RemoteProtocolError, match=message) as caught:
         fitted({"n": value}, most=most)
     assert (caught.value.path, caught.value.code, caught.value.status_hint) == ("/count", code, 400)
+
+
+# Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.
+NEVER = Target(forced_tools="no")
+NOT_THINKING = Target(forced_tools="not_thinking")
+ALWAYS_THINKS = Target(forced_tools="not_thinking", efforts=("low", "high"))
+UNTOLD = Target(forced_tools="not_thinking", reasoning_setting=None)
+NEVER_THINKS = Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
+REQUIRED = ToolChoice("required", path="/tool_choice")
+NAMED = ToolChoice("named", "f", path="/tool_choice")
+OFF = ReasoningConfig(mode="disabled")
+
+
+def allowed(required: bool) -> ToolChoice:
+    return ToolChoice("allowed", allowed=(ToolRef("f"),), required=required, path="/tool_choice")
+
+
+@pytest.mark.parametrize(
+    ("target", "choice", "reasoning", "sent", "thinking", "lost"),
+    [
+        (Target(), REQUIRED, None, REQUIRED, None, []),
+        (NEVER, None, None, None, None, []),
+        (NEVER, ToolChoice("none"), None, ToolChoice("none"), None, []),
+        (NEVER, REQUIRED, None, None, None, ["/tool_choice"]),
+        (NEVER, NAMED, None, None, None, ["/tool_choice"]),
+        (NEVER, allowed(True), None, allowed(False), None, ["/tool_choice"]),
+        (NEVER, allowed(False), None, allowed(False), None, []),
+        (NOT_THINKING, ToolChoice("auto"), None, ToolChoice("auto"), None, []),
+        # it may think by default
+        (NOT_THINKING, NAMED, None, NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(effort="none"), NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(mode="disabled", path="/thinking"), NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(mode="adaptive", path="/thinking"), NAMED, OFF, ["/thinking"]),
+        (NOT_THINKING, NAMED, ReasoningConfig(effort="low"), NAMED, OFF, ["/reasoning"]),
+        (ALWAYS_THINKS, NAMED, None, None, None, ["/tool_choice"]),
+        (UNTOLD, NAMED, None, None, None, ["/tool_choice"]),
+        (NEVER_THINKS, NAMED, None, NAMED, None, []),
+    ],
+)
+def test_a_demanded_call_and_thinking(
+    target: Target,
+    choice: ToolChoice | None,
+    reasoning: ReasoningConfig | None,
+    sent: ToolChoice | None,
+    thinking: ReasoningConfig | None,
+    lost: list[str],
+) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
+    out = fit_forced_tools(request, target, ledger)
+    assert (out.tool_choice, out.reasoning) == (sent, thinking)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
