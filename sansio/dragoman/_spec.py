@@ -49,6 +49,9 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
     forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
+    sampling_pair: takes temperature and top_p in one request.
+    sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
+    tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
     prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings (neutral names) that the model answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
@@ -75,6 +78,9 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
     forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
+    sampling_pair: bool = True
+    sampling_at_none: bool = False
+    tools_with_effort: bool = True
     prefill: bool = True
     refuses: frozenset[Param] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
