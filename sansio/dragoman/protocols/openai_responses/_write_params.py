@@ -148,6 +148,13 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
+def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is int and value < tables.MIN_OUTPUT_TOKENS:
+        ledger.altered(path, f"raised to {tables.MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
+        return tables.MIN_OUTPUT_TOKENS
+    return value
+
+
 def _short_enough(limit: int) -> Converter:
     """For names of users, which the server refuses when they are longer. The hash names the same user."""
 
@@ -164,6 +171,7 @@ def _short_enough(limit: int) -> Converter:
 
 _CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _consumed,
+    "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
     "safety_identifier": _short_enough(tables.MAX_SAFETY_IDENTIFIER),
