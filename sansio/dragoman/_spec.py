@@ -19,7 +19,7 @@ from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Param, Request
+from ._request import Refusable, Request
 from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
@@ -33,12 +33,16 @@ class Target(msgspec.Struct, frozen=True):
     custom_tools: takes OpenAI's custom (free text) tools; else they go as functions with one string. None: as
         servers of its protocol usually do (ToolRule.custom_usual).
     developer_role: knows the role "developer"; else it goes as "system".
+    text_content: what a Chat upstream takes where a message has nothing but text: one string, or a list of parts too.
+    turn_order: what a Chat upstream refuses of the order of turns: nothing; a user's turn behind a tool's result; that
+        and whatever else keeps user and assistant from taking turns.
     mid_system: takes system messages in mid-conversation; else they go as user text at their place.
     max_tokens_field: what a Chat upstream calls the limit.
     reasoning_field: where a Chat upstream wants earlier reasoning back, None for nowhere.
     sampling: a Messages upstream takes temperature, top_p and top_k (API version 2023-06-01, older models).
     thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
-    cache_marks: a Chat or Responses upstream knows `prompt_cache_breakpoint` on content parts.
+    cache_marks: what a Chat or Responses upstream knows on content parts: `prompt_cache_breakpoint`, or in Chat
+        `cache_control` as in Messages.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
         `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
@@ -50,20 +54,22 @@ class Target(msgspec.Struct, frozen=True):
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
     forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
     prefill: a conversation may end with the assistant's words, which the model continues.
-    refuses: settings (neutral names) that the model answers with an error.
+    refuses: settings and members (neutral names) that the upstream answers with an error.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
     """
 
     max_tokens: int = 32000
     custom_tools: bool | None = None
+    text_content: Literal["string", "parts"] = "string"
+    turn_order: Literal["any", "no_user_after_tool", "alternate"] = "any"
     developer_role: bool = False
     mid_system: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: str | None = "reasoning_content"
     sampling: bool = True
     thinking: Literal["adaptive", "budget", "none"] = "adaptive"
-    cache_marks: bool = False
+    cache_marks: Literal["none", "breakpoint", "cache_control"] = "none"
     efforts: tuple[str, ...] | None = None
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
@@ -74,7 +80,7 @@ class Target(msgspec.Struct, frozen=True):
     call_ids: Literal["any", "alnum9"] = "any"
     forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
     prefill: bool = True
-    refuses: frozenset[Param] = frozenset()
+    refuses: frozenset[Refusable] = frozenset()
     opens_seals: bool = False
 
     @property
