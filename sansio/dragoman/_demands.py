@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ._effort import fit_effort
 from ._errors import RemoteProtocolError
 from ._json import JSON
 from ._loss import Ledger
@@ -39,9 +40,16 @@ def fit_demands(
             del left["stop"]
     if "n" in left and not (upstream.choices and "n" not in target.refuses):
         answers = _answers(left.pop("n"), _path(request, "n"), most_answers)
-    for param in [each for each in left if each in target.refuses]:
+    refused = target.refuses
+    if target.sampling_at_none and _effort_is_none(request, target):
+        refused -= _TAKEN_AT_NONE
+    for param in [each for each in left if each in refused]:
         ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
         del left[param]
+    if not target.sampling_pair and "temperature" in left and "top_p" in left:
+        # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
+        del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
@@ -92,6 +100,17 @@ def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
             config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
+
+
+# "Supported when using reasoning effort none: temperature, top_p, logprobs", which is also the default there.
+_TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
+
+
+def _effort_is_none(request: Request, target: Target) -> bool:
+    config = request.reasoning
+    if config is None or not config.thinks:
+        return True
+    return config.effort is not None and fit_effort(config.effort, target.efforts) == "none"
 
 
 def _answers(value: JSON, path: str, most: int) -> int:

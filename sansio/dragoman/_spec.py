@@ -53,8 +53,13 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
     forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
+    sampling_pair: takes temperature and top_p in one request.
+    sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
+    tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
     prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings and members (neutral names) that the upstream answers with an error.
+    summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
+        when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
     """
@@ -79,8 +84,12 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
     forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
+    sampling_pair: bool = True
+    sampling_at_none: bool = False
+    tools_with_effort: bool = True
     prefill: bool = True
     refuses: frozenset[Refusable] = frozenset()
+    summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
 
     @property

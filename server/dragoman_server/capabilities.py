@@ -150,6 +150,17 @@ class Capabilities:
             default=NONE,
         ),
     ] = None
+    summaries: Annotated[
+        str | None,
+        choice(
+            "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
+            " to see it, or never",
+            "auto",
+            "asked",
+            "never",
+            default="asked",
+        ),
+    ] = None
     opens_seals: Annotated[
         bool | None,
         _switch(
@@ -175,6 +186,16 @@ class Capabilities:
             "no",
             default="yes",
         ),
+    ] = None
+    sampling_pair: Annotated[
+        bool | None, _switch("takes temperature and top_p together; else the temperature is sent alone", True)
+    ] = None
+    sampling_at_none: Annotated[
+        bool | None,
+        _switch("temperature, top_p and logprobs count as refused only with an effort above none", False),
+    ] = None
+    tools_with_effort: Annotated[
+        bool | None, _switch("Chat Completions takes tools beside a reasoning effort", True)
     ] = None
     prefill: Annotated[
         bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)

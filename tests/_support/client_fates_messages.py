@@ -122,8 +122,6 @@ _RESPONSES_ADDED: dict[str, Any] = {
     "/input/0/role": "system",
     "/input/1/type": "message",
     "/include/0": "reasoning.encrypted_content",
-    # The client's protocol shows thinking unless it is told not to.
-    "/reasoning/summary": "auto",
     "/tools/{n}/type": "function",
     # The server's default is true, the client's false.
     "/tools/{n}/strict": False,

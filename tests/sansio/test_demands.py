@@ -18,11 +18,16 @@ PATHS: dict[Param, str] = {"stop": "/until", "n": "/count"}
 
 
 def fitted(
-    params: dict[Param, Any], *, refuses: frozenset[Param] = frozenset(), spec: Any = ONE, most: int = 1
+    params: dict[Param, Any],
+    *,
+    spec: Any = ONE,
+    most: int = 1,
+    reasoning: ReasoningConfig | None = None,
+    **target: Any,
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS)
-    out, stops, answers = fit_demands(request, spec, Target(refuses=refuses), most, ledger)
+    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
+    out, stops, answers = fit_demands(request, spec, Target(**target), most, ledger)
     assert (out is request) is (out.params == params)
     return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
 
@@ -76,6 +81,35 @@ def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message:
     with pytest.raises(RemoteProtocolError, match=message) as caught:
         fitted({"n": value}, most=most)
     assert (caught.value.path, caught.value.code, caught.value.status_hint) == ("/count", code, 400)
+
+
+SAMPLING: dict[Param, Any] = {"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "frequency_penalty": 1}
+AT_NONE = {"refuses": frozenset(SAMPLING), "sampling_at_none": True}
+PENALTY, ALL = ["/frequency_penalty"], [f"/{name}" for name in SAMPLING]
+
+
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [
+        pytest.param({"sampling_pair": False}, ["/top_p"], id="the temperature is kept"),
+        pytest.param({"sampling_pair": False, "refuses": frozenset({"temperature"})}, ["/temperature"]),
+        pytest.param({"sampling_pair": False, "refuses": frozenset({"top_p"})}, ["/top_p"]),
+        # its default effort is none
+        (AT_NONE, PENALTY),
+        ({**AT_NONE, "sampling_pair": False}, [*PENALTY, "/top_p"]),
+        ({**AT_NONE, "reasoning": ReasoningConfig(show="omitted")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="none")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig("disabled", "high")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="minimal"), "efforts": ("none", "low")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="low")}, ALL),
+        ({**AT_NONE, "reasoning": ReasoningConfig("enabled", budget=2000)}, ALL),
+        ({**AT_NONE, "sampling_at_none": False}, ALL),
+    ],
+)
+def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: list[str]) -> None:
+    left, _, _, losses = fitted(SAMPLING, **options)
+    assert {f"/{name}" for name in SAMPLING.keys() - left.keys()} == set(lost)
+    assert sorted(losses, key=str) == sorted([(LossCode.DROPPED, path) for path in lost], key=str)
 
 
 # Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman._loss import Ledger
 from dragoman._request import (
+    FunctionTool,
     Message,
     ReasoningConfig,
     Request,
@@ -122,6 +123,31 @@ def test_reasoning_is_asked_for_in_the_upstreams_way(
 ) -> None:
     body, found = write(reasoning=config, target=Target(reasoning_setting=setting))
     assert body == {"model": "m", "messages": [], **expected}
+    assert found == losses
+
+
+@pytest.mark.parametrize(
+    ("tools", "efforts", "config", "expected", "losses"),
+    [
+        ((FunctionTool("f"),), None, EFFORT, "none", [("altered", "/reasoning/effort")]),
+        ((FunctionTool("f"),), ("none", "low"), BUDGET, "none", [("altered", "/thinking")]),
+        pytest.param(
+            (FunctionTool("f"),),
+            ("low", "high"),
+            EFFORT,
+            None,
+            [("altered", "/reasoning/effort")],
+            id="a model without none",
+        ),
+        ((FunctionTool("f"),), None, NONE, "none", []),
+        ((FunctionTool("f"),), None, None, None, []),
+        ((), None, EFFORT, "xhigh", []),
+    ],
+)
+def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected: Any, losses: Any) -> None:
+    target = Target(tools_with_effort=False, efforts=efforts)
+    body, found = write(tools=tools, reasoning=config, target=target)
+    assert body.get("reasoning_effort") == expected
     assert found == losses
 
 

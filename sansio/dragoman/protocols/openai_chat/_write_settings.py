@@ -15,8 +15,8 @@ from dragoman._loss import Ledger, child
 from dragoman._params import Converter, hashed_beyond, write_params
 from dragoman._request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
 from ._tables import (
     FOREIGN_TIERS,
     MAX_SAFETY_IDENTIFIER,
@@ -138,7 +138,14 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
     if config.budget is not None and wish != "none":
         ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
     effort = fit_effort(wish, target.efforts)
-    if effort != wish:
+    if not target.tools_with_effort and effort != "none" and "tools" in out:
+        # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
+        # tools, use /v1/responses or set reasoning_effort to 'none'."
+        ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
+        if fit_effort("none", target.efforts) != "none":
+            return
+        effort = "none"
+    elif effort != wish:
         ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
     if setting == "reasoning":
         out["reasoning"] = {"effort": effort}

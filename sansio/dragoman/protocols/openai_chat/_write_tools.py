@@ -10,8 +10,8 @@ from dragoman._json import JSON, JSONObject, encode_text
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._request import CustomTool, FunctionTool, HostedTool, Request, ToolChoice, ToolRef, WebSearch
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
 from ._tables import WEB_SEARCH
 from ._write_parts import cache_control, merge
 
