@@ -14,7 +14,7 @@ from ._effort import fit_effort
 from ._errors import RemoteProtocolError
 from ._json import JSON
 from ._loss import Ledger
-from ._request import Param, ReasoningConfig, Request
+from ._request import FunctionTool, Param, ReasoningConfig, Request, Tool
 from ._spec import Target, UpstreamSpec
 from ._stops import split_stops
 
@@ -43,7 +43,7 @@ def fit_demands(
     refused = target.refuses
     if target.sampling_at_none and _effort_is_none(request, target):
         refused -= _TAKEN_AT_NONE
-    for param in refused & left.keys():
+    for param in [each for each in left if each in refused]:
         ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
         del left[param]
     if not target.sampling_pair and "temperature" in left and "top_p" in left:
@@ -55,7 +55,30 @@ def fit_demands(
     return msgspec.structs.replace(request, params=left), stops, answers
 
 
-def fit_forced_tools(request: Request, target: Target, ledger: Ledger) -> Request:
+def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with what the upstream takes of `strict`, of `parallel_tool_calls`, and of a forced choice."""
+    refuses = target.refuses
+    if "tool_strict" in refuses and any(
+        type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
+    ):
+        tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
+        request = msgspec.structs.replace(request, tools=tools)
+    if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
+        if not request.parallel_tool_calls:
+            ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
+        request = msgspec.structs.replace(request, parallel_tool_calls=None)
+    return _fit_choice(request, target, ledger)
+
+
+def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
+    if not isinstance(tool, FunctionTool) or tool.strict is None:
+        return tool
+    if tool.strict:
+        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to keep to a tool's schema")
+    return msgspec.structs.replace(tool, strict=None)
+
+
+def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
     """The request with a tool choice that its thinking allows."""
     choice = request.tool_choice
     if choice is None or target.forced_tools == "yes":

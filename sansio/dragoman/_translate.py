@@ -10,7 +10,7 @@ import msgspec
 
 from ._book import Book
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_forced_tools
+from ._demands import fit_demands, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -31,7 +31,7 @@ from ._tools import fit_tools
 # the upstream tells the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks=True)
+_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -162,7 +162,7 @@ class RequestTranslator:
         request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
-        request = fit_forced_tools(request, target, ledger)
+        request = fit_tool_demands(request, target, ledger)
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         if way is not Way.NATIVE or stops or asked.compact:

@@ -141,6 +141,9 @@ MODEL_FAMILIES = (
     ModelFamily("gpt-5-1-codex-max*", {"efforts": ("none", "low", "medium", "high", "xhigh")}),
     ModelFamily("gpt-5-6*", {"efforts": ("none", "low", "medium", "high", "xhigh", "max")}),
     ModelFamily("gpt-6*", _GPT_6),
+    # "prompt_cache_breakpoint is not supported on this model", of every older one.
+    ModelFamily("gpt-5-[6-9]*", {"cache_marks": "breakpoint"}, "openai"),
+    ModelFamily("gpt-6*", {"cache_marks": "breakpoint"}, "openai"),
     ModelFamily("gpt-5*chat*", {"efforts": (), "refuses": ()}),
     ModelFamily("deepseek-reasoner*", {"refuses": ("logprobs", "top_logprobs")}),
     # Models before grok-4.3 refuse the setting, but for grok-3-mini.

@@ -51,6 +51,8 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "structured_output": ("structured", _same),
     "hosted_tools": ("hosted", _frozen),
     "custom_tools": ("custom_tools", _same),
+    "text_content": ("text_content", _same),
+    "turn_order": ("turn_order", _same),
     "tool_images": ("tool_images", _same),
     "developer_role": ("developer_role", _same),
     "mid_system": ("mid_system", _same),

@@ -96,7 +96,7 @@ _OPENCODE_IN_CHAT: dict[str, Row] = {
     **_NO_MARKS,
     **_chat_turns(0),
     **_budget("low", "/reasoning_effort"),
-    "/tool_choice/type": to("/tool_choice"),
+    "/tool_choice/type": IMPLIED,  # auto, the default
 }
 
 # --- to OpenAI's own host -----------------------------------------------------------------------------------------

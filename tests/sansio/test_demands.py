@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_forced_tools
+from dragoman._demands import fit_demands, fit_tool_demands
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
-from dragoman._request import Param, ReasoningConfig, Request, ToolChoice, ToolRef
+from dragoman._request import FunctionTool, HostedTool, Param, ReasoningConfig, Request, ToolChoice, ToolRef
 from dragoman._spec import Target
 
 MANY = toy("many", choices=True)
@@ -122,6 +123,41 @@ NAMED = ToolChoice("named", "f", path="/tool_choice")
 OFF = ReasoningConfig(mode="disabled")
 
 
+STRICT = FunctionTool("f", strict=True, path="/tools/0")
+LOOSE = FunctionTool("g", strict=False, path="/tools/1")
+PLAIN = (FunctionTool("f", path="/tools/0"), FunctionTool("g", path="/tools/1"))
+SEARCH = HostedTool("toy", "web_search", {})
+
+
+@pytest.mark.parametrize(
+    ("refuses", "fields", "left", "lost"),
+    [
+        (set(), {"tools": (STRICT, LOOSE), "parallel_tool_calls": False}, None, []),
+        ({"tool_strict"}, {"tools": (PLAIN[0], SEARCH)}, None, []),
+        (
+            {"tool_strict"},
+            {"tools": (STRICT, LOOSE, SEARCH)},
+            {"tools": (*PLAIN, SEARCH)},
+            ["/tools/0/strict"],
+        ),
+        ({"parallel_tool_calls"}, {}, None, []),
+        ({"parallel_tool_calls"}, {"parallel_tool_calls": True}, {"parallel_tool_calls": None}, []),
+        (
+            {"parallel_tool_calls"},
+            {"parallel_tool_calls": False, "parallel_path": "/one"},
+            {"parallel_tool_calls": None},
+            ["/one"],
+        ),
+    ],
+)
+def test_what_is_said_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, **fields)
+    out = fit_tool_demands(request, Target(refuses=frozenset(refuses)), ledger)
+    assert out == (request if left is None else msgspec.structs.replace(request, **left))
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
+
+
 def allowed(required: bool) -> ToolChoice:
     return ToolChoice("allowed", allowed=(ToolRef("f"),), required=required, path="/tool_choice")
 
@@ -158,6 +194,6 @@ def test_a_demanded_call_and_thinking(
 ) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
-    out = fit_forced_tools(request, target, ledger)
+    out = fit_tool_demands(request, target, ledger)
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]

@@ -93,7 +93,7 @@ HOSTS: dict[str, dict[str, Any]] = {
         "custom_tools": True,
         "developer_role": True,
         "mid_system": True,
-        "cache_marks": True,
+        "cache_marks": "none",
         "hosted": HOSTED,
         "efforts": None,
     },
@@ -219,6 +219,10 @@ GPT: dict[str, dict[str, Any]] = {
     "gpt-oss-120b": {"efforts": None},
 }
 OTHERS: dict[tuple[str, str], dict[str, Any]] = {
+    (OPENAI, "gpt-5.5"): {"cache_marks": "none"},
+    (OPENAI, "gpt-5.6-luna"): {"cache_marks": "breakpoint"},
+    (OPENAI, "gpt-6"): {"cache_marks": "breakpoint"},
+    (NOBODY, "gpt-6"): {"cache_marks": "none"},
     ("https://api.x.ai/v1", "grok-4.5"): {"efforts": ("low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4.3"): {"efforts": ("none", "low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4"): {
@@ -274,8 +278,8 @@ def test_who_says_something_later_says_it_over_the_others() -> None:
         ModelCapabilities(model="claude-haiku-*", upstream="other", thinking="none"),
         ModelCapabilities(model="gpt-*", thinking="none"),
     )
-    found = target(model, ANTHROPIC, rows, thinking="adaptive", cache_marks=True)
-    assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, True)
+    found = target(model, ANTHROPIC, rows, thinking="adaptive", cache_marks="breakpoint")
+    assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
 
 
 @pytest.mark.parametrize(

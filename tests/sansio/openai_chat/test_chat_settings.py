@@ -259,12 +259,7 @@ TOLD = [("altered", "/text/format")]
         ),
         (
             (Message("system", (Text("a"), Text("b"))),),
-            [
-                {
-                    "role": "system",
-                    "content": [{"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)],
-                }
-            ],
+            [{"role": "system", "content": f"a\n\nb\n\n{INSTRUCTION}"}],
             TOLD,
         ),
     ],
@@ -274,3 +269,11 @@ def test_the_word_json_stands_in_the_messages(messages: Any, expected: Any, loss
     assert body["response_format"] == {"type": "json_object"}
     assert expected is None or body["messages"] == expected
     assert found == losses
+
+
+def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
+    message = Message("system", (Text("a"), Text("b")))
+    body, _ = write(message, target=Target(text_content="parts"), response_format=ResponseFormat())
+    assert body["messages"][0]["content"] == [
+        {"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)
+    ]

@@ -531,5 +531,5 @@ def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
 
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
-    _, losses = write(USER, tools=(tool,), target=Target(cache_marks=True))
+    _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))
     assert losses == [(DROPPED, "/tools/0/cache_control")]

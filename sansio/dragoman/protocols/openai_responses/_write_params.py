@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..._effort import UNSAID, effort_of_budget, fit_effort
 from ..._json import JSON, JSONObject
 from ..._loss import Ledger
-from ..._params import Converter, write_params
+from ..._params import Converter, hashed_beyond, write_params
 from ..._request import Param, ReasoningConfig, Request, ResponseFormat
 from ..._spec import Target
 from ..._strict_schema import is_strict
@@ -155,30 +155,16 @@ def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
     return value
 
 
-def _short_enough(limit: int) -> Converter:
-    """For names of users, which the server refuses when they are longer. The hash names the same user."""
-
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if type(value) is not str or len(value) <= limit:
-            return value
-        import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
-
-        ledger.altered(path, f"longer than {limit} characters: its hash was sent")
-        return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
-
-    return convert
-
-
 _CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _consumed,
     "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
-    "safety_identifier": _short_enough(tables.MAX_SAFETY_IDENTIFIER),
+    "safety_identifier": hashed_beyond(tables.MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
     "speed": _speed,
     "store": _consumed,
-    "user": _short_enough(tables.MAX_USER),
+    "user": hashed_beyond(tables.MAX_USER),
     "verbosity": _consumed,
 }
 _OWN_CONVERTERS: Mapping[Param, Converter] = {
