@@ -92,6 +92,26 @@ MAX_MARKS = 4
 _NOWHERE = "has no place in other protocols"
 # What is not here of a message or of its usage travels as it is; blocks of other types do, too.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
+CITATION_SHAPE: Shape = dict.fromkeys(
+    (
+        "type",
+        "url",
+        "title",
+        "cited_text",
+        "encrypted_index",
+        "source",
+        "search_result_index",
+        "document_index",
+        "document_title",
+        "file_id",
+        "start_char_index",
+        "end_char_index",
+        "start_page_number",
+        "end_page_number",
+        "start_block_index",
+        "end_block_index",
+    )
+)
 STOP_DETAILS_SHAPE: Shape = {"type": None, "explanation": None, "category": _NOWHERE}
 USAGE_DETAILS_SHAPE: Shape = {"thinking_tokens": None}
 

@@ -257,6 +257,10 @@ _USAGE: Shape = {
     "server_tool_use_details": {"web_search_requests": None},
 }
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {"url": None, "title": None, "start_index": None, "end_index": None},
+}
 # A delta, and the message of a whole answer. Members that are not here are dealt with by the reader.
 MESSAGE_SHAPE: dict[str, Shape] = {
     "content": [ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})],

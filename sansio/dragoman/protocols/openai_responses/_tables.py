@@ -275,6 +275,10 @@ _NOWHERE = "has no place in other protocols"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
+# Web pages have the first members, files the others.
+ANNOTATION_SHAPE: Shape = dict.fromkeys(
+    ("type", "url", "title", "start_index", "end_index", "file_id", "filename", "index", "container_id")
+)
 _CALL: dict[str, Shape] = {
     "type": None,
     "id": None,
