@@ -118,8 +118,6 @@ SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch"
 
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
-# Protocols whose `strict` has other rules for schemas, and whose structured output is always strict.
-STRICT_BY_OTHER_RULES = frozenset(("anthropic_messages",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
