@@ -108,6 +108,9 @@ OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
 # Settings that several fields of the document share, or that an item of the input may have changed.
 AS_IT_CAME = ("reasoning", "text")
 
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+MIN_OUTPUT_TOKENS = 16
+
 # In characters: longer names of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
