@@ -375,7 +375,6 @@ PROGRESS_EVENTS = frozenset(
         "code_interpreter_call_code.delta",
         "code_interpreter_call_code.done",
         "compaction.compacting",
-        "content_part.added",
         "file_search_call.completed",
         "file_search_call.in_progress",
         "file_search_call.searching",
