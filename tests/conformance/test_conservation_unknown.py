@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from law_answers import ANSWERS
+from law_extras import BOOKKEEPING
 from law_plant import child, covered, objects, steps_of
 from law_requests import FIXTURES
 from law_runs import ECHO, Outcome, answered, first_answer, streamed, token, translated
@@ -47,10 +48,12 @@ VALUES = st.recursive(
 )
 
 
-# Objects in answers where it says nothing: what repeats the request, and counters of nothing.
-REPEATS = re.compile(ECHO)
+# Objects in answers where it says nothing: what repeats the request, what servers write for themselves, and counters of
+# nothing.
+_NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
+REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
-BESIDE = re.compile(r"/choices/\d+/message(/.*)?")
+BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
 COUNTERS = re.compile(r"/usage(/.*)?")
 
 
