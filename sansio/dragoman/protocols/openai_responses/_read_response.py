@@ -36,7 +36,7 @@ from . import _tables as tables
 from ._common import text_of
 from ._errors import fault_of
 from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
-from ._usage import note_tool_usage, read_usage
+from ._usage import read_usage
 
 _SENTINEL = b"[DONE]"
 
@@ -168,7 +168,8 @@ class ResponsesReader:
             return
         self._started = True
         self._model = text_of(response.get("model")) or ""
-        self._tier = text_of(response.get("service_tier"))
+        tier = text_of(response.get("service_tier"))
+        self._tier = None if tier == tables.TIER_ASKED else tier
         created = response.get("created_at")
         out.append(
             Started(
@@ -193,9 +194,8 @@ class ResponsesReader:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
-        if text_of(response.get("service_tier")) not in (None, self._tier):
+        if text_of(response.get("service_tier")) not in (None, self._tier or tables.TIER_UNLESS_TOLD):
             self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
-        note_tool_usage(response, self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
