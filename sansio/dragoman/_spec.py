@@ -171,6 +171,7 @@ class Tap(Protocol):
 
     begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
     ended: it ended well. fault: the error that the upstream reported in it.
+    last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
@@ -178,6 +179,7 @@ class Tap(Protocol):
     usage: Usage
     begun: bool
     ended: bool
+    last: bool
     fault: Fault | None
     whole: JSONObject | None
 
@@ -240,6 +242,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
+    end_marks: of these bytes every frame has some that sets Tap.last.
+    answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
@@ -254,6 +258,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
     tap: Callable[[Exchange], Tap]
+    end_marks: tuple[bytes, ...]
+    answer_member: str
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

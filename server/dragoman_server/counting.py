@@ -147,7 +147,7 @@ class CountEndpoint(BaseEndpoint):
         plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
         if not relayed:
             plan = _in_form(plan, form)
-        plan = plan.below(form.suffix)
+        plan = plan.below(form.suffix, "input_tokens")
         reply = None
         with anyio.move_on_after(COUNT_S):
             reply = await self.whole_reply(plan, call)
