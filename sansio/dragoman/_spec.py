@@ -49,6 +49,8 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
     refuses: settings (neutral names) that the model answers with an error.
+    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
+        the answer; "mend" fits it to this target as any other, and writes the answer anew.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
     """
@@ -71,6 +73,7 @@ class Target(msgspec.Struct, frozen=True):
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
     refuses: frozenset[Param] = frozenset()
+    relay: Literal["exact", "mend"] = "exact"
     opens_seals: bool = False
 
 
@@ -124,6 +127,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
     request: Request
@@ -136,6 +140,11 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    mended: bool = False
+
+    def answer_id(self, prefix: str, upstream_id: str) -> str:
+        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):

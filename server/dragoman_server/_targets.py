@@ -57,6 +57,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "cache_marks": ("cache_marks", _same),
     "call_ids": ("call_ids", _same),
     "refuses": ("refuses", _frozen),
+    "relay": ("relay", _same),
     "opens_seals": ("opens_seals", _same),
 }
 

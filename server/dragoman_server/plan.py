@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
 from dragoman import (
     UPSTREAMS,
     CheckInput,
@@ -173,7 +175,12 @@ class Plan:
 
     def _below(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
-        return replace(self, url=f"{path}{suffix}{mark}{query}", streams=False, member=member)
+        translated = msgspec.structs.replace(
+            self.translated, relayed=True
+        )  # what comes from there is no answer
+        return replace(
+            self, url=f"{path}{suffix}{mark}{query}", translated=translated, streams=False, member=member
+        )
 
     def answer(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
@@ -251,7 +258,7 @@ def make_plan(
         )
         translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
         url = target.base_url_for(upstream.name) + upstream.path
-        if translated.relayed and query in _RELAYED_QUERY:
+        if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]
         return Plan(
