@@ -51,14 +51,22 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "structured_output": ("structured", _same),
     "hosted_tools": ("hosted", _frozen),
     "custom_tools": ("custom_tools", _same),
+    "text_content": ("text_content", _same),
+    "turn_order": ("turn_order", _same),
     "tool_images": ("tool_images", _same),
     "developer_role": ("developer_role", _same),
     "mid_system": ("mid_system", _same),
     "cache_marks": ("cache_marks", _same),
     "call_ids": ("call_ids", _same),
+    "forced_tools": ("forced_tools", _same),
+    "sampling_pair": ("sampling_pair", _same),
+    "sampling_at_none": ("sampling_at_none", _same),
+    "tools_with_effort": ("tools_with_effort", _same),
+    "prefill": ("prefill", _same),
     "refuses": ("refuses", _frozen),
-    "relay": ("relay", _same),
+    "summaries": ("summaries", _same),
     "opens_seals": ("opens_seals", _same),
+    "relay": ("relay", _same),
 }
 
 

@@ -544,7 +544,7 @@ def test_a_choice_without_tools_is_printed_again() -> None:
 
 # -- marks and images --------------------------------------------------------------------------------------
 
-MARKS = Target(cache_marks=True)
+MARKS = Target(cache_marks="breakpoint")
 POINT = {"mode": "explicit"}
 
 
@@ -592,14 +592,10 @@ def test_i1_images_of_results_come_after_all_results() -> None:
         {
             "role": "tool",
             "tool_call_id": "c1",
-            "content": [
-                {"type": "text", "text": "a"},
-                {"type": "text", "text": "[image: see the next message]"},
-            ],
+            "content": "a\n\n[image: see the next message]",
         },
         {"role": "tool", "tool_call_id": "c2", "content": "b"},
-        {"role": "user", "content": [SHOWN]},
-        {"role": "user", "content": "go on"},
+        {"role": "user", "content": [SHOWN, {"type": "text", "text": "go on"}]},
     ]
     assert losses == [("altered", "/i")]
 
@@ -608,7 +604,7 @@ def test_i1_images_stay_in_results_where_the_upstream_takes_them() -> None:
     file = Media("file", "base64", "QQ==", "application/pdf", "a.pdf", path="/f")
     out, losses = write(*results(IMAGE, file), target=Target(tool_images=True))
     assert out[1]["content"] == [SHOWN, {"type": "text", "text": "[file: see the next message]"}]
-    assert [part["type"] for part in out[3]["content"]] == ["file"]
+    assert [part["type"] for part in out[3]["content"]] == ["file", "text"]
     assert losses == [("altered", "/f")]
 
 

@@ -64,6 +64,10 @@ MAX_STOPS = 4
 # "Up to 4 explicit breakpoints a request."
 MAX_MARKS = 4
 
+# In characters: longer names of users are refused.
+MAX_USER = 64
+MAX_SAFETY_IDENTIFIER = 128
+
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Tiers of the other protocols that have a twin here.
 FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}

@@ -16,7 +16,7 @@ from dragoman._request import Message, OpaquePart, Part, Refusal, Text, Thought,
 
 from ._reasoning import Entries, is_wrapped_entry
 from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS
-from ._write_parts import PLAIN_TEXT, PartWriter, merge, plainest
+from ._write_parts import PLAIN_TEXT, PartWriter, merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -28,18 +28,19 @@ _WRAPPED = ("/data", "/signature")
 
 def short_turn(run: Sequence[Message]) -> JSONObject | None:
     """The wire message of a foreign assistant's turn of plain texts and then calls, None for any other."""
-    content = ""
+    texts: list[str] = []
     calls: list[JSONObject] = []
     for message in run:
         if message.name is not None or message.phase is not None:
             return None
         for part in message.parts:
             if type(part) is Text and not calls and part.cache is None and part.citations is None:
-                content += part.text
+                texts.append(part.text)
             elif type(part) is ToolCall and part.cache is None:
                 calls.append(_call_body(part))
             else:
                 return None
+    content = "\n\n".join(texts)
     if calls:
         return {"role": "assistant", "content": content or None, "tool_calls": calls}
     return {"role": "assistant", "content": content} if content else None
@@ -49,8 +50,12 @@ def write_turn(run: Sequence[Message], parts: PartWriter) -> JSONObject | None:
     """The wire message of any turn, None when nothing is left of it."""
     turn = _Turn(parts)
     for message in run:
+        before: Part | None = None
         for part in message.parts:
             turn.part(part, message)
+            if before is not None and not parts.own and _is_cut(before, part):
+                turn.rejoin()
+            before = part
         parts.envelope(message, turn.body)
     return turn.finish(run[0])
 
@@ -87,6 +92,11 @@ class _Turn:
                 self._parts.ledger.altered(part.path, "text after a tool call is sent before it")
             self._parts.part(part, message, self.content)
 
+    def rejoin(self) -> None:
+        """Put the last two texts together."""
+        before = self.content.pop(-2)
+        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
+
     def _call(self, call: ToolCall, message: Message) -> None:
         parts = self._parts
         if parts.own and call.path.endswith("/function_call"):  # the legacy form
@@ -96,7 +106,7 @@ class _Turn:
         body = _call_body(call)
         mark = call.cache
         if mark is not None:
-            if parts.own or not parts.target.cache_marks:
+            if parts.own or parts.target.cache_marks == "none":
                 parts.mark(mark, message, body)
             elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
                 parts.ledger.altered(
@@ -135,16 +145,14 @@ class _Turn:
         return {**body, **fields}
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """One string wherever that says it all: "content is required unless tool_calls is specified"."""
+        """ "content is required unless tool_calls is specified"."""
+        raw = self._parts.raw(message).get("content") if self._parts.own else None
         if not content:
-            if self._parts.own:
-                return self._parts.raw(message).get("content")
-            return None if optional else ""
-        whole = all(part.keys() == PLAIN_TEXT for part in content)
-        if self._parts.own:
-            # A string may be in several parts here, cut where reasoning stood in it.
-            whole = whole and type(self._parts.raw(message).get("content")) is str
-        return "".join([part["text"] for part in content]) if whole else plainest(content)
+            return raw if self._parts.own else None if optional else ""
+        if type(raw) is str and all(part.keys() == PLAIN_TEXT for part in content):
+            # It may be in several parts here, cut where reasoning stood in it.
+            return "".join([part["text"] for part in content])
+        return self._parts.content(content)
 
     def _give_back(self) -> None:
         """Lay what came with a call onto it: by its id, or, as ids change on the way, by its place."""
@@ -188,6 +196,14 @@ class _Turn:
         if texts and field is not None:
             _add_texts(fields, field, texts)
         return fields, leading
+
+
+def _is_cut(before: Part, part: Part) -> bool:
+    """Whether a citation has cut the two out of one text, so that nothing stood between them."""
+    if not isinstance(before, Text) or not isinstance(part, Text):
+        return False
+    cited = before.citations is not None or part.citations is not None
+    return cited and before.cache is None and not (before.stand_in or part.stand_in)
 
 
 def _call_body(call: ToolCall) -> JSONObject:

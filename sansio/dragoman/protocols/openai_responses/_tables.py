@@ -108,6 +108,9 @@ OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
 # Settings that several fields of the document share, or that an item of the input may have changed.
 AS_IT_CAME = ("reasoning", "text")
 
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+MIN_OUTPUT_TOKENS = 16
+
 # In characters: longer names of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
@@ -118,8 +121,6 @@ SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch"
 
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
-# Protocols whose `strict` has other rules for schemas, and whose structured output is always strict.
-STRICT_BY_OTHER_RULES = frozenset(("anthropic_messages",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
