@@ -166,7 +166,7 @@ class ChatWriter:
     def _start(self, event: Started) -> None:
         exchange = self._exchange
         head: JSONObject = {
-            "id": f"chatcmpl-{exchange.id}",
+            "id": exchange.answer_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
             "created": exchange.now,
             "model": exchange.model,
