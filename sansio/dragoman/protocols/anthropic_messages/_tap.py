@@ -23,7 +23,7 @@ _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_
 class MessagesTap:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "begun", "ended", "fault", "usage", "whole")
+    __slots__ = ("_figures", "_id", "begun", "ended", "fault", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
@@ -31,6 +31,7 @@ class MessagesTap:
         self.ended = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
+        self._id = exchange.id
         self._figures = UsageReader(Ledger())  # a relay loses nothing
 
     def watch(self, frame: Frame) -> None:
@@ -72,4 +73,4 @@ class MessagesTap:
 
     def fail(self, fault: Fault) -> bytes:
         """The frame that ends a stream which broke off."""
-        return error_frame(fault)
+        return error_frame(fault, self._id)
