@@ -346,6 +346,9 @@ ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
     FaultKind.SERVER: ("api_error", 500),
     FaultKind.UNREACHABLE: ("api_error", 502),
     FaultKind.TRUNCATED: ("api_error", 502),
+    FaultKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code tries that again whatever else is said.
+    FaultKind.MISCONFIGURED: ("api_error", 503),
     FaultKind.CANCELLED: ("api_error", 499),
 }
 

@@ -216,6 +216,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is never replaced by the sender's own.
