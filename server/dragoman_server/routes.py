@@ -15,7 +15,7 @@ Everything else is UnknownModel. A client whose own protocol the upstream speaks
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._patterns import matches
+from ._patterns import ANY_TEXT, filled, matched, matches
 from ._suggest import nearest
 from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
 from .simulator import MODELS
@@ -97,6 +97,10 @@ def resolve_chain(settings: Settings, client_protocol: str, model: str) -> tuple
         # The loader checks aliases; settings made by hand may still have one that leads nowhere.
         if upstream is None:
             return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+        if not upstream_model:  # the text that a pattern matched was empty
+            return UnknownModel(
+                model, f'the model "{_short(model)}" leads to no model of the upstream "{name}"'
+            )
         protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
         routes.append(Route(name, upstream_model, protocol))
     return tuple(routes)
@@ -104,7 +108,7 @@ def resolve_chain(settings: Settings, client_protocol: str, model: str) -> tuple
 
 def model_ids(settings: Settings) -> tuple[str, ...]:
     """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
-    names = [alias for alias in settings.models if "*" not in alias]
+    names = [alias for alias in settings.models if ANY_TEXT not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
     if settings.server.simulator:
         names += [f"{SIMULATOR}/{model}" for model in MODELS]
@@ -112,13 +116,13 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
 
 
 def _alias(settings: Settings, model: str) -> tuple[str, ...]:
-    found = settings.models.get(model)
-    if found is None:
-        matching = (
-            target for name, target in settings.models.items() if "*" in name and matches(model, name)
-        )
-        found = next(matching, ())
-    return (found,) if isinstance(found, str) else found
+    exact = [(model, settings.models[model])] if model in settings.models else settings.models.items()
+    for name, target in exact:
+        texts = matched(model, name)
+        if texts is not None:
+            targets = (target,) if isinstance(target, str) else target
+            return tuple(filled(each, texts) for each in targets)
+    return ()
 
 
 def _upstream_and_model(settings: Settings, model: str) -> tuple[str, ...]:

@@ -53,6 +53,9 @@ MANY = Settings(
         "local/old": "openai/new",
         "made-*-up": "sim/echo",
         "a/b": "proxy/c/d",
+        "family-*": ("proxy/maker/*", "local/qwen3"),
+        "*@*": "proxy/*-of-*",
+        "just-*": "proxy/*",
     },
 )
 
@@ -70,6 +73,10 @@ ROUTES = [
     (MANY, C, "local/old", Route("openai", "new", C)),
     (MANY, C, "made-it-up", Route("sim", "echo", C)),
     (MANY, C, "a/b", Route("proxy", "c/d", C)),
+    # A * of the target is what the * of the pattern matched, in order.
+    (MANY, M, "family-big-1.5", Route("proxy", "maker/big-1.5", M)),
+    (MANY, C, "one@two@three", Route("proxy", "one-of-two@three", C)),
+    (MANY, C, "family-*", Route("proxy", "maker/*", C)),
     # A prefix; the rest may have slashes of its own.
     (MANY, C, "local/never-heard-of", Route("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", Route("proxy", "org/llama", C)),
@@ -121,6 +128,7 @@ UNKNOWN = [
         'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"),
         "fast",
     ),
+    (MANY, "just-", 'the model "just-" leads to no model of the upstream "proxy"', None),
     (TWO, "qq/x", 'the model "qq/x" is not known here; ' + ADVICE.format("openai, anthropic"), None),
     (
         TWO,
