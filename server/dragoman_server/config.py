@@ -475,6 +475,8 @@ def _upstream(values: dict[str, object]) -> UpstreamSettings:
     known = {
         name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
     }
+    if values.get("models"):
+        known.pop("default_model", None)  # what the user says that it has comes first
     return _make(UpstreamSettings, {**known, **values})
 
 

@@ -201,6 +201,13 @@ class UpstreamSettings(Capabilities):
     )
     proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
     models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
+    default_model: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
+        ),
+    ] = None
     model_list: Annotated[
         bool, Key(Kind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
     ] = True
