@@ -77,7 +77,7 @@ def banner(
     yield Line(Style.LABEL, "Upstreams")
     for upstream in settings.upstreams:
         yield Line(Style.TEXT, "  " + _upstream(upstream))
-    if settings.server.simulator:
+    if settings.lists_simulator:
         yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
     if not settings.upstreams:
         variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS)

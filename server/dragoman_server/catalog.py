@@ -199,10 +199,11 @@ def merged(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict
         for model in dict.fromkeys([*upstream.models, *infos.get(upstream.name, ())]):
             for entry in _names_of(settings, infos, upstream.name, model):
                 found.setdefault(entry.name, entry)
-    if settings.server.simulator:
+    if settings.server.offers_simulator:
         for model in MODELS:
             name = f"{SIMULATOR}/{model}"
-            found.setdefault(name, _entry(settings, infos, name))
+            entry = _entry(settings, infos, name)
+            found.setdefault(name, replace(entry, listed=settings.lists_simulator))
     return found
 
 

@@ -92,7 +92,7 @@ FAMILIES = (
 
 def default_model(settings: Settings) -> str | None:
     """The name of the model for requests that may leave it out and do, None when there is none."""
-    if settings.server.default_model is None and not settings.upstreams and settings.server.simulator:
+    if settings.server.default_model is None and not settings.upstreams and settings.server.offers_simulator:
         return DEFAULT_MODEL  # rule 6
     return settings.server.default_model
 
@@ -141,7 +141,7 @@ def resolve_chain(
         if guess is not None:
             there, advice = _model_there(guess, model, listed.get(guess.name, ()))
             targets = (f"{guess.name}/{there}",)
-        elif not settings.upstreams and settings.server.simulator:
+        elif not settings.upstreams and settings.server.offers_simulator:
             targets = (DEFAULT_MODEL,)
         else:
             return _unknown(settings, model, listed)
@@ -165,7 +165,7 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
     """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
     names = [alias for alias in settings.models if ANY_TEXT not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
-    if settings.server.simulator:
+    if settings.server.offers_simulator:
         names += [f"{SIMULATOR}/{model}" for model in MODELS]
     return tuple(dict.fromkeys(names))
 

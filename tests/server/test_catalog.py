@@ -143,6 +143,17 @@ def test_the_simulators_names_come_last() -> None:
     assert {found[name].owner for name in simulated} == {"sim"}
 
 
+@pytest.mark.parametrize(
+    ("upstreams", "simulator", "listed"),
+    [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
+)
+def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
+    upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
+) -> None:
+    found = merged(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
+    assert {found[f"sim/{model}"].listed for model in MODELS} == {listed}
+
+
 BIG = ModelInfo("big", "Big One", context=200_000, output=64_000, created=5, lifecycle="active")
 SMALL = ModelInfo("small", context=8000)
 UNKNOWN = ModelInfo("unknown")

@@ -161,9 +161,14 @@ def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
     # The path of a URL may hold a secret, so it is left out.
     assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
-    assert texts[3] == "  sim: built in, needs no key"
+    assert "  sim: built in, needs no key" not in texts  # it can be used, but there is a real one
     assert lines[-1] == Line(Style.TITLE, "Dragoman listens on http://127.0.0.1:8080 (trio)")
     assert CANARY not in "\n".join(texts)
+
+
+def test_the_banner_names_the_simulator_where_it_is_asked_for() -> None:
+    lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
+    assert lines[3].text == "  sim: built in, needs no key"
 
 
 def test_the_banner_shows_warnings() -> None:
