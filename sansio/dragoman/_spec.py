@@ -45,8 +45,12 @@ class Target(msgspec.Struct, frozen=True):
         `cache_control` as in Messages.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
         `enable_thinking` (a boolean).
+    thinking_word: the type that stands for thinking in a Chat upstream's `thinking`.
+    reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
+        user last spoke, or all.
+    thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
     structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
         nothing, in which case it is asked for in words or by a tool.
     hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
@@ -62,6 +66,8 @@ class Target(msgspec.Struct, frozen=True):
         when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
+    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
+        the answer; "mend" fits it to this target as any other, and writes the answer anew.
     """
 
     max_tokens: int = 32000
@@ -79,6 +85,9 @@ class Target(msgspec.Struct, frozen=True):
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
     )
+    thinking_word: Literal["enabled", "adaptive"] = "enabled"
+    reasoning_back: Literal["never", "tool_loop", "always"] = "never"
+    thought_signatures: bool = False
     structured: Literal["schema", "object", "none"] = "schema"
     hosted: frozenset[HostedUse] = frozenset()
     tool_images: bool = False
@@ -91,6 +100,7 @@ class Target(msgspec.Struct, frozen=True):
     refuses: frozenset[Refusable] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
+    relay: Literal["exact", "mend"] = "exact"
 
     @property
     def can_force_tools(self) -> bool:
@@ -152,6 +162,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
     request: Request
@@ -164,6 +175,11 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    mended: bool = False
+
+    def answer_id(self, prefix: str, upstream_id: str) -> str:
+        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):
@@ -199,6 +215,7 @@ class Tap(Protocol):
 
     begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
     ended: it ended well. fault: the error that the upstream reported in it.
+    last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
@@ -206,6 +223,7 @@ class Tap(Protocol):
     usage: Usage
     begun: bool
     ended: bool
+    last: bool
     fault: Fault | None
     whole: JSONObject | None
 
@@ -268,6 +286,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
+    end_marks: of these bytes every frame has some that sets Tap.last.
+    answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
@@ -282,6 +302,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
     tap: Callable[[Exchange], Tap]
+    end_marks: tuple[bytes, ...]
+    answer_member: str
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

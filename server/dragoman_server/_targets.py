@@ -45,6 +45,9 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "max_tokens_field": ("max_tokens_field", _same),
     "reasoning_field": ("reasoning_field", _none_is_none),
     "reasoning_setting": ("reasoning_setting", _none_is_none),
+    "thinking_word": ("thinking_word", _same),
+    "reasoning_back": ("reasoning_back", _same),
+    "thought_signatures": ("thought_signatures", _same),
     "efforts": ("efforts", _same),
     "thinking": ("thinking", _same),
     "sampling": ("sampling", _same),
@@ -66,6 +69,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "refuses": ("refuses", _frozen),
     "summaries": ("summaries", _same),
     "opens_seals": ("opens_seals", _same),
+    "relay": ("relay", _same),
 }
 
 
