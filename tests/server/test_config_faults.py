@@ -388,6 +388,37 @@ FAULTS = {
 }
 
 
+SOCKS = 'proxy = "socks5://user:secret@proxy:1080"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (LOCAL + SOCKS, "upstreams[0].proxy"),
+        (LOCAL + '[[accounts]]\nupstream = "local"\nname = "a"\n' + SOCKS, "accounts[0].proxy"),
+    ],
+)
+def test_the_extra_for_socks_proxies_may_be_missing(
+    text: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_text(text)
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    line = text.count("\n")
+    missing = "a SOCKS proxy needs the extra: install dragoman[socks]"
+    assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
+
+
+def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
+    assert load(environ=environ).warnings == ()
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    assert load(environ=environ).warnings == (
+        "ALL_PROXY: a SOCKS proxy needs the extra: install dragoman[socks]",
+    )
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_one_exact_line(name: str) -> None:
     text, line = FAULTS[name]
