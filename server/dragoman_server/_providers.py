@@ -18,7 +18,8 @@ from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 class Provider:
     """`keys` are pairs of variable and `auth` setting, the first that is set wins.
 
-    `takes` are settings that hold at the provider's hosts where nobody set them, however the upstream came to be.
+    `takes` are settings that hold at the provider's hosts where nobody set them, however the upstream came to be. One
+    of them is `default_model`, its best known model.
     `source` says where that is written, `date` when it was looked up. `refuses` among them is of Chat Completions.
     `hosts` are the provider's further public hosts, such as those of other regions.
     """
@@ -102,6 +103,7 @@ PROVIDERS = (
         "openai-python 3.54.0",
         _DATE,
         {
+            "default_model": "gpt-5.6",
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
             "max_tokens_field": "max_completion_tokens",
             "reasoning_field": NONE,
@@ -123,7 +125,7 @@ PROVIDERS = (
         (ANTHROPIC_MESSAGES,),
         "anthropic-python 2.12.0",
         _DATE,
-        {"hosted_tools": HOSTED_USES, "counts_tokens": True},
+        {"default_model": "claude-sonnet-5-5", "hosted_tools": HOSTED_USES, "counts_tokens": True},
     ),
     _chat(
         "deepseek",
@@ -132,6 +134,7 @@ PROVIDERS = (
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
         {
+            "default_model": "deepseek-v4-pro",
             "reasoning_setting": "thinking",
             "efforts": ("none", "low", "high", "max"),
             "structured_output": "object",
@@ -146,6 +149,8 @@ PROVIDERS = (
         "openrouter.ai/docs/api-reference; bifrost#7261",
         # Its own setting, which it fits to each model; what a model does not take, it leaves out.
         {
+            # It chooses a model for each request.
+            "default_model": "openrouter/auto",
             "reasoning_field": "reasoning",
             "reasoning_setting": "reasoning",
             "efforts": ("none", "minimal", "low", "medium", "high", "xhigh"),
@@ -160,7 +165,12 @@ PROVIDERS = (
         "console.groq.com/docs/openai",
         # Other names are refused: "property 'reasoning_content' is unsupported". So is an effort by most models,
         # and a schema; see the model families. Of these, "a 400 error will be returned".
-        {"reasoning_field": "reasoning", "efforts": (), "structured_output": "object"},
+        {
+            "default_model": "openai/gpt-oss-120b",
+            "reasoning_field": "reasoning",
+            "efforts": (),
+            "structured_output": "object",
+        },
         more=("logit_bias", "logprobs", "n", "top_logprobs"),
     ),
     _chat(
@@ -169,6 +179,7 @@ PROVIDERS = (
         "req_llm's guide to Cerebras",
         # Tools are to be strict there, and `tool_choice` is auto or none.
         {
+            "default_model": "gpt-oss-120b",
             "max_tokens_field": "max_completion_tokens",
             "reasoning_field": "reasoning",
             "forced_tools": "no",
@@ -180,7 +191,7 @@ PROVIDERS = (
         "xai",
         "https://api.x.ai/v1",
         "docs.x.ai",
-        {"developer_role": True},
+        {"default_model": "grok-4.5", "developer_role": True},
     ),
     _chat(
         "mistral",
@@ -189,6 +200,7 @@ PROVIDERS = (
         # Members that it does not know are refused: "Extra inputs are not permitted".
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
         {
+            "default_model": "mistral-large-latest",
             "reasoning_field": NONE,
             "efforts": (),
             "call_ids": "alnum9",
@@ -201,7 +213,7 @@ PROVIDERS = (
         "together",
         "https://api.together.ai/v1",
         "docs.together.ai: OpenAI compatibility",
-        {},
+        {"default_model": "openai/gpt-oss-120b"},
         refuses=_REFUSED,
         hosts=("api.together.xyz",),
     ),
@@ -209,7 +221,7 @@ PROVIDERS = (
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
         "docs.fireworks.ai: OpenAI compatibility",
-        {},
+        {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
         refuses=_REFUSED,
     ),
     _chat(
@@ -218,6 +230,7 @@ PROVIDERS = (
         "kimi-code#686; new-api#3121; agentscope's page on Kimi",
         # "thinking is enabled but reasoning_content is missing in assistant tool call message"
         {
+            "default_model": "kimi-k3",
             "max_tokens_field": "max_completion_tokens",
             "forced_tools": "not_thinking",
             "reasoning_back": "always",
@@ -231,6 +244,7 @@ PROVIDERS = (
         "docs.z.ai/guides/capabilities/thinking-mode; agentscope's page on GLM",
         # On by default, a switch without degrees. "Thoughts go back unmodified with tool results."
         {
+            "default_model": "glm-5.3",
             "reasoning_setting": "thinking",
             "efforts": None,
             "structured_output": "object",
@@ -246,6 +260,7 @@ PROVIDERS = (
         "openclaw#19386; cherry-studio#16431; platform.minimax.io",
         # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
         {
+            "default_model": "MiniMax-M3.1",
             "max_tokens_field": "max_completion_tokens",
             "reasoning_setting": "thinking",
             "thinking_word": "adaptive",
@@ -260,6 +275,7 @@ PROVIDERS = (
         "alibabacloud.com/help/model-studio; cloudwego/eino#994",
         # "The tool_choice parameter does not support being set to required or object in thinking mode"
         {
+            "default_model": "qwen3.8-max",
             "reasoning_setting": "enable_thinking",
             "efforts": None,
             "structured_output": "object",
@@ -273,7 +289,7 @@ PROVIDERS = (
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865",
         # "Function call is missing a thought_signature in functionCall parts."
-        {"reasoning_field": NONE, "thought_signatures": True},
+        {"default_model": "gemini-3.6-flash", "reasoning_field": NONE, "thought_signatures": True},
     ),
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import anyio
+import msgspec
 
 from dragoman import (
     FanOut,
@@ -256,6 +257,9 @@ class Attempt:
         status, body, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
+        if fault.kind is FaultKind.NOT_FOUND and plan.advice:
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
+            status, body = plan.client.write_fault(fault, plan.id)
         return self._failure(fault, status, body)
 
     def _failure(self, fault: Fault, status: int | None = None, body: bytes = b"") -> Failure:
