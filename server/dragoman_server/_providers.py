@@ -212,7 +212,7 @@ PROVIDERS = (
     _chat(
         "together",
         "https://api.together.ai/v1",
-        "docs.together.ai: OpenAI compatibility",
+        "docs.together.ai; langchain_together (top_k)",
         {"default_model": "openai/gpt-oss-120b"},
         refuses=_REFUSED,
         hosts=("api.together.xyz",),
@@ -220,7 +220,7 @@ PROVIDERS = (
     _chat(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
-        "docs.fireworks.ai: OpenAI compatibility",
+        "docs.fireworks.ai; langchain_fireworks (top_k)",
         {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
         refuses=_REFUSED,
     ),
@@ -281,15 +281,15 @@ PROVIDERS = (
             "structured_output": "object",
             "forced_tools": "not_thinking",
         },
-        refuses=_REFUSED,
         hosts=("dashscope.aliyuncs.com",),
     ),
     _chat(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
-        "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865",
-        # "Function call is missing a thought_signature in functionCall parts."
-        {"default_model": "gemini-3.6-flash", "reasoning_field": NONE, "thought_signatures": True},
+        "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
+        # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
+        {"default_model": "gemini-3.8-flash", "reasoning_field": NONE, "thought_signatures": True},
+        more=("frequency_penalty",),
     ),
 )
 
