@@ -293,7 +293,6 @@ async def test_a_path_without_an_endpoint(
         ("GET", "/v1/chat/completions", CHAT, {"POST"}),
         ("GET", "/v1/messages", MESSAGES, {"POST"}),
         ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
-        ("OPTIONS", "/v1/messages", MESSAGES, {"POST"}),
         ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
         ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
     ],
@@ -499,6 +498,23 @@ async def test_the_headers_of_a_stream(protocol: str, version: str, connection: 
     assert client.headers["x-accel-buffering"] == "no"
     assert client.headers.get("connection") == connection
     assert "content-length" not in client.headers
+
+
+@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models", "/", "/nothing"])
+async def test_options_alone_are_empty(path: str) -> None:
+    app, _ = app_of()
+    client = await call(app, path, method="OPTIONS")
+    assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0")
+    assert {"GET", "POST"} <= set(client.headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+    app, _ = app_of()
+    client = await call(app, "/api/hello", method=method)
+    assert client.status == 200
+    if method == "GET":
+        assert json.loads(client.body) == {"message": "hello"}
 
 
 # CORS.
