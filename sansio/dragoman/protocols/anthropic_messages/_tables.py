@@ -41,6 +41,9 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_WORDS = "Summary of the conversation so far:\n"
 
+# How a line of the system text begins that is for the provider.
+BILLING_HEADER = "x-anthropic-billing-header:"
+
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
