@@ -217,6 +217,8 @@ class MessagesWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
+        if self._usage.service_tier is not None:
+            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
         delta = stop_fields(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
@@ -276,7 +278,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         written = _whole_block(block, len(content), exchange.sealer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
+    usage = start_usage(exchange.prompt_tokens, answer.service_tier, ledger)
     usage.update(final_usage(answer.usage, ledger))
     message = _message(exchange, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))

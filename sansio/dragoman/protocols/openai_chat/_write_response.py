@@ -164,6 +164,11 @@ class ChatWriter:
         return b""
 
     def _start(self, event: Started) -> None:
+        self._set_head(event.service_tier)
+        # "All other chunks will also include a usage field, but with a null value."
+        self._tail = b'],"usage":null}\n\n' if self._exchange.request.include_usage else b"]}\n\n"
+
+    def _set_head(self, service_tier: str | None) -> None:
         exchange = self._exchange
         head: JSONObject = {
             "id": f"chatcmpl-{exchange.id}",
@@ -171,12 +176,10 @@ class ChatWriter:
             "created": exchange.now,
             "model": exchange.model,
         }
-        tier = tier_of(event.service_tier, self._ledger)
+        tier = tier_of(service_tier, self._ledger)
         if tier is not None:
             head["service_tier"] = tier
         self._head = b"data: " + encode(head)[:-1] + b',"choices":['
-        # "All other chunks will also include a usage field, but with a null value."
-        self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
 
     def _frame(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> bytes:
         return (
@@ -277,6 +280,8 @@ class ChatWriter:
 
     def _end(self) -> bytes:
         out = b""
+        if self._usage.service_tier is not None:
+            self._set_head(self._usage.service_tier)
         for index, choice in self._choices.items():
             stopped = choice.stopped
             if stopped is None:

@@ -112,6 +112,8 @@ AS_IT_CAME = ("reasoning", "text")
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
+# Where nobody tells one.
+USUAL_TIER = "default"
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
 # Other vendors' names for the same thing, as asked for and as answered.
 SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
