@@ -259,7 +259,7 @@ def test_pages_that_were_cited_are_not_cited_again() -> None:
     cite = {"type": "url_citation", "url_citation": {"url": "https://a", "title": "A"}}
     found, _ = events(chunk({"content": "Hi", "annotations": [cite]}, citations=["https://a"]))
     assert [event for event in found if isinstance(event, Annotation)] == [
-        Annotation(0, CHAT, cite, "https://a", "A")
+        Annotation(0, CHAT, cite, "https://a", "A", path="/choices/0/message/annotations")
     ]
 
 

@@ -103,7 +103,7 @@ USAGES: list[tuple[Any, list[Usage]]] = [
             "total_tokens": 15,
             "cost": 0.1,
         },
-        [Usage(10, 5, 4, 2, 3, {"cost": 0.1})],
+        [Usage(10, 5, 4, 2, 3)],
     ),
     ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
 ]
@@ -272,6 +272,7 @@ def test_service_tier_and_fractions_of_seconds() -> None:
         (None, USAGE, [COUNTED]),
         ("default", USAGE, [Usage(3, 2, service_tier="default")]),
         ("default", None, [Usage(service_tier="default")]),
+        ("auto", USAGE, [COUNTED]),
         ("flex", None, []),
     ],
 )

@@ -93,6 +93,7 @@ class ChatWriter:
         "_blocks",
         "_choices",
         "_exchange",
+        "_fields",
         "_head",
         "_ledger",
         "_legacy",
@@ -112,6 +113,7 @@ class ChatWriter:
         # The same of reasoning, and its choice.
         self._thinking: dict[int, tuple[bytes, bytes, _Choice]] = {}
         self._usage = Usage()
+        self._fields: JSONObject = {}  # of every chunk
         self._head = b""
         self._tail = b""
 
@@ -164,22 +166,22 @@ class ChatWriter:
         return b""
 
     def _start(self, event: Started) -> None:
-        self._set_head(event.service_tier)
-        # "All other chunks will also include a usage field, but with a null value."
-        self._tail = b'],"usage":null}\n\n' if self._exchange.request.include_usage else b"]}\n\n"
-
-    def _set_head(self, service_tier: str | None) -> None:
         exchange = self._exchange
-        head: JSONObject = {
-            "id": f"chatcmpl-{exchange.id}",
+        self._fields = {
+            "id": exchange.answer_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
             "created": exchange.now,
             "model": exchange.model,
         }
+        # "All other chunks will also include a usage field, but with a null value."
+        self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
+        self._set_head(event.service_tier)
+
+    def _set_head(self, service_tier: str | None) -> None:
         tier = tier_of(service_tier, self._ledger)
         if tier is not None:
-            head["service_tier"] = tier
-        self._head = b"data: " + encode(head)[:-1] + b',"choices":['
+            self._fields["service_tier"] = tier
+        self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
 
     def _frame(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> bytes:
         return (

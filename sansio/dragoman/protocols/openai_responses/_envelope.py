@@ -39,25 +39,20 @@ _ECHO: dict[str, JSON] = {
 }
 
 
-def response_id(exchange: Exchange) -> str:
-    return f"resp_{exchange.id}"
-
-
 class Envelope:
     """Makes the Response objects of one answer."""
 
-    __slots__ = ("_clock", "_fixed", "_ledger", "_model", "_now", "id")
+    __slots__ = ("_exchange", "_fixed", "_ledger", "id")
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.id = response_id(exchange)
-        self._model = exchange.model
-        self._now = exchange.now
-        self._clock = exchange.clock
+        self._exchange = exchange
+        self.id = exchange.answer_id("resp_", "")
         self._fixed = _fixed(exchange)
 
     def started(self, started: Started) -> None:
         """Note what the upstream said when it started."""
+        self.id = self._exchange.answer_id("resp_", started.id)
         self._note_tier(started.service_tier)
 
     def _note_tier(self, said: str | None) -> None:
@@ -81,16 +76,16 @@ class Envelope:
             self._note_tier(usage.service_tier)
         completed_at = None
         if status == "completed":
-            completed_at = self._now if self._clock is None else self._clock()
+            completed_at = self._exchange.now if self._exchange.clock is None else self._exchange.clock()
         return {
             "id": self.id,
             "object": "response",
-            "created_at": self._now,
+            "created_at": self._exchange.now,
             "status": status,
             "completed_at": completed_at,
             "error": error,
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
-            "model": self._model,
+            "model": self._exchange.model,
             "output": output,
             "usage": figures,
             **({} if tool_usage is None else {"tool_usage": tool_usage}),
@@ -101,7 +96,7 @@ class Envelope:
 def _fixed(exchange: Exchange) -> JSONObject:
     raw = exchange.request.raw if exchange.request.protocol == ORIGIN else {}
     out: JSONObject = {"access_programs": None, "background": False, "store": exchange.stored}
-    out["service_tier"] = tables.USUAL_TIER
+    out["service_tier"] = tables.TIER_UNLESS_TOLD
     if raw.get("prompt_cache_retention") is not None:
         out["prompt_cache_retention"] = raw["prompt_cache_retention"]
     for name, default in _ECHO.items():

@@ -29,8 +29,10 @@ from ..._events import (
     ToolKind,
 )
 from ..._json import JSON, JSONObject, is_object_text
-from ..._loss import Ledger, LossCode
+from ..._loss import Ledger, LossCode, child
+from ..._shape import note_unread
 from ._common import objects_of, text_of
+from ._tables import ANNOTATION_SHAPE
 from ._wire import ORIGIN
 from ._words import searches
 
@@ -199,7 +201,10 @@ class MessageItem(Item):
         given = self.parts.get(index)
         if given is None or given.ended:
             return  # it comes again with the finished part
-        self.annotations[index] = self.annotations.get(index, 0) + 1
+        number = self.annotations.get(index, 0)
+        self.annotations[index] = number + 1
+        path = f"/output/{self.index}/content/{index}/annotations"
+        note_unread(annotation, ANNOTATION_SHAPE, child(path, number), self.ledger)
         start, end = annotation.get("start_index"), annotation.get("end_index")
         out.append(
             Annotation(
@@ -210,6 +215,7 @@ class MessageItem(Item):
                 text_of(annotation.get("title")),
                 start if type(start) is int else None,
                 end if type(end) is int else None,
+                path,
             )
         )
 

@@ -37,7 +37,7 @@ from . import _tables as tables
 from ._common import text_of
 from ._errors import fault_of
 from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
-from ._usage import note_tool_usage, read_usage
+from ._usage import read_usage
 
 _SENTINEL = b"[DONE]"
 
@@ -169,7 +169,8 @@ class ResponsesReader:
             return
         self._started = True
         self._model = text_of(response.get("model")) or ""
-        self._tier = text_of(response.get("service_tier"))
+        tier = text_of(response.get("service_tier"))
+        self._tier = None if tier == tables.TIER_ASKED else tier
         created = response.get("created_at")
         out.append(
             Started(
@@ -194,7 +195,6 @@ class ResponsesReader:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
-        note_tool_usage(response, self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
@@ -205,7 +205,7 @@ class ResponsesReader:
         for item in self._all:
             item.close(out, complete)
         usage, tier = read_usage(response), text_of(response.get("service_tier"))
-        if tier is not None and tier != self._tier:
+        if tier not in (None, tables.TIER_ASKED, self._tier):
             usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
