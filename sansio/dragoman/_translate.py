@@ -10,12 +10,12 @@ import msgspec
 
 from ._book import Book
 from ._compact import ask_for_summary
-from ._demands import fit_demands
+from ._demands import fit_demands, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
 from ._foreign import leave_protocol
-from ._history import mend_history
+from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
 from ._loss import Ledger, Policy
 from ._recall import Recall, recall_thoughts
@@ -31,7 +31,7 @@ from ._tools import fit_tools
 # the upstream tells the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks=True)
+_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -159,9 +159,10 @@ class RequestTranslator:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:
             raise _no_model()
-        request = mend_history(request, ledger)
+        request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
+        request = fit_tool_demands(request, target, ledger)
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         if way is not Way.NATIVE or stops or asked.compact:

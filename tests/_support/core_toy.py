@@ -173,7 +173,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
         each = getattr(value, name)
         if name == "parts":
             out[name] = [_plain_object(part) for part in each]
-        elif name not in ("path", "extra", "cache", "forged") and each is not None and each != ():
+        elif name not in ("path", "extra", "cache", "forged", "stand_in") and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
 

@@ -51,17 +51,12 @@ def problem(
 
 
 # A writer that cannot print one of these names it by its own place: it never saw the upstream's.
-_WRITERS = re.compile(r"/(annotations?|citations?|logprobs|phase|explanation|service_tier)(/|$)")
+_WRITERS = re.compile(r"/(logprobs|phase|explanation|service_tier)(/|$)")
 
 
 def covered_by_writer(place: Place, losses: tuple[str, ...]) -> bool:
     found = _WRITERS.search(place.path)
-    names = (
-        {"annotations", "citations"}
-        if found and found[1].startswith(("annotation", "citation"))
-        else {found and found[1]}
-    )
-    return found is not None and any(names & set(loss.split("/")) for loss in losses)
+    return found is not None and any(found[1] in loss.split("/") for loss in losses)
 
 
 # The simple API's writer names everything so: what it lost, and the places of the upstreams where that stood.

@@ -32,7 +32,7 @@ from dragoman._events import (
 from dragoman._fault import FaultKind
 from dragoman._grammar import Checker
 from dragoman._json import encode
-from dragoman._loss import Ledger
+from dragoman._loss import Ledger, LossCode
 from dragoman._request import Request
 from dragoman._spec import Exchange
 from dragoman._sse import Frame, SSEParser, frame
@@ -109,6 +109,7 @@ def body_of(*values: Any, stop: Any = None, ledger: Ledger | None = None) -> lis
 TEXT = opened({"type": "text", "text": ""})
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 CALL = shown(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"))
+CITATIONS = "/content/0/citations"
 CITATION = {"type": "web_search_result_location", "url": "https://x", "title": "T", "cited_text": "c"}
 CITATION_OWN = {"type": "search_result_location", "source": "https://y", "title": "O"}
 CITATION_PAGE = {"type": "page_location", "document_title": "D", "url": 7}
@@ -145,7 +146,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
             [
                 TEXT_SHOWN,
                 TextDelta(0, "ab"),
-                Annotation(0, NAME, CITATION, url="https://x", title="T"),
+                Annotation(0, NAME, CITATION, url="https://x", title="T", path=CITATIONS),
                 BlockEnded(0),
             ],
             id="a text block that starts full",
@@ -155,7 +156,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
             [
                 TEXT_SHOWN,
                 TextDelta(0, "a"),
-                Annotation(0, NAME, CITATION_OWN, url="https://y", title="O"),
+                Annotation(0, NAME, CITATION_OWN, url="https://y", title="O", path=CITATIONS),
                 BlockEnded(0),
             ],
             id="a search result of the client's own",
@@ -168,7 +169,12 @@ def seal(native: Any, block: int = 0) -> SealDelta:
                 delta("text_delta", text="a"),
                 closed(),
             ],
-            [TEXT_SHOWN, Annotation(0, NAME, CITATION_PAGE, title="D"), TextDelta(0, "a"), BlockEnded(0)],
+            [
+                TEXT_SHOWN,
+                Annotation(0, NAME, CITATION_PAGE, title="D", path=CITATIONS),
+                TextDelta(0, "a"),
+                BlockEnded(0),
+            ],
             id="a citation before the text",
         ),
         pytest.param(
@@ -357,6 +363,14 @@ def seal(native: Any, block: int = 0) -> SealDelta:
 )
 def test_blocks(frames: list[Any], events: list[Event]) -> None:
     assert body_of(*frames) == events
+
+
+def test_unknown_fields_of_citations_are_told_by_their_places() -> None:
+    """Those that a block starts with and those that come later are one list."""
+    ledger = Ledger()
+    block = opened({"type": "text", "text": "a", "citations": [CITATION]})
+    body_of(block, delta("citations_delta", citation={**CITATION, "x": {}}), closed(), ledger=ledger)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.UNKNOWN_FIELD, f"{CITATIONS}/1/x")]
 
 
 @pytest.mark.parametrize(

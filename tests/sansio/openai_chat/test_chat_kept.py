@@ -274,7 +274,7 @@ def test_a_citation_that_is_told_whole_costs_nothing() -> None:
     cited = Annotation(0, "openai_responses", native, "u", "t", 1, 2)
     ledger = Ledger()
     writer = SPEC.stream_writer(EXCHANGE, ledger)
-    for event in (Started("i", "m"), BlockStarted(0, BlockKind.TEXT), TextDelta(0, "abc"), cited):
-        out = writer.send(event)
-    assert b'"end_index":2' in out
+    answer = (Started("i", "m"), BlockStarted(0, BlockKind.TEXT), TextDelta(0, "abc"), cited, BlockEnded(0))
+    out = [writer.send(event) for event in (*answer, Stopped(StopReason.END), ENDED)]
+    assert b'"end_index":2' in out[-1]
     assert len(ledger) == 0

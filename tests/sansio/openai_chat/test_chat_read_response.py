@@ -38,7 +38,7 @@ from dragoman._fault import Fault, FaultKind
 from dragoman._fold import Block, Fold
 from dragoman._grammar import Checker
 from dragoman._json import encode
-from dragoman._loss import Ledger
+from dragoman._loss import Ledger, LossCode
 from dragoman._request import Request
 from dragoman._spec import Exchange
 from dragoman._sse import Frame, SSEParser
@@ -212,6 +212,9 @@ CITE = {
 SPAN = {"type": "url_citation", "url_citation": {"url": "https://u", "start_index": 1, "end_index": 3}}
 
 
+ANNOTATIONS = "/choices/0/message/annotations"
+
+
 def test_annotations_wait_for_their_text() -> None:
     ledger = Ledger()
     stream = say(
@@ -223,13 +226,24 @@ def test_annotations_wait_for_their_text() -> None:
     )
     assert content(stream, ledger=ledger)[:6] == [
         started(0, TEXT),
-        Annotation(0, CHAT, CITE, "https://u", "T"),
+        Annotation(0, CHAT, CITE, "https://u", "T", path=ANNOTATIONS),
         TextDelta(0, "abc"),
-        Annotation(0, CHAT, SPAN, "https://u", None, 1, 3),
-        Annotation(0, CHAT, {"type": "file"}),
+        Annotation(0, CHAT, SPAN, "https://u", None, 1, 3, ANNOTATIONS),
+        Annotation(0, CHAT, {"type": "file"}, path=ANNOTATIONS),
         BlockEnded(0),
     ]
-    assert [loss.path for loss in ledger] == ["/choices/0/message/annotations"]
+    assert [loss.path for loss in ledger] == [ANNOTATIONS]
+
+
+def test_unknown_fields_of_annotations_are_told_by_their_places() -> None:
+    """They are numbered over all deltas, as they are in the whole message."""
+    ledger = Ledger()
+    odd = {"type": "url_citation", "x": {}, "url_citation": {"url": "https://u", "y": 1, "title": None}}
+    content(say({"content": "a", "annotations": [CITE]}, {"annotations": [odd]}), ledger=ledger)
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.UNKNOWN_FIELD, f"{ANNOTATIONS}/1/x"),
+        (LossCode.UNKNOWN_FIELD, f"{ANNOTATIONS}/1/url_citation/y"),
+    ]
 
 
 TOKEN = {"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": []}

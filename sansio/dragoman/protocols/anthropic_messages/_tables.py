@@ -92,6 +92,26 @@ MAX_MARKS = 4
 _NOWHERE = "has no place in other protocols"
 # Blocks of other types travel as they are.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
+CITATION_SHAPE: Shape = dict.fromkeys(
+    (
+        "type",
+        "url",
+        "title",
+        "cited_text",
+        "encrypted_index",
+        "source",
+        "search_result_index",
+        "document_index",
+        "document_title",
+        "file_id",
+        "start_char_index",
+        "end_char_index",
+        "start_page_number",
+        "end_page_number",
+        "start_block_index",
+        "end_block_index",
+    )
+)
 
 # What hosts add beside the official members, for their own bookkeeping.
 _MESSAGE_BOOKKEEPING = (

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from dragoman._events import StopReason
 from dragoman._fault import FaultKind
+from dragoman._json import JSONObject
 from dragoman._params import param_paths
 from dragoman._request import Param
 from dragoman._shape import ByType, Counters, Shape, Unless
@@ -63,6 +64,10 @@ PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
 MAX_STOPS = 4
 # "Up to 4 explicit breakpoints a request."
 MAX_MARKS = 4
+
+# In characters: longer names of users are refused.
+MAX_USER = 64
+MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Tiers of the other protocols that have a twin here.
@@ -139,6 +144,10 @@ VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # What only its maker can read and wants back with the message: Google's signatures.
 MESSAGE_CARRY = "extra_content"
+# What stands for Google's signature on a call of another model's.
+UNSIGNED_CALL: JSONObject = {
+    "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
+}
 # In the seal of a call's unknown members: call id -> members.
 CALL_CARRY = "tool_calls_extra"
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.
@@ -343,6 +352,16 @@ _USAGE: Shape = Counters(
     }
 )
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})

@@ -108,6 +108,9 @@ OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
 # Settings that several fields of the document share, or that an item of the input may have changed.
 AS_IT_CAME = ("reasoning", "text")
 
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+MIN_OUTPUT_TOKENS = 16
+
 # In characters: longer names of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
@@ -121,8 +124,6 @@ SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch"
 
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
-# Protocols whose `strict` has other rules for schemas, and whose structured output is always strict.
-STRICT_BY_OTHER_RULES = frozenset(("anthropic_messages",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
@@ -278,6 +279,10 @@ _NOWHERE = "has no place in other protocols"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
+# Web pages have the first members, files the others.
+ANNOTATION_SHAPE: Shape = dict.fromkeys(
+    ("type", "url", "title", "start_index", "end_index", "file_id", "filename", "index", "container_id")
+)
 _CALL: dict[str, Shape] = {
     "type": None,
     "id": None,
@@ -441,7 +446,6 @@ PROGRESS_EVENTS = frozenset(
         "code_interpreter_call_code.delta",
         "code_interpreter_call_code.done",
         "compaction.compacting",
-        "content_part.added",
         "file_search_call.completed",
         "file_search_call.in_progress",
         "file_search_call.searching",
