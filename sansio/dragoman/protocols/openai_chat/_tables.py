@@ -358,6 +358,16 @@ _USAGE: Shape = Counters(
     }
 )
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
