@@ -45,8 +45,12 @@ class Target(msgspec.Struct, frozen=True):
         `cache_control` as in Messages.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
         `enable_thinking` (a boolean).
+    thinking_word: the type that stands for thinking in a Chat upstream's `thinking`.
+    reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
+        user last spoke, or all.
+    thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
     structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
         nothing, in which case it is asked for in words or by a tool.
     hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
@@ -81,6 +85,9 @@ class Target(msgspec.Struct, frozen=True):
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
     )
+    thinking_word: Literal["enabled", "adaptive"] = "enabled"
+    reasoning_back: Literal["never", "tool_loop", "always"] = "never"
+    thought_signatures: bool = False
     structured: Literal["schema", "object", "none"] = "schema"
     hosted: frozenset[HostedUse] = frozenset()
     tool_images: bool = False

@@ -67,6 +67,30 @@ class Capabilities:
             default="reasoning_effort",
         ),
     ] = None
+    thinking_word: Annotated[
+        str | None,
+        choice(
+            "the type that asks for thinking where reasoning_setting is thinking",
+            "enabled",
+            "adaptive",
+            default="enabled",
+        ),
+    ] = None
+    reasoning_back: Annotated[
+        str | None,
+        choice(
+            "the assistant's turns whose reasoning Chat Completions demands back: none, those with calls since the user"
+            " last spoke, or all; where it is lost, a blank stands for it",
+            "never",
+            "tool_loop",
+            "always",
+            default="never",
+        ),
+    ] = None
+    thought_signatures: Annotated[
+        bool | None,
+        _switch("Chat Completions demands Google's thought_signature with the first call of a turn", False),
+    ] = None
     efforts: Annotated[
         tuple[str, ...] | None,
         Key(

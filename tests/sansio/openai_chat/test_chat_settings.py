@@ -126,6 +126,13 @@ def test_reasoning_is_asked_for_in_the_upstreams_way(
     assert found == losses
 
 
+def test_the_word_for_thinking_is_the_upstreams() -> None:
+    # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
+    target = Target(reasoning_setting="thinking", thinking_word="adaptive")
+    assert write(reasoning=ADAPTIVE, target=target)[0]["thinking"] == {"type": "adaptive"}
+    assert write(reasoning=OFF, target=target)[0]["thinking"] == {"type": "disabled"}
+
+
 @pytest.mark.parametrize(
     ("tools", "efforts", "config", "expected", "losses"),
     [

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from dragoman._events import StopReason
 from dragoman._fault import FaultKind
+from dragoman._json import JSONObject
 from dragoman._params import param_paths
 from dragoman._request import Param
 from dragoman._shape import ByType, Shape
@@ -143,6 +144,10 @@ VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # What only its maker can read and wants back with the message: Google's signatures.
 MESSAGE_CARRY = "extra_content"
+# What stands for Google's signature on a call of another model's.
+UNSIGNED_CALL: JSONObject = {
+    "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
+}
 # In the seal of a call's unknown members: call id -> members.
 CALL_CARRY = "tool_calls_extra"
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.

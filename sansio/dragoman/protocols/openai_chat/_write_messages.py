@@ -27,13 +27,15 @@ _BETWEEN = "I have the results."
 class MessageWriter:
     """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
 
-    __slots__ = ("_ledger", "_out", "_own", "_parts", "_spoken", "_target")
+    __slots__ = ("_ledger", "_out", "_own", "_parts", "_short_turns", "_spoken", "_target")
 
     def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
         self._own = own
         self._target = target
         self._ledger = ledger
         self._parts = PartWriter(request, own, target, ledger)
+        # Nothing has to be added to them.
+        self._short_turns = not own and target.reasoning_back == "never" and not target.thought_signatures
         self._spoken = False  # something other than system text has been said
         self._out: list[JSONObject] = []
 
@@ -42,10 +44,15 @@ class MessageWriter:
         self._parts.keep_last_marks()
         return self._out
 
-    def assistant(self, run: Sequence[Message]) -> None:
-        """One assistant message of a run of them. Nothing is written when nothing is left of it."""
+    def assistant(self, run: Sequence[Message], in_loop: bool) -> None:
+        """One assistant message of a run of them. Nothing is written when nothing is left of it.
+
+        in_loop: the user has not spoken since.
+        """
         self._spoken = True
-        body = (None if self._own else short_turn(run)) or write_turn(run, self._parts)
+        body = short_turn(run) if self._short_turns else None
+        if body is None:
+            body = write_turn(run, self._parts, in_loop)
         if body is not None:
             if self._target.turn_order == "alternate" and not self._own and self._is_first():
                 self._out.append({"role": "user", "content": _BEGINS})

@@ -152,7 +152,7 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
     elif setting == "reasoning_effort":
         out["reasoning_effort"] = effort
     else:
-        out[setting] = {"type": "enabled"} if setting == "thinking" else True
+        out[setting] = {"type": target.thinking_word} if setting == "thinking" else True
         if target.efforts:
             out["reasoning_effort"] = effort
         elif config.effort is not None:

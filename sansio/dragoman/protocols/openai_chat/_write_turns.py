@@ -15,7 +15,7 @@ from dragoman._loss import LossCode
 from dragoman._request import Message, OpaquePart, Part, Refusal, Text, Thought, ToolCall
 
 from ._reasoning import Entries, is_wrapped_entry
-from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS
+from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS, UNSIGNED_CALL
 from ._write_parts import PLAIN_TEXT, PartWriter, merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
@@ -46,8 +46,8 @@ def short_turn(run: Sequence[Message]) -> JSONObject | None:
     return {"role": "assistant", "content": content} if content else None
 
 
-def write_turn(run: Sequence[Message], parts: PartWriter) -> JSONObject | None:
-    """The wire message of any turn, None when nothing is left of it."""
+def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False) -> JSONObject | None:
+    """The wire message of any turn, None when nothing is left of it. in_loop: the user has not spoken since."""
     turn = _Turn(parts)
     for message in run:
         before: Part | None = None
@@ -57,7 +57,7 @@ def write_turn(run: Sequence[Message], parts: PartWriter) -> JSONObject | None:
                 turn.rejoin()
             before = part
         parts.envelope(message, turn.body)
-    return turn.finish(run[0])
+    return turn.finish(run[0], in_loop)
 
 
 class _Turn:
@@ -128,10 +128,12 @@ class _Turn:
         if type(carry) is dict:
             self.body[MESSAGE_CARRY] = merge(self.body.get(MESSAGE_CARRY), carry)
 
-    def finish(self, message: Message) -> JSONObject | None:
+    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """The message, None when nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning(message)
         self._give_back()
+        if not self._parts.own:
+            self._add_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
         if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.own):
@@ -142,7 +144,28 @@ class _Turn:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
+        if not (fields or leading or self._parts.own):
+            self._stand_in(fields, message, in_loop)
         return {**body, **fields}
+
+    def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+        """ "The `reasoning_content` in the thinking mode must be passed back": something is, where it is lost."""
+        target = self._parts.target
+        demanded = target.reasoning_back == "always" or (
+            target.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+        )
+        if demanded and target.reasoning_field is not None:
+            fields[target.reasoning_field] = " "
+            self._parts.ledger.add(
+                LossCode.REPAIRED,
+                message.path,
+                "the upstream demands the reasoning of this turn: a blank stands for it",
+            )
+
+    def _add_signature(self) -> None:
+        """ "Function call is missing a thought_signature": the first call of a turn wants one, whoever made it."""
+        if self._parts.target.thought_signatures and self.calls:
+            self.calls[0] = merge(UNSIGNED_CALL, self.calls[0])
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
         """ "content is required unless tool_calls is specified"."""
