@@ -64,7 +64,6 @@ PROVIDERS = (
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
-            "cache_marks": True,
             "hosted_tools": HOSTED_USES,
             "stores_responses": True,
             "counts_tokens": True,

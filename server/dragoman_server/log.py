@@ -19,7 +19,10 @@ _LONGEST = 500
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of one request. Times are seconds. None: it never came that far."""
+    """What is known of one request. Times are seconds. None: it never came that far.
+
+    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
+    """
 
     id: str
     protocol: str
@@ -36,6 +39,7 @@ class RequestRecord:
     status: int | None = None
     upstream_status: int | None = None
     outcome: str = "open"
+    upstream_completed: bool | None = None
     error: str | None = None
     first_byte_s: float | None = None
     duration_s: float | None = None
