@@ -213,8 +213,8 @@ MODEL_FAMILIES = (
     *_rows(
         "mistral-vibe#578 (vLLM); hermes-agent#20154 (NIM); crush#279 (OpenRouter); opencode#19115; llama.cpp#19851",
         "2026-11-22",
-        # "Unexpected role 'user' after role 'tool'", wherever a model of Mistral's runs. "Expected last role User or Tool
-        # (or Assistant with prefix True) for serving but got assistant."
+        # "Unexpected role 'user' after role 'tool'", wherever a model of Mistral's runs. "Expected last role User or
+        # Tool (or Assistant with prefix True) for serving but got assistant."
         ("*[sx]tral-*", {"turn_order": "no_user_after_tool", "prefill": False}),
         # "After the optional system message, conversation roles must alternate user and assistant roles except for
         # tool calls and results."
