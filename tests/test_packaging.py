@@ -1,13 +1,17 @@
 """What is in the wheel, and that the editable install is of this checkout."""
 
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import entry_points, requires
+from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,6 +54,42 @@ def test_developers_get_what_the_extras_bring() -> None:
     assert "'.[server]'" in (ROOT / "Makefile").read_text("utf-8")
 
 
+def pins() -> dict[str, Version]:
+    """The versions that the checkout's environment is made of."""
+    lines = (ROOT / "tests" / "tools" / "constraints.txt").read_text("utf-8").splitlines()
+    named = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in named}
+
+
+def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
+    """What an installed package requires here."""
+    found = [Requirement(each) for each in requires(name) or ()]
+    return [
+        each
+        for each in found
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in {"", *extras})
+    ]
+
+
+def test_every_package_of_the_checkout_is_locked() -> None:
+    """When pyproject.toml changes, `make lock` has to run: what it names, and what that brings, has a version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    locked, seen = pins(), set()
+    left = [Requirement(each) for each in project["dependency-groups"]["dev"]]
+    left += wanted_of("dragoman", set(project["project"]["optional-dependencies"]))
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        assert name in locked, name
+        assert requirement.specifier.contains(locked[name]), str(requirement)
+        assert version(name) == str(locked[name]), f"{name}: the environment is not the locked one"
+        if (name, *requirement.extras) not in seen:
+            seen.add((name, *requirement.extras))
+            left += wanted_of(name, requirement.extras)
+    # The standard library has that one in the newest Python.
+    assert locked.keys() - {name for name, *_ in seen} <= {"backports-zstd"}, "nobody needs them"
+
+
 def test_the_command_is_installed() -> None:
     [command] = entry_points(group="console_scripts", name="dragoman")
     assert callable(command.load())
@@ -61,3 +101,15 @@ def test_the_editable_install_is_this_checkout() -> None:
 
     assert Path(dragoman.__file__).parents[2] == ROOT
     assert Path(dragoman_server.__file__).parents[2] == ROOT
+
+
+def test_the_main_suite_does_not_read_the_recordings() -> None:
+    """They lie outside of the repository: its result would depend on what lies beside a clone."""
+    recordings = ROOT / "tests" / "recordings"
+    readers = [
+        path.relative_to(ROOT)
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.is_relative_to(recordings)
+        if re.search(r"^(import|from) corpus\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert readers == []

@@ -74,6 +74,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "refuses": ("refuses", _frozen),
     "summaries": ("summaries", _same),
     "opens_seals": ("opens_seals", _same),
+    "relay": ("relay", _same),
 }
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
 from dragoman import (
     UPSTREAMS,
     CheckInput,
@@ -120,6 +122,7 @@ class Plan:
     later: the rest of the chain, in its order.
     conversation: what keeps it with its account, None where nothing needs to.
     streams: the client gets a stream.
+    member: what a whole answer must have, None for what its protocol's always have.
     keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
     check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
     advice: see Route.
@@ -140,6 +143,7 @@ class Plan:
     account: AccountSettings
     later: tuple["Later", ...] = ()
     conversation: str | None = None
+    member: str | None = None
     keeps_answer: bool = False
     check_input: CheckInput | None = None
     advice: str = ""
@@ -168,18 +172,26 @@ class Plan:
         later = tuple(replace(each, make=_then(each.make, change)) for each in self.later)
         return replace(change(self), later=later)
 
-    def below(self, suffix: str) -> "Plan":
-        """The same request to a path below the one where answers are made. It never streams."""
-        return self.changed(lambda plan: plan._below(suffix))
+    def below(self, suffix: str, member: str) -> "Plan":
+        """The same request to a path below the one where answers are made. It never streams.
 
-    def _below(self, suffix: str) -> "Plan":
+        member: what an answer from there always has.
+        """
+        return self.changed(lambda plan: plan._below(suffix, member))
+
+    def _below(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
-        return replace(self, url=f"{path}{suffix}{mark}{query}", streams=False)
+        translated = msgspec.structs.replace(
+            self.translated, relayed=True
+        )  # what comes from there is no answer
+        return replace(
+            self, url=f"{path}{suffix}{mark}{query}", translated=translated, streams=False, member=member
+        )
 
     def answer(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.exchange, streams=self.streams)
+            return Relay(self.upstream, self.exchange, streams=self.streams, member=self.member)
         return ResponseTranslator(
             self.upstream,
             self.client,
@@ -212,6 +224,7 @@ def make_plan(
     *,
     id: str,
     now: int,
+    clock: Callable[[], int] | None = None,
     endpoint: Endpoint | None = None,
     peeked: Peek | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
@@ -220,7 +233,8 @@ def make_plan(
     recall: Recall | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
-    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
+    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
+    clock: what tells them later.
 
     endpoint: where it came in, by default the first one of the client's protocol.
     peeked: what peek() gave for this body, for a caller who has looked already.
@@ -254,7 +268,7 @@ def make_plan(
         )
         translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
         url = target.base_url_for(upstream.name) + upstream.path
-        if translated.relayed and query in _RELAYED_QUERY:
+        if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]
         return Plan(
@@ -265,7 +279,7 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
+            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer, clock=clock),
             url=url,
             headers=header_tables.for_upstream(
                 target,

@@ -206,7 +206,7 @@ class CompactEndpoint(BaseEndpoint):
         goal = self.destination(peeked.model)
         expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
         if goal.upstream.name == OPENAI_RESPONSES:
-            plan = self._asking.plan(call, expanded.body).below("/compact")
+            plan = self._asking.plan(call, expanded.body).below("/compact", "output")
             await self.exchange(plan, call).run()
         else:
             await self._summarize(call, expanded.body)

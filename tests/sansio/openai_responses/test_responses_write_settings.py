@@ -197,10 +197,11 @@ def test_response_format(form: ResponseFormat, expected: Any) -> None:
 
 PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
     (
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
+        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
+        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
         [],
     ),
+    ({"max_output_tokens": 1}, {"max_output_tokens": 16}, [(LossCode.ALTERED, "/max_output_tokens")]),
     (
         {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
         {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},

@@ -148,8 +148,16 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
+def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is int and value < tables.MIN_OUTPUT_TOKENS:
+        ledger.altered(path, f"raised to {tables.MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
+        return tables.MIN_OUTPUT_TOKENS
+    return value
+
+
 _CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _consumed,
+    "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
     "safety_identifier": hashed_beyond(tables.MAX_SAFETY_IDENTIFIER),
