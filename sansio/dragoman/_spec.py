@@ -117,6 +117,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    hosted: the uses of tools that the provider runs for which it has a form.
     """
 
     max_name: int = 64
@@ -125,6 +126,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):

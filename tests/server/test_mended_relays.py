@@ -79,7 +79,7 @@ async def final_response(relay: str) -> Any:
 
 
 async def test_the_official_sdk_cannot_read_responses_without_indexes() -> None:
-    with pytest.raises(Exception):  # noqa: B017 -- whatever it trips over
+    with pytest.raises(Exception):  # noqa: B017, PT011 -- whatever it trips over
         await final_response("exact")
 
 
@@ -131,7 +131,7 @@ async def final_message(relay: str) -> Any:
 
 
 async def test_the_official_sdk_skips_events_without_names() -> None:
-    with pytest.raises(Exception):  # noqa: B017
+    with pytest.raises(Exception):  # noqa: B017, PT011
         await final_message("exact")
 
 

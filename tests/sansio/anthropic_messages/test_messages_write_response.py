@@ -464,7 +464,7 @@ def test_a_failure_is_an_error_event_and_nothing_else(before: list[Event]) -> No
     frames = frames_of([*before, Failed(Fault(FaultKind.OVERLOADED, "busy"))])
     assert frames[-1] == (
         "error",
-        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": None},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "x1"},
     )
     assert "message_stop" not in [name for name, _ in frames]
 

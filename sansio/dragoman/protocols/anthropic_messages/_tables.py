@@ -41,6 +41,9 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_WORDS = "Summary of the conversation so far:\n"
 
+# How a line of the system text begins that is for the provider.
+BILLING_HEADER = "x-anthropic-billing-header:"
+
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
@@ -347,6 +350,9 @@ ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
     FaultKind.SERVER: ("api_error", 500),
     FaultKind.UNREACHABLE: ("api_error", 502),
     FaultKind.TRUNCATED: ("api_error", 502),
+    FaultKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code tries that again whatever else is said.
+    FaultKind.MISCONFIGURED: ("api_error", 503),
     FaultKind.CANCELLED: ("api_error", 499),
 }
 

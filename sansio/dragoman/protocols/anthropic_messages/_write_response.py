@@ -239,7 +239,7 @@ class MessagesWriter:
         return _frame("message_delta", **fields) + _frame("message_stop")
 
     def _failed(self, event: Failed) -> bytes:
-        return error_frame(event.fault)
+        return error_frame(event.fault, self._exchange.id)
 
 
 _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {

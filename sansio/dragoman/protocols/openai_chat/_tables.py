@@ -218,6 +218,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is never replaced by the sender's own.
@@ -245,10 +247,6 @@ _FILTERED = Unless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
 
-ANNOTATION_SHAPE: Shape = {
-    "type": None,
-    "url_citation": {"url": None, "title": None, "start_index": None, "end_index": None},
-}
 # What hosts add beside the official members, for their own bookkeeping.
 _USAGE_BOOKKEEPING = (
     # OpenRouter, Vercel
@@ -358,6 +356,16 @@ _USAGE: Shape = Counters(
     }
 )
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
