@@ -162,6 +162,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
     mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
@@ -175,6 +176,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    clock: Callable[[], int] | None = None
     mended: bool = False
 
     def answer_id(self, prefix: str, upstream_id: str) -> str:

@@ -284,6 +284,7 @@ TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "prior
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 # "fast" is reported as this one.
 FAST_TIER = "priority"
+USUAL_TIER = "default"
 TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
 
 # --- context management -----------------------------------------------------------------------------------
