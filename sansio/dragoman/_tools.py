@@ -86,11 +86,7 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
 
 
 def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, Book]:
-    """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
-
-    Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
-    """
-    _refuse_without_its_tool(request, rule, target)
+    """The request with tools, choices, calls and ids as the target takes them; the book for the way back."""
     told = target.custom_tools
     fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), target, ledger)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
@@ -112,9 +108,11 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
     return fitted, Book(fitter.origins, frozenset(fitter.used_ids))
 
 
-def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target) -> None:
-    """A tool that the provider runs can be left out where there are others. Left without the only one, or without
-    the one that is demanded, a model answers all the same, and clients show that as what the tool gave.
+def refuse_without_its_tool(request: Request, rule: ToolRule, target: Target) -> None:
+    """Raise RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
+
+    A tool that the provider runs can be left out where there are others. Left without the only one, or without the
+    one that is demanded, a model answers all the same, and clients show that as what the tool gave.
     """
     if not any(isinstance(tool, HostedTool) for tool in request.tools):
         return

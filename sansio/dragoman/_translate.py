@@ -12,7 +12,7 @@ import msgspec
 
 from ._book import Book
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_tool_demands
+from ._demands import Session, fit_demands, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -27,7 +27,7 @@ from ._sealed import pin_seals
 from ._spec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
 from ._splice import Peek, peek, splice_model
 from ._structured import JSON_TOOL, Way, fit_format
-from ._tools import fit_tools
+from ._tools import fit_tools, refuse_without_its_tool
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
 # the upstream tells the true ones.
@@ -136,12 +136,14 @@ class RequestTranslator:
         model: str | None = None,
         peeked: Peek | None = None,
         recall: Recall | None = None,
+        session: Session | None = None,
     ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
 
         peeked is what peek() gave for this body, for a caller who has looked already. recall gives the thoughts
         that were kept (ResponseTranslator.keepsake) for a turn's call ids; it is asked when the client did not send
-        them.
+        them. session gives a name for the conversation, for upstreams that keep the caches of prompts by one; it is
+        asked when the client named none.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
         upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
@@ -151,14 +153,16 @@ class RequestTranslator:
         upstream = self._upstream
         try:
             if self._client.name != upstream.name or self._target.relay == "mend":
-                return self._translate(body, model, recall)
+                return self._translate(body, model, recall, session)
             if not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers):
                 return self._unwrapped(body, model, upstream)
         except RecursionError:
             raise too_deep() from None
         return self._relay(body, model, peeked)
 
-    def _translate(self, body: bytes, model: str | None, recall: Recall | None) -> TranslatedRequest:
+    def _translate(
+        self, body: bytes, model: str | None, recall: Recall | None, session: Session | None
+    ) -> TranslatedRequest:
         asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         streams = self._endpoint.streams_if(asked.stream)
         if streams is not asked.stream:
@@ -181,6 +185,9 @@ class RequestTranslator:
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
         request = fit_tool_demands(request, target, ledger)
+        if not mended:
+            refuse_without_its_tool(request, upstream.tools, target)
+            request = name_session(request, target, session)
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         if way is not Way.NATIVE or stops or compacts:

@@ -110,6 +110,7 @@ PROVIDERS = (
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
+            "cache_keys": True,
             "hosted_tools": HOSTED_USES,
             "stores_responses": True,
             "counts_tokens": True,

@@ -6,7 +6,7 @@ translation, losses. The clock and the random id come in as arguments, so the sa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -253,7 +253,8 @@ def make_plan(
     sealer = sealer_of(settings.server.secret)
     owner = "" if client_key is None else client_key.name
     sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
-    conversation = conversation_of(owner, headers, peeked) if sticks else None
+    session = cache(lambda: conversation_of(owner, headers, peeked))
+    conversation = session() if sticks else None
 
     def plan_for(goal: Destination) -> Plan:
         target, upstream = goal.settings, goal.upstream
@@ -266,7 +267,9 @@ def make_plan(
             most_answers=MAX_ANSWERS,
             endpoint=endpoint,
         )
-        translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
+        translated = translator.translate(
+            body, model=goal.upstream_model, peeked=peeked, recall=recall, session=session
+        )
         url = target.base_url_for(upstream.name) + upstream.path
         if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
