@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from .capabilities import HOSTED_USES, NONE
+from .capabilities import ENFORCED, HOSTED_USES, NONE
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 
 
@@ -63,6 +63,7 @@ PROVIDERS = (
             "developer_role": True,
             "mid_system": True,
             "hosted_tools": HOSTED_USES,
+            "enforces": ENFORCED,
             "stores_responses": True,
             "counts_tokens": True,
         },
@@ -75,7 +76,7 @@ PROVIDERS = (
         "https://api.anthropic.com",
         ANTHROPIC_MESSAGES,
         (ANTHROPIC_MESSAGES,),
-        {"hosted_tools": HOSTED_USES, "counts_tokens": True},
+        {"hosted_tools": HOSTED_USES, "enforces": ENFORCED, "counts_tokens": True},
     ),
     Provider(
         "deepseek",
