@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from ._book import Book
+from ._checks import unenforced
 from ._compact import ask_for_summary
 from ._demands import fit_demands, fit_tool_demands
 from ._errors import RemoteProtocolError
@@ -183,13 +184,16 @@ class RequestTranslator:
         request = fit_tool_demands(request, target, ledger)
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        if way is not Way.NATIVE or stops or compacts:
+        form, choice = unenforced(asked, request, target)
+        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
                 compacts=compacts,
+                form=form,
+                choice=choice,
             )
         out = upstream.write_request(request, target, ledger)
         ledger.enforce(self._policy)
