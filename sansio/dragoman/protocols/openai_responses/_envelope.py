@@ -53,6 +53,8 @@ class Envelope:
         tier = tables.SERVICE_TIER_NAMES.get(started.service_tier or "", started.service_tier)
         if tier in tables.SERVICE_TIERS:
             self._fixed["service_tier"] = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "no such service tier in Responses")
 
     def response(
         self,
