@@ -13,7 +13,7 @@ import msgspec
 from ._book import Book
 from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_tool_demands
+from ._demands import fit_demands, fit_marks, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -181,8 +181,8 @@ class RequestTranslator:
         request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
-        request = fit_tool_demands(request, target, ledger)
-        request, book = fit_tools(request, upstream.tools, target, ledger)
+        request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
+        request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         form, choice = unenforced(asked, request, target)
         if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
