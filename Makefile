@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test check-format lint types imports tests coverage bench fix clean
+.PHONY: run test test-recordings check-format lint types imports tests coverage bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -63,6 +63,10 @@ coverage: $(VENV)/.dev
 	$(BIN)/python tests/module_coverage.py
 
 # -- beside the checks ------------------------------------------------------------------------------------
+
+# Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
+test-recordings: $(VENV)/.dev
+	$(BIN)/pytest -q tests/recordings $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)

@@ -1,5 +1,6 @@
 """What is in the wheel, and that the editable install is of this checkout."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,3 +62,15 @@ def test_the_editable_install_is_this_checkout() -> None:
 
     assert Path(dragoman.__file__).parents[2] == ROOT
     assert Path(dragoman_server.__file__).parents[2] == ROOT
+
+
+def test_the_main_suite_does_not_read_the_recordings() -> None:
+    """They lie outside of the repository: its result would depend on what lies beside a clone."""
+    recordings = ROOT / "tests" / "recordings"
+    readers = [
+        path.relative_to(ROOT)
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.is_relative_to(recordings)
+        if re.search(r"^(import|from) corpus\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert readers == []

@@ -99,7 +99,7 @@ MORE = [
     _member(_MORE, "reasoning.effort", "low"),
     _member(_MORE, "reasoning.max_tokens", 5000),
     _member(_MORE, "reasoning.enabled", False),
-    _member(_MORE, "reasoning.exclude", True, reasoning={"effort": "low"}),
+    _member(_MORE, "reasoning.exclude", False, reasoning={"effort": "low"}),
     _member(_MORE, "thinking.type", "disabled"),
     _member(_MORE, "thinking.budget_tokens", 5000, thinking={"type": "enabled"}),
     probe(_MORE, "`enable_thinking`", _body(enable_thinking=False), "/enable_thinking"),
@@ -109,7 +109,7 @@ MORE = [
     probe(
         _MORE,
         "`include_reasoning`",
-        _body(include_reasoning=False, reasoning_effort="low"),
+        _body(include_reasoning=True, reasoning_effort="low"),
         "/include_reasoning",
     ),
     probe(_MORE, "any field that nobody knows", _body(x_field="Zqfield"), "/x_field"),

@@ -148,6 +148,8 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     url, title: the source, None when it is no web page.
     start, end: the cited span as character offsets in the block, None when the protocol does not say.
     origin, native: the annotation as it came.
+    path: where the annotations of its block stand in the answer that the upstream sent, "" when the reader does not
+        say.
     """
 
     block: int
@@ -157,6 +159,7 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     title: str | None = None
     start: int | None = None
     end: int | None = None
+    path: str = ""
 
     def says_more(self) -> bool:
         """Whether `native` says anything beside the source and the span."""

@@ -77,4 +77,4 @@ def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
     if part.text is None:
         return part
     ledger.altered(part.path, f"{part.kind} has no counterpart; what it says goes on as text")
-    return Text(part.text, path=part.path)
+    return Text(part.text, path=part.path, stand_in=True)

@@ -14,8 +14,10 @@ import msgspec
 
 from ._loss import Ledger, LossCode
 from ._request import Message, Part, Request, Text, ToolCall, ToolResult
+from ._spec import Target
 
 _MISSING = "No result: the conversation went on before the tool had answered."
+_CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
 def mend_history(request: Request, ledger: Ledger) -> Request:
@@ -24,6 +26,20 @@ def mend_history(request: Request, ledger: Ledger) -> Request:
     if _is_sound(messages):
         return request
     return msgspec.structs.replace(request, messages=_Mender(ledger).mend(messages))
+
+
+def end_with_user(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with the user's turn at its end, where the model does not continue the assistant's words.
+
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+    """
+    messages = request.messages
+    if target.prefill or not messages or messages[-1].role != "assistant":
+        return request
+    path = messages[-1].path
+    ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
+    asks = Message("user", (Text(_CONTINUE, path=path),), path)
+    return msgspec.structs.replace(request, messages=(*messages, asks))
 
 
 def _is_sound(messages: tuple[Message, ...]) -> bool:

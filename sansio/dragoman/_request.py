@@ -72,6 +72,11 @@ Param: TypeAlias = Literal[
 ]
 
 
+# What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
+# `message_name` is `name` of a message.
+Refusable: TypeAlias = Param | Literal["message_name", "parallel_tool_calls", "tool_strict"]
+
+
 class CacheMark(msgspec.Struct, frozen=True, gc=False):
     """A prompt-cache breakpoint: `cache_control` in Messages, `prompt_cache_breakpoint` in the other two.
 
@@ -96,6 +101,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
     citations: the annotations it came with, as they came.
     sources: those of them that are web pages, in a form that other protocols can print.
+    stand_in: the words of a block that has no counterpart, and no part of what is said beside it.
     """
 
     text: str
@@ -104,6 +110,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     path: str = ""
     sources: tuple[Citation, ...] = ()
+    stand_in: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
@@ -355,6 +362,13 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     effort_path: str = ""
     show_path: str = ""
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the client asks for thinking."""
+        if self.mode == "disabled":
+            return False
+        return self.mode is not None or self.effort not in (None, "none")
+
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     """Structured output: JSON of a schema, or any JSON object when schema is None."""
@@ -371,6 +385,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
     protocol: the protocol that it came in.
+    parallel_path: where `parallel_tool_calls` stood.
     namespaces: those that any of the tools are in.
     params: plain settings by neutral name.
     param_paths: where each of them stood in the client's body.
@@ -388,6 +403,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     namespaces: tuple[Namespace, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
+    parallel_path: str = "/parallel_tool_calls"
     stream: bool = False
     include_usage: bool = True
     params: dict[Param, JSON] = {}

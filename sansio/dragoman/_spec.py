@@ -19,7 +19,7 @@ from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Param, Request
+from ._request import Refusable, Request
 from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
@@ -33,45 +33,81 @@ class Target(msgspec.Struct, frozen=True):
     custom_tools: takes OpenAI's custom (free text) tools; else they go as functions with one string. None: as
         servers of its protocol usually do (ToolRule.custom_usual).
     developer_role: knows the role "developer"; else it goes as "system".
+    text_content: what a Chat upstream takes where a message has nothing but text: one string, or a list of parts too.
+    turn_order: what a Chat upstream refuses of the order of turns: nothing; a user's turn behind a tool's result; that
+        and whatever else keeps user and assistant from taking turns.
     mid_system: takes system messages in mid-conversation; else they go as user text at their place.
     max_tokens_field: what a Chat upstream calls the limit.
     reasoning_field: where a Chat upstream wants earlier reasoning back, None for nowhere.
     sampling: a Messages upstream takes temperature, top_p and top_k (API version 2023-06-01, older models).
     thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
-    cache_marks: a Chat or Responses upstream knows `prompt_cache_breakpoint` on content parts.
+    cache_marks: what a Chat or Responses upstream knows on content parts: `prompt_cache_breakpoint`, or in Chat
+        `cache_control` as in Messages.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
         `enable_thinking` (a boolean).
+    thinking_word: the type that stands for thinking in a Chat upstream's `thinking`.
+    reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
+        user last spoke, or all.
+    thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
     structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
         nothing, in which case it is asked for in words or by a tool.
     hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
-    refuses: settings (neutral names) that the model answers with an error.
+    forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
+    sampling_pair: takes temperature and top_p in one request.
+    sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
+    tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    prefill: a conversation may end with the assistant's words, which the model continues.
+    refuses: settings and members (neutral names) that the upstream answers with an error.
+    summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
+        when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
+    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
+        the answer; "mend" fits it to this target as any other, and writes the answer anew.
     """
 
     max_tokens: int = 32000
     custom_tools: bool | None = None
+    text_content: Literal["string", "parts"] = "string"
+    turn_order: Literal["any", "no_user_after_tool", "alternate"] = "any"
     developer_role: bool = False
     mid_system: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: str | None = "reasoning_content"
     sampling: bool = True
     thinking: Literal["adaptive", "budget", "none"] = "adaptive"
-    cache_marks: bool = False
+    cache_marks: Literal["none", "breakpoint", "cache_control"] = "none"
     efforts: tuple[str, ...] | None = None
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
     )
+    thinking_word: Literal["enabled", "adaptive"] = "enabled"
+    reasoning_back: Literal["never", "tool_loop", "always"] = "never"
+    thought_signatures: bool = False
     structured: Literal["schema", "object", "none"] = "schema"
     hosted: frozenset[HostedUse] = frozenset()
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
-    refuses: frozenset[Param] = frozenset()
+    forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
+    sampling_pair: bool = True
+    sampling_at_none: bool = False
+    tools_with_effort: bool = True
+    prefill: bool = True
+    refuses: frozenset[Refusable] = frozenset()
+    summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
+    relay: Literal["exact", "mend"] = "exact"
+
+    @property
+    def can_force_tools(self) -> bool:
+        """Whether the model can be made to call a tool, if need be by telling it not to think."""
+        if self.forced_tools != "not_thinking" or self.efforts == ():
+            return self.forced_tools != "no"
+        return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
 
 
 class ToolRule(msgspec.Struct, frozen=True):
@@ -124,6 +160,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
     request: Request
@@ -136,6 +173,11 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    mended: bool = False
+
+    def answer_id(self, prefix: str, upstream_id: str) -> str:
+        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):
@@ -171,6 +213,7 @@ class Tap(Protocol):
 
     begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
     ended: it ended well. fault: the error that the upstream reported in it.
+    last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
@@ -178,6 +221,7 @@ class Tap(Protocol):
     usage: Usage
     begun: bool
     ended: bool
+    last: bool
     fault: Fault | None
     whole: JSONObject | None
 
@@ -240,6 +284,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
+    end_marks: of these bytes every frame has some that sets Tap.last.
+    answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
@@ -254,6 +300,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
     tap: Callable[[Exchange], Tap]
+    end_marks: tuple[bytes, ...]
+    answer_member: str
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

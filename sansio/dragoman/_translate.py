@@ -10,12 +10,12 @@ import msgspec
 
 from ._book import Book
 from ._compact import ask_for_summary
-from ._demands import fit_demands
+from ._demands import fit_demands, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
 from ._foreign import leave_protocol
-from ._history import mend_history
+from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
 from ._loss import Ledger, Policy
 from ._recall import Recall, recall_thoughts
@@ -31,7 +31,7 @@ from ._tools import fit_tools
 # the upstream tells the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks=True)
+_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -51,6 +51,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     endpoint: where the request came in.
     headers: names and values of what the upstream's protocol wants said beside this body, such as the version of
         its API. Of a relayed request the client has said them.
+    mended: the protocols are the same, but the request was fitted to the target, and the answer is written anew.
     """
 
     body: bytes
@@ -63,6 +64,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     answers: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    mended: bool = False
 
     def exchange(self, *, id: str, now: int, model: str | None = None, sealer: Sealer = Sealer()) -> Exchange:
         """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch.
@@ -79,6 +81,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             book=self.book,
             endpoint=self.endpoint,
+            mended=self.mended,
         )
 
 
@@ -135,7 +138,7 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            if self._client.name != upstream.name:
+            if self._client.name != upstream.name or self._target.relay == "mend":
                 return self._translate(body, model, recall)
             if not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers):
                 return self._unwrapped(body, model, upstream)
@@ -150,27 +153,31 @@ class RequestTranslator:
             asked = msgspec.structs.replace(asked, stream=streams)
         ledger = Ledger()
         upstream, target = self._upstream, self._target
-        request = leave_protocol(asked, ledger)
+        mended = self._client.name == upstream.name
+        # What the protocol itself defines stays when a request does not leave it.
+        request = asked if mended else leave_protocol(asked, ledger)
         if recall is not None and self._client.forgets_seals:
             request = recall_thoughts(request, recall)
-        if asked.compact:
+        compacts = asked.compact and not mended
+        if compacts:
             request = ask_for_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:
             raise _no_model()
-        request = mend_history(request, ledger)
+        request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
+        request = fit_tool_demands(request, target, ledger)
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        if way is not Way.NATIVE or stops or asked.compact:
+        if way is not Way.NATIVE or stops or compacts:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
-                compacts=asked.compact,
+                compacts=compacts,
             )
         out = upstream.write_request(request, target, ledger)
         ledger.enforce(self._policy)
@@ -186,6 +193,7 @@ class RequestTranslator:
             answers,
             self._endpoint,
             tuple(upstream.request_headers(out)),
+            mended,
         )
 
     def _unwrapped(self, body: bytes, model: str | None, upstream: UpstreamSpec) -> TranslatedRequest:

@@ -28,6 +28,10 @@ class ModelFamily:
 
 # "Opus 4.7 and later: non-default sampling values are refused." "none": thinking can be disabled.
 _CLAUDE = {
+    # "Thinking may not be enabled when tool_choice forces tool use." Adaptive thinking may not be, either.
+    "forced_tools": "not_thinking",
+    # "This model does not support assistant message prefill."
+    "prefill": False,
     "thinking": "adaptive",
     "efforts": ("none", "low", "medium", "high", "xhigh", "max"),
     "sampling": False,
@@ -38,9 +42,16 @@ _CLAUDE = {
 _CLAUDE_ALWAYS_THINKS = {"efforts": ("low", "medium", "high", "xhigh", "max")}
 _CLAUDE_4_7 = {**_CLAUDE, "mid_system": False}
 # These take sampling on the API version that has it.
-_CLAUDE_4_6 = {**_CLAUDE_4_7, "efforts": ("none", "low", "medium", "high", "max"), "sampling": None}
-_CLAUDE_4_5 = {**_CLAUDE_4_6, "thinking": "budget", "efforts": None}
-_CLAUDE_4 = {**_CLAUDE_4_5, "structured_output": NONE}
+# "`temperature` and `top_p` cannot both be specified for this model."
+_CLAUDE_4_6 = {
+    **_CLAUDE_4_7,
+    "efforts": ("none", "low", "medium", "high", "max"),
+    "sampling": None,
+    "sampling_pair": False,
+}
+_CLAUDE_4_5 = {**_CLAUDE_4_6, "thinking": "budget", "efforts": None, "prefill": None}
+_CLAUDE_4_1 = {**_CLAUDE_4_5, "structured_output": NONE}
+_CLAUDE_4 = {**_CLAUDE_4_1, "sampling_pair": None}
 _CLAUDE_3 = {**_CLAUDE_4, "thinking": NONE, "efforts": ()}
 
 # Chat Completions and Responses.
@@ -63,8 +74,15 @@ _O_SERIES = {
     "custom_tools": False,
 }
 # "gpt-5.1 defaults to none ... All models before gpt-5.1 do not support none. xhigh is supported for all models
-# after gpt-5.1-codex-max." Sampling is taken with effort none alone, which no setting here can say.
+# after gpt-5.1-codex-max."
 _GPT_5 = {"efforts": ("none", "low", "medium", "high", "xhigh"), "refuses": _REFUSED_WHEN_REASONING}
+# "Function tools with reasoning_effort are not supported for gpt-5.6-luna in /v1/chat/completions." So it is from
+# gpt-5.4 on.
+_NO_EFFORT_BESIDE_TOOLS = {"tools_with_effort": False}
+# "gpt-6-astra accepts low, medium, high and xhigh in Chat Completions, Responses adds max; none is rejected."
+_GPT_6 = {**_GPT_5, **_NO_EFFORT_BESIDE_TOOLS, "efforts": ("low", "medium", "high", "xhigh")}
+# "Supported when using reasoning effort none, the default: temperature, top_p, logprobs."
+_SAMPLING_AT_NONE = {"sampling_at_none": True}
 _NO_REASONING = {
     "efforts": (),
     "refuses": ("verbosity",),
@@ -86,7 +104,7 @@ MODEL_FAMILIES = (
     ModelFamily("claude-opus-4-7*", _CLAUDE_4_7),
     ModelFamily("claude-*-4-6*", _CLAUDE_4_6),
     ModelFamily("claude-*-4-5*", _CLAUDE_4_5),
-    ModelFamily("claude-*-4-1*", _CLAUDE_4),
+    ModelFamily("claude-*-4-1*", _CLAUDE_4_1),
     ModelFamily("claude-*-4-0*", _CLAUDE_4),
     ModelFamily("claude-*-4", _CLAUDE_4),
     ModelFamily("claude-*-4-20*", _CLAUDE_4),  # with a date
@@ -112,10 +130,20 @@ MODEL_FAMILIES = (
     ModelFamily("gpt-5-nano*", {"efforts": ("minimal", "low", "medium", "high")}),
     ModelFamily("gpt-5-codex*", {"efforts": ("low", "medium", "high")}),
     ModelFamily("gpt-5-pro*", {"efforts": ("high",)}),
+    ModelFamily("gpt-5-[1-4]", _SAMPLING_AT_NONE),
+    ModelFamily("gpt-5-[1-4]-*", _SAMPLING_AT_NONE),
+    ModelFamily("gpt-5-[1-4]-codex*", {"sampling_at_none": None}),
+    ModelFamily("gpt-5-[1-4]-pro*", {"sampling_at_none": None}),
+    ModelFamily("gpt-5-[4-6]", _NO_EFFORT_BESIDE_TOOLS),
+    ModelFamily("gpt-5-[4-6]-*", _NO_EFFORT_BESIDE_TOOLS),
     ModelFamily("gpt-5-1*", {"efforts": ("none", "low", "medium", "high")}),
     ModelFamily("gpt-5-1-codex*", {"efforts": ("low", "medium", "high")}),
     ModelFamily("gpt-5-1-codex-max*", {"efforts": ("none", "low", "medium", "high", "xhigh")}),
     ModelFamily("gpt-5-6*", {"efforts": ("none", "low", "medium", "high", "xhigh", "max")}),
+    ModelFamily("gpt-6*", _GPT_6),
+    # "prompt_cache_breakpoint is not supported on this model", of every older one.
+    ModelFamily("gpt-5-[6-9]*", {"cache_marks": "breakpoint"}, "openai"),
+    ModelFamily("gpt-6*", {"cache_marks": "breakpoint"}, "openai"),
     ModelFamily("gpt-5*chat*", {"efforts": (), "refuses": ()}),
     ModelFamily("deepseek-reasoner*", {"refuses": ("logprobs", "top_logprobs")}),
     # Models before grok-4.3 refuse the setting, but for grok-3-mini.

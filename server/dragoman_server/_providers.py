@@ -17,7 +17,8 @@ from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 class Provider:
     """`keys` are pairs of variable and `auth` setting, the first that is set wins.
 
-    `takes` are settings that hold at the provider's host where nobody set them, however the upstream came to be.
+    `takes` are settings that hold at the provider's host where nobody set them, however the upstream came to be. One of
+    them is `default_model`, its best known model as of 2026-11.
     """
 
     name: str
@@ -56,13 +57,13 @@ PROVIDERS = (
         OPENAI_RESPONSES,
         (OPENAI_CHAT, OPENAI_RESPONSES),
         {
+            "default_model": "gpt-5.6",
             # "Unsupported parameter: 'max_tokens' is not supported with this model."
             "max_tokens_field": "max_completion_tokens",
             "reasoning_field": NONE,
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
-            "cache_marks": True,
             "hosted_tools": HOSTED_USES,
             "stores_responses": True,
             "counts_tokens": True,
@@ -76,7 +77,7 @@ PROVIDERS = (
         "https://api.anthropic.com",
         ANTHROPIC_MESSAGES,
         (ANTHROPIC_MESSAGES,),
-        {"hosted_tools": HOSTED_USES, "counts_tokens": True},
+        {"default_model": "claude-sonnet-5-5", "hosted_tools": HOSTED_USES, "counts_tokens": True},
     ),
     Provider(
         "deepseek",
@@ -88,6 +89,7 @@ PROVIDERS = (
         # "Thinking mode toggle: thinking.type. reasoning_effort: low, high, max." JSON mode is all there is.
         {
             **_COMPATIBLE,
+            "default_model": "deepseek-v4-pro",
             "reasoning_setting": "thinking",
             "efforts": ("none", "low", "high", "max"),
             "structured_output": "object",
@@ -103,6 +105,8 @@ PROVIDERS = (
         # Its own setting, which it fits to each model; what a model does not take, it leaves out.
         {
             **_COMPATIBLE,
+            # It chooses a model for each request.
+            "default_model": "openrouter/auto",
             "reasoning_field": "reasoning",
             "reasoning_setting": "reasoning",
             "efforts": ("none", "minimal", "low", "medium", "high", "xhigh"),
@@ -117,9 +121,23 @@ PROVIDERS = (
         _CHAT,
         # Other names are refused: "property 'reasoning_content' is unsupported". So is an effort by most models,
         # and a schema; see the model families.
-        {**_COMPATIBLE, "reasoning_field": "reasoning", "efforts": (), "structured_output": "object"},
+        {
+            **_COMPATIBLE,
+            "default_model": "openai/gpt-oss-120b",
+            "reasoning_field": "reasoning",
+            "efforts": (),
+            "structured_output": "object",
+        },
     ),
-    Provider("xai", (("XAI_API_KEY", "bearer"),), "XAI_BASE_URL", "https://api.x.ai/v1", OPENAI_CHAT, _CHAT),
+    Provider(
+        "xai",
+        (("XAI_API_KEY", "bearer"),),
+        "XAI_BASE_URL",
+        "https://api.x.ai/v1",
+        OPENAI_CHAT,
+        _CHAT,
+        {**_COMPATIBLE, "default_model": "grok-4.5"},
+    ),
     Provider(
         "mistral",
         (("MISTRAL_API_KEY", "bearer"),),
@@ -129,7 +147,13 @@ PROVIDERS = (
         _CHAT,
         # Members of messages that it does not know are refused: "Extra inputs are not permitted".
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
-        {**_COMPATIBLE, "reasoning_field": NONE, "efforts": (), "call_ids": "alnum9"},
+        {
+            **_COMPATIBLE,
+            "default_model": "mistral-large-latest",
+            "reasoning_field": NONE,
+            "efforts": (),
+            "call_ids": "alnum9",
+        },
     ),
 )
 

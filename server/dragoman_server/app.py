@@ -136,7 +136,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
 
     async def readyz(request: Request) -> Response:
         settings = gateway.settings
-        usable = gateway.ready and bool(settings.upstreams or settings.server.simulator)
+        usable = gateway.ready and bool(settings.upstreams or settings.server.offers_simulator)
         return JSONResponse({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
 
     endpoints: list[BaseRoute] = [

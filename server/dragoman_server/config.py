@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ._fields import Key
+from ._patterns import ANY_TEXT
 from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, dotted
 from ._providers import PROVIDERS, Found, discover, takes
 from ._secret import MASK, Secret
@@ -414,12 +415,14 @@ class _Loader:
             path = ("models", alias)
             references: list[str] = []
             if not isinstance(raw, list):
-                target = self._target(path, raw, references)
+                target = self._target(path, alias, raw, references)
                 targets = [] if target is None else [target]
             else:
                 if not raw:
                     self.sources.problem(path, "is an empty chain")
-                found = [self._target((*path, index), each, references) for index, each in enumerate(raw)]
+                found = [
+                    self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
+                ]
                 targets = [each for each in found if each is not None]
                 for index, each in enumerate(found):
                     if each is not None and each in found[:index]:
@@ -429,11 +432,11 @@ class _Loader:
                 self.sources.came_from_file(path, references)
         return models
 
-    def _target(self, path: KeyPath, raw: object, references: list[str]) -> str | None:
+    def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
         """An `upstream/model`, None where something is wrong with it."""
         faults = len(self.sources.problems)
         target = self.sources.expand(path, raw, references)
-        text = _target_fault(target, raw, self.names)
+        text = _target_fault(target, raw, self.names) or _stars_fault(str(target), raw, alias)
         if text is None:
             return str(target)
         if len(self.sources.problems) == faults:
@@ -455,11 +458,25 @@ def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> 
     return None
 
 
+def _stars_fault(target: str, raw: object, alias: str) -> str | None:
+    """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
+    here, there = target.count(ANY_TEXT), alias.count(ANY_TEXT)
+    if here <= there:
+        return None
+    have = "has none" if there == 0 else f"has {there}"
+    return (
+        f"{show(raw)} has {here} *, and the name {show(alias)} {have}: a * here stands for what the * of the name "
+        "matched; write the model's own name in its place"
+    )
+
+
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
     # What models take is worked out for each of them, see _targets.py.
     known = {
         name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
     }
+    if values.get("models"):
+        known.pop("default_model", None)  # what the user says that it has comes first
     return _make(UpstreamSettings, {**known, **values})
 
 

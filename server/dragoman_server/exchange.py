@@ -42,6 +42,11 @@ Keep = Callable[[JSONObject, bool], Awaitable[None]]
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
 KEEP_S = 5.0
 
+# How long the account of an answer may take to be told that it ended well, when its client has left.
+_SETTLE_S = 1.0
+
+_LEFT = Fault(FaultKind.TRUNCATED, "the client has left")
+
 
 class Chunk(NamedTuple):
     """Bytes of the client's stream. last: nothing follows."""
@@ -92,6 +97,7 @@ class ClientExchange:
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
+        self._unsent = 0  # chunks on their way to `send`
         # Held from taking bytes (or from the decision for a plain error) to the end of the hand-off.
         self._turn = anyio.Lock(fast_acquire=True)
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
@@ -117,8 +123,24 @@ class ClientExchange:
                 pass
             if self._last_words:
                 return  # servers also say "disconnect" when a response is complete
-            self._record.outcome = "client_left"
+            self._record.outcome = "completed" if self._has_end() else "client_left"
             whole.cancel()
+
+    def _has_end(self) -> bool:
+        """Settle the answer of a client that leaves, and tell whether it was sent its end.
+
+        A relay may know so only now: there are clients that leave, and servers that end, with a finish reason.
+        """
+        answer = self._answer
+        if answer is None:
+            return False
+        sent = not (self._unsent or answer.data_to_send())
+        answer.fail(_LEFT)
+        return sent and answer.outcome is Outcome.COMPLETED
+
+    async def _hand_over(self, item: Reply | Chunk, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+        self._unsent += 1
+        await outbox.send(item)
 
     async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         with self._helpers[1]:
@@ -132,7 +154,7 @@ class ClientExchange:
                         if not beat:
                             return
                         self._started = True
-                        await outbox.send(Chunk(beat, last=False))
+                        await self._hand_over(Chunk(beat, last=False), outbox)
                         self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
@@ -172,12 +194,17 @@ class ClientExchange:
     async def _attempt(self, attempt: Attempt) -> Failure | None:
         """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
         begun = anyio.current_time()
-        failure = await attempt.run()
+        try:
+            failure = await attempt.run()
+        except anyio.get_cancelled_exc_class():
+            answer = attempt.answer
+            if attempt is self._winner and answer is not None and answer.outcome is Outcome.COMPLETED:
+                with anyio.move_on_after(_SETTLE_S, shield=True):
+                    await self._settle(attempt)  # the client has left, but its account has done its work
+            raise
         if failure is None:
             if attempt is self._winner:
-                await self._attempts.ended(
-                    attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
-                )
+                await self._settle(attempt)
             return None
         self._failed.append((attempt, failure))
         self._record.note_failure(
@@ -191,6 +218,12 @@ class ClientExchange:
         if verdict is Verdict.ANSWER:
             self._cancel_others(attempt)
         return failure
+
+    async def _settle(self, attempt: Attempt) -> None:
+        """Tell the account how the answer that the client gets has ended."""
+        await self._attempts.ended(
+            attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
+        )
 
     async def _hedged(self, first: Lease, hedge_s: float) -> None:
         """An attempt, and a second one beside it if it gives nothing for a time. The first content decides."""
@@ -241,14 +274,15 @@ class ClientExchange:
                 answer = self._answer = plan.answer(upstream_streams=True)
                 answer.fail(fault)
                 await self._keep_whole(answer)
-                await self._outbox.send(Chunk(answer.data_to_send(), last=True))
+                await self._hand_over(Chunk(answer.data_to_send(), last=True), self._outbox)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
             headers = with_retry_after(self._headers(), attempts.soonest)
             if failure is None or failure.status is None:
-                await self._outbox.send(fault_reply(plan.client, fault, plan.id, headers))
+                reply = fault_reply(plan.client, fault, plan.id, headers)
             else:
-                await self._outbox.send(error_reply(fault.kind, failure.status, failure.body, headers))
+                reply = error_reply(fault.kind, failure.status, failure.body, headers)
+            await self._hand_over(reply, self._outbox)
 
     # What attempts do with the client: see Outlet.
 
@@ -262,7 +296,7 @@ class ClientExchange:
             ready = answer.data_to_send()
             if ready:
                 self._started = True
-                await self._outbox.send(Chunk(ready, last=False))
+                await self._hand_over(Chunk(ready, last=False), self._outbox)
         return True
 
     async def finish(self, attempt: Attempt) -> bool:
@@ -272,7 +306,7 @@ class ClientExchange:
         assert answer is not None
         await self._keep_whole(answer)
         async with self._turn:
-            await self._outbox.send(self._ending(answer))
+            await self._hand_over(self._ending(answer), self._outbox)
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -312,12 +346,10 @@ class ClientExchange:
         answer = self._answer
         if self._keep is None or answer is None or not self._started:
             return
-        left = Fault(FaultKind.TRUNCATED, "the client has left")
-        answer.fail(left)
         body = answer.whole_body()
         if body is not None:
             with anyio.move_on_after(KEEP_S, shield=True):
-                await self._keep(body, answer.fault is left)
+                await self._keep(body, answer.fault is _LEFT)
 
     def _is_refusal(self, answer: Answer) -> bool:
         """Whether the answer failed so early that it can be told as a plain error."""
@@ -355,6 +387,7 @@ class ClientExchange:
                 self._record.first_byte_s = anyio.current_time() - self._begun
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
             self._last_words = item.last
+            self._unsent -= 1
             await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
@@ -392,8 +425,10 @@ class ClientExchange:
             record.output_tokens = answer.usage.output
             record.cached_tokens = answer.usage.cached
             record.cache_write_tokens = answer.usage.cache_write
-            if answer.fault is not None:
+            if answer.fault is not None and answer.fault is not _LEFT:
                 record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
+            if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
+                record.upstream_completed = True
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"

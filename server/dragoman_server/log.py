@@ -23,6 +23,7 @@ class RequestRecord:
 
     upstream, upstream_protocol, upstream_model, account: of the attempt whose answer or error the client was told.
     attempts: how many were made. failures: each that failed before the client saw anything of it: see note_failure().
+    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
     """
 
     id: str
@@ -41,6 +42,7 @@ class RequestRecord:
     status: int | None = None
     upstream_status: int | None = None
     outcome: str = "open"
+    upstream_completed: bool | None = None
     error: str | None = None
     first_byte_s: float | None = None
     duration_s: float | None = None

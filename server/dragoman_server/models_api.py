@@ -142,9 +142,11 @@ def openai_model(entry: Entry) -> JSONObject:
     info = entry.info
     known = {
         "name": entry.display_name if entry.display_name != entry.name else None,
+        # Clients look for either. Not `max_tokens`: there are some that take it for the context.
         "context_length": info.context,
-        # Not `max_tokens`: there are clients that take it for the context.
+        "max_input_tokens": info.context,
         "max_completion_tokens": info.output,
+        "max_output_tokens": info.output,
         "shutdown_date": None if info.retires is None else _moment(info.retires)[:10],
     }
     return {

@@ -134,7 +134,7 @@ def _body(model: str, messages: list[Json], **fields: Any) -> Json:
         "messages": messages,
         "system": SYSTEM,
         "tools": [_tool(name) for name in SCHEMAS],
-        "metadata": {"user_id": "user_1f_account__session_5f0c9a2e"},
+        "metadata": {"user_id": f"user_{'1f' * 32}_account__session_5f0c9a2e-0000-4000-8000-000000000000"},
         **fields,
         "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
         "stream": True,

@@ -59,7 +59,7 @@ def _vendor_target(provider: str, protocol: str, model: str) -> Target:
 
 
 # The upstream's model, and what it takes.
-MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.5"}
+MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
 TARGETS: dict[str, Target] = {
     CHAT: Target(),
     MESSAGES: _vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from oracle import CHAT, MESSAGES, RESPONSES, corpus
-from oracle.corpus import FOLDERS
+from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import UPSTREAMS, RequestTranslator, Target
 from dragoman_server._providers import PROVIDERS
@@ -50,22 +48,6 @@ class Difference:
     case: str
     place: str
     side: str
-
-
-def wishes() -> Iterator[Wish]:
-    """Those that were written for more than one protocol."""
-    root = corpus.root()
-    if root is None:
-        return
-    for folder in sorted(each for each in (root / "equiv").iterdir() if each.is_dir()):
-        for stage in ("request", "followup-request"):
-            bodies = {
-                protocol: json.loads(path.read_text("utf-8"))
-                for short, protocol in FOLDERS.items()
-                if (path := Path(folder, f"{short}.{stage}.json")).is_file()
-            }
-            if len(bodies) > 1:
-                yield Wish(folder.name, stage, bodies)
 
 
 def vendor_target(protocol: str, model: str) -> Target:

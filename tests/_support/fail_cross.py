@@ -27,17 +27,18 @@ from oracle import (
     check_stream,
     check_whole,
     compare,
-    corpus,
     meaning_of_client_stream,
     meaning_of_upstream,
     meaning_of_whole,
 )
 from oracle.frames import as_object, lenient_frames
+from oracle.meaning import Stop
 
 from dragoman import (
     UPSTREAMS,
     Exchange,
     Fault,
+    Outcome,
     Relay,
     RequestTranslator,
     ResponseTranslator,
@@ -267,13 +268,22 @@ def sent_back(upstream: str, client: str, stream: bytes, *, target: Target = WID
     return ask(client, upstream, NEXT[client](heard.turn) | {"model": MODEL}, target=target)
 
 
-# --- recordings ----------------------------------------------------------------------------------------------
-
-
-def recorded(name: str = "", *, features: Iterable[str] = ()) -> list[Any]:
-    """Recorded streams by their name's beginning or their features; one skipped case where none are at hand."""
-    wanted = frozenset(features)
-    found = [r for r in corpus.recordings() if r.name.startswith(name) and wanted <= r.features]
-    if found:
-        return [pytest.param(recording, id=recording.name) for recording in found]
-    return [pytest.param(None, id="none", marks=pytest.mark.skip(reason="no such recording is at hand"))]
+def check_failed(heard: Heard) -> None:
+    """It ended with an error in the client's own form, and with nothing that says that it is whole."""
+    assert heard.machine.outcome is Outcome.FAILED
+    assert heard.machine.fault is not None
+    assert heard.meaning.stop is Stop.ERROR
+    assert heard.meaning.failure is not None
+    assert heard.meaning.failure.message
+    if heard.client in SIMPLE:
+        return
+    assert heard.finish is None
+    if heard.client == CHAT:
+        assert b"[DONE]" not in heard.data
+        assert list(heard.events[-1]) == ["error"]
+    elif heard.client == MESSAGES:
+        assert heard.kinds[-1] == "error"
+        assert not heard.of("message_delta", "message_stop")
+    else:
+        assert heard.kinds[-2:] == ["error", "failed"]
+        assert not heard.of("completed", "incomplete")

@@ -49,7 +49,7 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
     # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
     ledger = Ledger()
     request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Sealer())
-    own = Target(mid_system=True, developer_role=True, cache_marks=True)
+    own = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
     out = encode(UPSTREAMS[client].write_request(request, own, ledger))
     return out.decode(), tuple(loss.path for loss in ledger)
 

@@ -101,7 +101,7 @@ def test_namespaces_are_taken_apart() -> None:
 def test_parts_without_a_counterpart_leave_their_words() -> None:
     says = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
     mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
-    plain = Text("words", path="/p")
+    plain = Text("words", path="/p", stand_in=True)
     quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
     given = request(
         quiet,

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._events import ToolKind
-from dragoman._history import mend_history
+from dragoman._history import end_with_user, mend_history
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import Media, Message, Request, Text, Thought, ToolCall, ToolResult
+from dragoman._spec import Target
 
 MISSING = "No result: the conversation went on before the tool had answered."
 
@@ -181,3 +182,28 @@ def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
         part = mend_history(Request("toy", "m", turns[:end], {}), Ledger()).messages
         assert whole[: len(part)] == part
     assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
+
+
+CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
+
+
+@pytest.mark.parametrize(
+    ("prefill", "before", "added"),
+    [
+        (True, "u:a | a:b", False),
+        (False, "", False),
+        (False, "u:a", False),
+        (False, "u:a | a:Cx | u:Rx", False),
+        (False, "u:a | a:b", True),
+        (False, "u:a | a:H", True),
+    ],
+)
+def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", history(before), {})
+    out = end_with_user(request, Target(prefill=prefill), ledger)
+    assert (out is request) is not added
+    assert out.messages[: len(request.messages)] == request.messages
+    asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
+    assert out.messages[len(request.messages) :] == ((asks,) if added else ())
+    assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])

@@ -41,3 +41,19 @@ def test_exchange_hides_no_secret_by_default() -> None:
 )
 def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> None:
     assert Endpoint("/x", streams=streams).streams_if(asked) is does
+
+
+@pytest.mark.parametrize(
+    ("target", "can"),
+    [
+        (Target(), True),
+        (Target(forced_tools="no"), False),
+        (Target(forced_tools="not_thinking"), True),
+        (Target(forced_tools="not_thinking", efforts=("none", "low")), True),
+        (Target(forced_tools="not_thinking", efforts=("low",)), False),
+        (Target(forced_tools="not_thinking", reasoning_setting=None), False),
+        (Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
+    ],
+)
+def test_whether_a_call_can_be_demanded(target: Target, can: bool) -> None:
+    assert target.can_force_tools is can

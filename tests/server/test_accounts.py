@@ -612,6 +612,37 @@ async def test_an_answer_without_an_end_is_trouble(
         assert len(pool.health("a").troubles) == 1
 
 
+HOLLOW = {
+    "an empty object": [b"{}"],
+    "another object": [b'{"detail":"ok"}'],
+    "an empty body": [b""],
+    "a comment": [b": PROCESSING\n\n"],
+    "an end mark": [
+        b"data: [DONE]\n\n",
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    ],
+}
+
+
+@BOTH
+@each("protocol")
+@pytest.mark.parametrize("hollow", HOLLOW.values(), ids=HOLLOW)
+async def test_a_relayed_answer_that_holds_nothing_is_trouble(
+    protocol: str, hollow: list[bytes], stream: bool
+) -> None:
+    """The next account is asked; where there is none, the client gets an error."""
+    body = hollow[-1] if protocol == MESSAGES else hollow[0]
+    empty = Answer([body], headers=(("content-type", "text/event-stream" if stream else "application/json"),))
+    pool = pool_of(protocol, {"a": empty, "b": good("Hello")})
+    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert len(pool.health("a").troubles) == 1
+
+    heard = await pool_of(protocol, {"a": empty}).call(protocol, stream=stream)
+    assert heard.status is not None
+    assert heard.status >= 500
+    assert check_error(protocol, heard.status, heard.body) == []
+
+
 @BOTH
 async def test_a_redirect_is_trouble(stream: bool) -> None:
     moved = Answer([b"moved"], 307, (("location", "http://elsewhere/"),))

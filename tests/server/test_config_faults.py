@@ -356,6 +356,16 @@ FAULTS = {
         LOCAL + '[models]\na = "local"\n',
         'dragoman.toml:6: models.a: "local" is not of the form "upstream/model"',
     ),
+    "a * that stands for nothing": (
+        LOCAL + '[models]\nfast = "local/qwen-*"\n',
+        'dragoman.toml:6: models.fast: "local/qwen-*" has 1 *, and the name "fast" has none: a * here stands for what '
+        "the * of the name matched; write the model's own name in its place",
+    ),
+    "more * than the name has, in a chain": (
+        LOCAL + '[models]\n"claude-*" = [\n"local/x",\n"local/*-*"]\n',
+        'dragoman.toml:8: models."claude-*"[1]: "local/*-*" has 2 *, and the name "claude-*" has 1: a * here stands '
+        "for what the * of the name matched; write the model's own name in its place",
+    ),
     "an alias that is no text": (
         LOCAL + "[models]\na = 1\n",
         "dragoman.toml:6: models.a: expected a string, found an integer",

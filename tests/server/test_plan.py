@@ -382,13 +382,23 @@ def test_system_messages_in_mid_conversation(client: str, protocol: str, said: b
     assert next(m["role"] for m in messages if "Be brief." in json.dumps(m)) == role
 
 
-@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-@pytest.mark.parametrize("said", [True, False])
-def test_cache_marks(protocol: str, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "said", "sent"),
+    [
+        (CHAT, "none", None),
+        (CHAT, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+        (CHAT, "cache_control", b'"cache_control":{"type":"ephemeral"}'),
+        (RESPONSES, "none", None),
+        (RESPONSES, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+        (RESPONSES, "cache_control", None),
+    ],
+)
+def test_cache_marks(protocol: str, said: str, sent: bytes | None) -> None:
     content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
     made = plan(MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said)
-    assert (b"prompt_cache_breakpoint" in made.translated.body) is said
-    assert len(made.translated.losses) == (0 if said else 1)
+    assert sent is None or sent in made.translated.body
+    assert (b"cache" in made.translated.body) is (sent is not None)
+    assert len(made.translated.losses) == (1 if sent is None else 0)
 
 
 @pytest.mark.parametrize(

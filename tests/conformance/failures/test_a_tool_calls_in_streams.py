@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from fail_answers import Call, Cost, Say, Think, frames, stream
-from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs, recorded, same_meaning
+from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
 from fail_rules import refused
 from fail_turns import Model, Result, User, all_blocks, calls_of, request
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, corpus
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES
 from oracle import samples as s
 from oracle.meaning import Kind
 
@@ -291,15 +291,6 @@ def test_A13_a_relay_gives_the_servers_own_bytes() -> None:
     assert hear(CHAT, CHAT, reused()).data == reused()
 
 
-@each("client", OTHERS)
-@pytest.mark.parametrize("recording", recorded("chat/parallel_tools"))
-def test_A13_as_recorded(client: str, recording: corpus.Recording) -> None:
-    """Parallel calls, as servers of many makers send them."""
-    heard = hear(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert len(heard.meaning.calls) > 1
-
-
 @each("client")
 @pytest.mark.parametrize("at_once", [True, False], ids=["one-chunk", "a-chunk-each"])
 def test_A14_without_an_index_the_position_counts(client: str, at_once: bool) -> None:
@@ -318,14 +309,6 @@ def test_A14_without_an_index_the_position_counts(client: str, at_once: bool) ->
         assert [
             part["index"] for delta in deltas for part in delta.get("tool_calls", []) if "id" in part
         ] == [0, 1]
-
-
-@each("client", OTHERS)
-@pytest.mark.parametrize("recording", recorded("chat/tool_no_index"))
-def test_A14_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert len(heard.meaning.calls) == 1
 
 
 USED = Cost(prompt=12, answer=5)

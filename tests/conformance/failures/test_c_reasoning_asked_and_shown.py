@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from fail_answers import Call, Say, Think, stream
-from fail_cross import ask, each, every_pair, hear, hear_whole, pairs, recorded, same_meaning
+from fail_cross import ask, each, every_pair, hear, hear_whole, pairs
 from fail_turns import User, request
 from fail_whole import whole
-from oracle import CHAT, MESSAGES, RESPONSES, corpus
+from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
-from oracle.meaning import Kind
 
 from dragoman import Outcome, Target
 
@@ -124,16 +123,6 @@ def test_C6_from_every_server_streamed_and_whole(client: str, upstream: str) -> 
     else:
         assert [item["type"] for item in document["output"]] == ["reasoning", "message", "function_call"]
         assert document["output"][0]["summary"] == [{"type": "summary_text", "text": "Hmm."}]
-
-
-@each("client", OTHERS)
-@pytest.mark.parametrize(
-    "recording", [*recorded(features={"reasoning_content"}), *recorded(features={"reasoning_field"})]
-)
-def test_C6_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert heard.meaning.said(Kind.REASONING)
 
 
 LIFE = [

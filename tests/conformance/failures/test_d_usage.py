@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from fail_answers import Block, Call, Cost, Say, Think, payloads, stream
-from fail_cross import Heard, ask, each, hear, hear_whole, pairs, recorded, same_meaning
+from fail_cross import Heard, ask, each, hear, hear_whole, pairs
 from fail_turns import User, request
 from fail_whole import whole
-from oracle import CHAT, MESSAGES, RESPONSES, corpus
+from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 from oracle.meaning import Usage
 
@@ -324,11 +324,3 @@ def test_D8_so_does_one_that_was_cut_inside_of_a_call(client: str, upstream: str
     heard = hear(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
     assert heard.finish == WORDS["length"][client]
     check_cached(client, heard.usage)
-
-
-@each("client", (CHAT, MESSAGES))
-@pytest.mark.parametrize("recording", recorded("responses/incomplete"))
-def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(RESPONSES, client, recording.read())
-    assert same_meaning(RESPONSES, recording.read(), heard) == []
-    assert heard.usage

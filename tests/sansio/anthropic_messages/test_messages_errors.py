@@ -164,7 +164,9 @@ DELTA = frame({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "u
         ([], Usage(), False, False),
         ([START], Usage(7, None, 4), False, False),
         ([START, DELTA], Usage(7, 5, 4), True, False),
-        ([frame({"type": "message_stop"})], Usage(), True, False),
+        ([START, frame({"type": "message_stop"})], Usage(7, None, 4), True, False),
+        ([frame({"type": "content_block_stop"}), frame({"type": "message_stop"})], Usage(), True, False),
+        ([frame({"type": "message_stop"})], Usage(), False, False),
         ([frame({"type": "error", "error": {}})], Usage(), False, True),
         (
             [frame({"type": "ping"}), frame({"type": "message_delta"}), frame({"type": "odd"})],
@@ -184,6 +186,14 @@ def test_tap(frames: list[Frame], usage: Usage, ended: bool, failed: bool) -> No
     for one in frames:
         tap.watch(one)
     assert (tap.usage, tap.ended, tap.fault is not None) == (usage, ended, failed)
+
+
+@pytest.mark.parametrize(("one", "last"), [(DELTA, False), (frame({"type": "message_stop"}), True)])
+def test_the_tap_knows_the_last_frame(one: Frame, last: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(one)
+    assert tap.last is last
+    assert any(mark in one.data for mark in SPEC.end_marks) is last
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from dragoman._request import (
     Text,
     Thought,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from dragoman._seal import Sealer
@@ -176,22 +175,6 @@ def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any
     assert body["thinking"] == on(budget, display="omitted")
     assert body["max_tokens"] == most
     assert entered == losses
-
-
-@pytest.mark.parametrize(
-    ("target", "choice", "thinking"),
-    [
-        (BUDGET, "auto", "enabled"),
-        (BUDGET, "required", None),
-        (ADAPTIVE, "required", "adaptive"),
-    ],
-)
-def test_a_demanded_tool_and_a_budget_exclude_each_other(target: Target, choice: Any, thinking: Any) -> None:
-    body, losses = write(
-        target=target, tools=(TOOL,), tool_choice=ToolChoice(choice), reasoning=effort("low")
-    )
-    assert body.get("thinking", {}).get("type") == thinking
-    assert losses == ([] if thinking else [("altered", "/r")])
 
 
 THOUGHT = Thought("hm", Seal(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))

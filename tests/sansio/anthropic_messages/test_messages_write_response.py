@@ -410,6 +410,22 @@ def test_usage(usage: Usage, written: Any, losses: list[str]) -> None:
         assert [loss.path for loss in entered] == losses
 
 
+@pytest.mark.parametrize(
+    ("usage", "written"),
+    [
+        (Usage(), None),
+        (Usage(searches=2), {"web_search_requests": 2, "web_fetch_requests": 0}),
+        (
+            Usage(searches=2, extra={"server_tool_use": {"web_fetch_requests": 1, "odd": 3}}),
+            {"web_search_requests": 2, "web_fetch_requests": 1, "odd": 3},
+        ),
+    ],
+)
+def test_calls_of_server_tools_are_counted(usage: Usage, written: Any) -> None:
+    """Both counters are required where there are any."""
+    assert frames_of([STARTED, usage, END, ENDED])[-2][1]["usage"]["server_tool_use"] == written
+
+
 def test_fields_of_an_own_message_come_back() -> None:
     fields = {"container": {"id": "c"}, "context_management": {"applied_edits": []}, "odd": 1}
     opaque = [Opaque(NAME, "message", {key: value}, f"/{key}") for key, value in fields.items()]

@@ -233,6 +233,17 @@ def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
     assert (tap.ended, tap.fault is not None, tap.usage, tap.whole) == (True, False, Usage(3, 2, 1), whole)
 
 
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [("response.completed", True), ("response.incomplete", True), ("response.created", False)],
+)
+def test_the_tap_knows_the_last_frame(kind: str, last: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed(kind, 1, response=HEAD))
+    assert tap.last is last
+    assert not last or kind.encode() in SPEC.end_marks
+
+
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
 def test_the_name_of_an_event_whose_data_were_cut_ends_nothing(kind: str) -> None:
     tap = SPEC.tap(EXCHANGE)

@@ -102,7 +102,7 @@ USAGES: list[tuple[Any, list[Usage]]] = [
             "total_tokens": 15,
             "cost": 0.1,
         },
-        [Usage(10, 5, 4, 2, 3, {"cost": 0.1})],
+        [Usage(10, 5, 4, 2, 3)],
     ),
     ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
 ]

@@ -84,6 +84,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         tools=tuple(tools),
         tool_choice=choice,
         parallel_tool_calls=parallel,
+        parallel_path="/tool_choice/disable_parallel_tool_use",
         stream=body.get("stream") is True,
         params=read_settings(body, left),
         param_paths=PARAM_PATHS,

@@ -50,16 +50,12 @@ def settle_thinking(
 
     needs_thinking: whether the conversation is in a tool loop that began without thinking.
     """
-    if out.get("thinking", {}).get("type") == "enabled" and request.reasoning is not None:
-        why = ""
-        if out.get("tool_choice", {}).get("type") in ("any", "tool"):
-            # "Thinking may not be enabled when tool_choice forces tool use."
-            why = "thinking was left out: the model may not think when a tool is demanded"
-        elif needs_thinking():
-            why = "thinking was left out: the reasoning before the last tool calls did not come back"
-        if why:
-            ledger.altered(_path(request.reasoning), why)
-            del out["thinking"]
+    config = request.reasoning
+    if config is not None and out.get("thinking", {}).get("type") == "enabled" and needs_thinking():
+        ledger.altered(
+            _path(config), "thinking was left out: the reasoning before the last tool calls did not come back"
+        )
+        del out["thinking"]
     thinks = out.get("thinking", {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING:
         value = out.get(param)

@@ -100,9 +100,8 @@ class MessagesWriter:
 
     def _started(self, event: Started) -> bytes:
         exchange = self._exchange
-        message = _message(
-            exchange, [], start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
-        )
+        usage = start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
+        message = _message(exchange, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -278,7 +277,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
             content.append(written)
     usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
     usage.update(final_usage(answer.usage, ledger))
-    message = _message(exchange, content, usage)
+    message = _message(exchange, answer.started.id, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
     message.update(fields)
     return message
@@ -346,10 +345,12 @@ def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 # --- shared by both ---------------------------------------------------------------------------------------
 
 
-def _message(exchange: Exchange, content: list[JSONObject], usage: JSONObject) -> JSONObject:
+def _message(
+    exchange: Exchange, upstream_id: str, content: list[JSONObject], usage: JSONObject
+) -> JSONObject:
     """The message object, with every field that the vendor's types demand."""
     return {
-        "id": f"msg_{exchange.id}",
+        "id": exchange.answer_id("msg_", upstream_id),
         "type": "message",
         "role": "assistant",
         "model": exchange.model,

@@ -39,6 +39,8 @@ SPEC = UpstreamSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=ChatTap,
+    end_marks=(b"[DONE]",),
+    answer_member="choices",
     max_stops=MAX_STOPS,
     # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
     forgets_seals=True,

@@ -39,6 +39,7 @@ from ._tables import (
     CHOICE_SHAPE,
     FUNCTION_SHAPE,
     NAME,
+    QUIET_CHOICE,
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
@@ -135,9 +136,9 @@ class ChatReader:
             size = len(delta)
         except (KeyError, TypeError, ValueError):
             return None
-        if choice.get("finish_reason") or choice.get("logprobs") or "error" in chunk or "usage" in choice:
+        if choice.get("finish_reason") or choice.get("logprobs"):
             return None
-        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= CHOICE_SHAPE.keys()):
+        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= QUIET_CHOICE):
             return None
         if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
@@ -252,10 +253,11 @@ class ChatReader:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        stop = choice.get("stop_reason")
+        # vLLM, and SGLang by the other name, say which sequence matched, or the number of the token that ended it.
+        stop = choice.get("stop_reason") or choice.get("matched_stop")
         if type(stop) is str and stop in self._stops:
-            state.sequence = stop  # vLLM names the sequence that matched
-        elif stop is not None:
+            state.sequence = stop
+        elif type(stop) is str:
             self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
 
     def _finish(self, *, certain: bool) -> list[Event]:

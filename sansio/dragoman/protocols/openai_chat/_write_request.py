@@ -7,10 +7,12 @@ the user speak. Requests that came as Chat keep their own message boundaries, fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dragoman._errors import RemoteProtocolError, dotted
 from dragoman._json import JSONObject
 from dragoman._loss import Ledger
-from dragoman._request import Request
+from dragoman._request import Message, Request, ToolResult
 from dragoman._spec import Target
 
 from ._tables import NAME, STATEFUL
@@ -59,16 +61,26 @@ def _messages(request: Request, own: bool, target: Target, ledger: Ledger) -> li
     writer = MessageWriter(request, own, target, ledger)
     messages = request.messages
     count = len(messages)
+    spoken = _last_spoken(messages) if target.reasoning_back == "tool_loop" else count
     index = 0
     while index < count:
         end = index + 1
         if messages[index].role == "assistant":
             while not own and end < count and messages[end].role == "assistant":
                 end += 1
-            writer.assistant(messages[index:end])
+            writer.assistant(messages[index:end], index > spoken)
         else:
             while end < count and messages[end].role != "assistant":
                 end += 1
             writer.others(messages[index:end])
         index = end
     return writer.finish()
+
+
+def _last_spoken(messages: Sequence[Message]) -> int:
+    """The place of the last message in which the user says something, -1 when there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
+            return index
+    return -1

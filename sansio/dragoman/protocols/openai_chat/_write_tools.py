@@ -10,8 +10,8 @@ from dragoman._json import JSON, JSONObject, encode_text
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._request import CustomTool, FunctionTool, HostedTool, Request, ToolChoice, ToolRef, WebSearch
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
 from ._tables import WEB_SEARCH
 from ._write_parts import cache_control, merge
 
@@ -35,8 +35,8 @@ def write_tools(request: Request, target: Target, out: JSONObject, ledger: Ledge
         printed = _choice(choice, ledger)
         if printed is not None:
             out["tool_choice"] = printed
-    if request.parallel_tool_calls is not None:
-        out["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
+        out["parallel_tool_calls"] = False
 
 
 def write_own_tools(request: Request, out: JSONObject) -> None:
@@ -144,7 +144,7 @@ def _leaves(value: JSON) -> list[JSON]:
 
 
 def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
-    """The choice, None when it cannot be said."""
+    """The choice, None when it cannot be said or need not be."""
     if choice.mode == "allowed":
         refs = [ref for ref in choice.allowed if ref.hosted is None]
         if len(refs) < len(choice.allowed):
@@ -156,6 +156,8 @@ def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
             "tools": [_reference(ref) for ref in refs],
         }
         return {"type": "allowed_tools", "allowed_tools": allowed}
+    if choice.mode == "auto":
+        return None  # the default, and servers of models that think refuse it
     if choice.mode != "named":
         return choice.mode
     if choice.name is None or choice.hosted is not None:  # a hosted one's name is a server's

@@ -31,7 +31,7 @@ from ._usage import write_usage
 def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
     """The body of a whole answer. Usage is optional here: it is left out when nobody knows any figure."""
     body: JSONObject = {
-        "id": f"chatcmpl-{exchange.id}",
+        "id": exchange.answer_id("chatcmpl-", answer.started.id),
         "object": "chat.completion",
         "created": exchange.now,
         "model": exchange.model,

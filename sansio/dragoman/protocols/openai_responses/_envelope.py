@@ -36,24 +36,20 @@ _ECHO: dict[str, JSON] = {
 }
 
 
-def response_id(exchange: Exchange) -> str:
-    return f"resp_{exchange.id}"
-
-
 class Envelope:
     """Makes the Response objects of one answer."""
 
-    __slots__ = ("_fixed", "_ledger", "_model", "_now", "id")
+    __slots__ = ("_exchange", "_fixed", "_ledger", "id")
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.id = response_id(exchange)
-        self._model = exchange.model
-        self._now = exchange.now
+        self._exchange = exchange
+        self.id = exchange.answer_id("resp_", "")
         self._fixed = _fixed(exchange)
 
     def started(self, started: Started) -> None:
         """Note what the upstream said when it started."""
+        self.id = self._exchange.answer_id("resp_", started.id)
         tier = tables.SERVICE_TIER_NAMES.get(started.service_tier or "", started.service_tier)
         if tier in tables.SERVICE_TIERS:
             self._fixed["service_tier"] = tier
@@ -73,12 +69,12 @@ class Envelope:
         return {
             "id": self.id,
             "object": "response",
-            "created_at": self._now,
+            "created_at": self._exchange.now,
             "status": status,
             "completed_at": None,
             "error": error,
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
-            "model": self._model,
+            "model": self._exchange.model,
             "output": output,
             "usage": figures,
             **({} if tool_usage is None else {"tool_usage": tool_usage}),

@@ -247,11 +247,12 @@ def annotation_of(event: Annotation, length: int, ledger: Ledger) -> JSONObject 
     if event.origin == ORIGIN:
         native: JSONObject = event.native
         return native
+    path = event.path or f"/annotations/{event.block}"
     if event.url is None:
-        ledger.dropped(f"/annotations/{event.block}", "only citations of web pages have a counterpart")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.says_more():
-        ledger.altered(f"/annotations/{event.block}", "only source and span of the citation were carried")
+        ledger.altered(path, "only source and span of the citation were carried")
     return url_citation(event.url, event.title, event.start, event.end, length)
 
 

@@ -28,7 +28,7 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
     Raises RemoteProtocolError for audio: an answer without it would be another answer.
     """
     own = request.protocol == ORIGIN
-    marks = Marks(own or target.cache_marks, ledger)
+    marks = Marks(own or target.cache_marks == "breakpoint", ledger)
     out: JSONObject = {"model": request.model}
     messages = request.messages
     if messages and _is_instructions(messages, own):

@@ -1,7 +1,7 @@
 """The recorded provider answers, where they are at hand.
 
-They lie beside the repository (or where DRAGOMAN_SHARED points) and are no part of it. Everything here
-yields nothing where the folder is absent, so that tests over it skip.
+They lie beside the repository (or where DRAGOMAN_SHARED points) and are no part of it, so only the tests of this
+folder read them. Everything here yields nothing where they are absent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .types import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, MESSAGES, RESPONSES
 
+PLACE = Path(os.environ.get("DRAGOMAN_SHARED", Path(__file__).parents[4] / "shared"))
 FOLDERS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 OFFICIAL_MODELS = {
     CHAT: ("gpt-3.5", "gpt-4", "gpt-5", "o1", "o3", "o4"),
@@ -67,9 +68,14 @@ class WholeAnswer:
 
 def root() -> Path | None:
     """The folder of recordings, or None."""
-    beside = Path(__file__).parents[3].parent / "shared"
-    streams = Path(os.environ.get("DRAGOMAN_SHARED", beside)) / "streams"
+    streams = PLACE / "streams"
     return streams if (streams / "index.json").is_file() else None
+
+
+def files(pattern: str) -> list[Path]:
+    """The files whose paths match a pattern of shells, in their order."""
+    streams = root()
+    return sorted(streams.glob(pattern)) if streams is not None else []
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus import files
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from oracle.meaning_chat import read_stream
 
@@ -18,10 +19,7 @@ from dragoman._spec import Exchange
 from dragoman._sse import SSEParser
 from dragoman.protocols.openai_chat import SPEC
 
-STREAMS = sorted((Path(__file__).parents[3] / "../shared/streams/chat").resolve().glob("*.sse"))
-
-pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not part of a checkout")
-
+STREAMS = files("chat/*.sse")
 EXCHANGE = Exchange(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
 
 

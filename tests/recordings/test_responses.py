@@ -1,4 +1,4 @@
-"""Recorded answers and requests of real servers and clients. Skipped where the recordings are absent."""
+"""Recorded answers and requests of real servers and clients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import files
 from oracle.compare import compare
 from oracle.frames import strict_frames
 from oracle.meaning_responses import read_stream
@@ -28,12 +29,9 @@ from dragoman._sse import SSEParser
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-FOLDER = Path(__file__).parents[3].parent / "shared" / "streams" / "responses"
-STREAMS = sorted(FOLDER.glob("*.sse"))
-REQUESTS = sorted(FOLDER.glob("*.request.json"))
+STREAMS = files("responses/*.sse")
+REQUESTS = files("responses/*.request.json")
 EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
-
-pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not here")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Recorded answers of real servers, read and written again. Skipped where the recordings are absent."""
+"""Recorded answers of real servers, read and written again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import files
 
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import Event, Opaque
@@ -19,12 +20,9 @@ from dragoman._spec import Exchange, Target
 from dragoman._sse import SSEParser
 from dragoman.protocols.anthropic_messages import SPEC
 
-FOLDER = Path(__file__).parents[3].parent / "shared" / "streams" / "messages"
-STREAMS = sorted(FOLDER.glob("*.sse"))
-REQUESTS = sorted(FOLDER.glob("*.request.json"))
+STREAMS = files("messages/*.sse")
+REQUESTS = files("messages/*.request.json")
 EXCHANGE = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
-
-pytestmark = pytest.mark.skipif(not STREAMS, reason="the recorded streams are not here")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:

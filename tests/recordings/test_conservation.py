@@ -1,0 +1,76 @@
+"""Nothing that was recorded is silently lost: see tests/conformance/test_conservation.py."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import corpus
+import pytest
+from law_losses import MEANINGLESS_IN_ANSWERS, MEANINGLESS_IN_REQUESTS, lost_in, lost_in_frames
+from law_runs import answered, first_answer, translated
+from oracle import PROTOCOLS, SIMPLE_EVENTS, as_object
+from oracle.frames import lenient_frames
+
+from dragoman import RemoteProtocolError
+
+PAIRS = [(client, upstream) for client in PROTOCOLS for upstream in PROTOCOLS]
+FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]]
+
+
+@cache
+def recorded_requests() -> dict[str, list[Any]]:
+    """All recorded request bodies, by protocol."""
+    found: dict[str, list[Any]] = {protocol: [] for protocol in PROTOCOLS}
+    for recording in corpus.recordings():
+        if recording.request is not None:
+            found[recording.protocol].append(recording.request)
+    for answer in corpus.equivalents():
+        if answer.request is not None:
+            found[answer.protocol].append(answer.request)
+    return found
+
+
+@pytest.mark.parametrize(("client", "upstream"), PAIRS)
+def test_recorded_requests_lose_nothing_silently(client: str, upstream: str) -> None:
+    tried: set[str] = set()
+    lost: list[str] = []
+    for body in recorded_requests()[client]:
+        try:
+            translated(client, upstream, body)
+        except RemoteProtocolError as error:
+            if not error.path:
+                raise
+            continue
+        run = lambda each: translated(client, upstream, each)  # noqa: E731
+        lost += lost_in(body, client, MEANINGLESS_IN_REQUESTS, run, tried)
+    assert lost == []
+
+
+@pytest.mark.parametrize(("upstream", "client"), FOREIGN)
+def test_recorded_answers_lose_nothing_silently(upstream: str, client: str) -> None:
+    tried: set[str] = set()
+    run = lambda each: answered(upstream, client, each)  # noqa: E731
+    lost = [
+        lost
+        for answer in corpus.equivalents()
+        if answer.protocol == upstream and answer.status == 200
+        for lost in lost_in(as_object(answer.body), upstream, MEANINGLESS_IN_ANSWERS, run, tried)
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("upstream", "client"), [*FOREIGN, *[(upstream, SIMPLE_EVENTS) for upstream in PROTOCOLS]]
+)
+def test_recorded_frames_lose_nothing_silently(upstream: str, client: str) -> None:
+    tried: set[str] = set()
+    lost = []
+    for recording in corpus.recordings():
+        if recording.protocol == upstream:
+            frames = [as_object(frame.data) or frame.data for frame in lenient_frames(recording.read())]
+            try:
+                lost += lost_in_frames(upstream, client, first_answer(frames), tried)
+            except RemoteProtocolError:
+                continue  # it ends in an error
+    assert lost == []
