@@ -7,10 +7,22 @@ still say something in plain words; then the words go on as text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from ._errors import RemoteProtocolError, dotted
 from ._loss import Ledger
-from ._request import HostedTool, Media, Message, OpaquePart, Part, Request, Text, ToolResult
+from ._request import HostedTool, Media, Message, OpaquePart, Param, Part, Request, Text, ToolResult
+
+
+def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
+    """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
+    for param, code in server_held.items():
+        if param in request.params:
+            path = request.param_paths.get(param, f"/{param}")
+            message = f"{dotted(path)}: this conversation is held nowhere; send all its messages without the setting"
+            raise RemoteProtocolError(message, path=path, code=code)
 
 
 def leave_protocol(request: Request, ledger: Ledger) -> Request:

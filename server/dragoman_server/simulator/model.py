@@ -33,6 +33,7 @@ from dragoman import (
     Usage,
     fault_of,
 )
+from dragoman._foreign import refuse_held
 from dragoman._json import decode_object, encode
 
 from .._suggest import did_you_mean
@@ -87,6 +88,7 @@ def reply_to(protocol: str, body: bytes) -> Reply:
         value = decode_object(body, "the request body")
         token = _token(value)
         request = spec.read_request(value, Sealer())
+        refuse_held(request, spec.server_held)
     except RemoteProtocolError as error:
         return _refusal(spec, token, fault_of(error))
     model, setting = _model_of(request.model)
