@@ -17,7 +17,7 @@ from ._demands import fit_demands, fit_marks, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
-from ._foreign import leave_protocol
+from ._foreign import leave_protocol, refuse_held
 from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
 from ._loss import Ledger, Policy
@@ -168,7 +168,10 @@ class RequestTranslator:
         upstream, target = self._upstream, self._target
         mended = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
-        request = asked if mended else leave_protocol(asked, ledger)
+        request = asked
+        if not mended:
+            refuse_held(asked, self._client.server_held)
+            request = leave_protocol(asked, ledger)
         if recall is not None and self._client.forgets_seals:
             request = recall_thoughts(request, recall)
         compacts = asked.compact and not mended
