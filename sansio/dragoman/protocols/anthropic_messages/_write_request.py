@@ -17,7 +17,7 @@ from ._cache import Marks
 from ._conversation import Conversation, plain_or_blocks
 from ._schema import fit_schema
 from ._tables import NAME, PARAMS_WRITE, SAMPLING
-from ._thinking import settle_thinking, write_thinking
+from ._thinking import settle_loop, settle_thinking, write_thinking
 from ._write_settings import CONVERTERS, max_tokens, write_account
 from ._write_tools import write_tools
 
@@ -111,6 +111,7 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
         elif message.path != "/compaction/instructions":
             conversation.add(message)
     out["messages"] = conversation.turns
+    settle_loop(request, out, conversation.needs_thinking, ledger)
     if not target.sampling:
         for param in SAMPLING:
             if out.pop(param, None) is not None:
