@@ -117,6 +117,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    hosted: the uses of tools that the provider runs for which it has a form.
     """
 
     max_name: int = 64
@@ -125,6 +126,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -160,6 +162,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
     mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
@@ -173,6 +176,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    clock: Callable[[], int] | None = None
     mended: bool = False
 
     def answer_id(self, prefix: str, upstream_id: str) -> str:

@@ -6,6 +6,8 @@ target and notes in the book what the answer has to undo. The machine does not k
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ._book import Book
@@ -66,8 +68,17 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     mended: bool = False
 
-    def exchange(self, *, id: str, now: int, model: str | None = None, sealer: Sealer = Sealer()) -> Exchange:
-        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch.
+    def exchange(
+        self,
+        *,
+        id: str,
+        now: int,
+        model: str | None = None,
+        sealer: Sealer = Sealer(),
+        clock: Callable[[], int] | None = None,
+    ) -> Exchange:
+        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
+        tells them later, without which the answer is said to be complete at `now`.
 
         model is the name that the client is told, by default the one that it asked for, if any.
         """
@@ -81,6 +92,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             book=self.book,
             endpoint=self.endpoint,
+            clock=clock,
             mended=self.mended,
         )
 

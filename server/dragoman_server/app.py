@@ -31,7 +31,7 @@ from .gateway import Gateway
 from .headers import request_ids
 from .log import RequestRecord, log_request
 from .models_api import models_routes
-from .replies import Reply, dialect_of, fault_reply
+from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply
 from .responses_api import ResponsesEndpoint, responses_routes
 from .settings import OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
@@ -185,14 +185,23 @@ class Elsewhere:
         """404 and 405 and their kin."""
         assert isinstance(error, HTTPException)
         headers = error.headers or {}
-        message = error.detail
+        message, code = error.detail, None
         if error.status_code == 404 and message == "Not Found":
-            known = ", ".join(_endpoints(self._protocols))
-            message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
+            message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        reply = self._refusal(request.scope, request.headers, error.status_code, message)
+        reply = self._refusal(request.scope, request.headers, error.status_code, message, code)
         return _response(reply, headers)
+
+    def _elsewhere(self, request: Request) -> str:
+        """Where a request to a wrong path should have gone."""
+        meant = base_and_rest(_path(request.scope), self._protocols)
+        if meant is None:
+            return f"this gateway serves {', '.join(_endpoints(self._protocols))} and GET {MODELS_PATH}"
+        base, rest = meant
+        url = request.base_url  # from the Host header: it is what the client calls us
+        root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
+        return f"the base URL for a client that adds {rest} is {ascii(root)[1:-1][:200]}{base}"
 
     async def bug(self, request: Request, error: Exception) -> Response:
         """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""

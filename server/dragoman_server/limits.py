@@ -83,10 +83,6 @@ class BudgetSpent(ClientRefused):
             code="insufficient_quota",
         )
 
-    def headers(self, protocol: str) -> HeaderList:
-        # Both vendors' libraries would try a 429 again by themselves.
-        return [("x-should-retry", "false")]
-
 
 class ClientLimits:
     """The limits of all client keys. clock: seconds since the epoch."""

@@ -328,6 +328,10 @@ class Price:
     ] = None
 
 
+# The account of an upstream without `[[accounts]]`.
+DEFAULT_ACCOUNT = "default"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
@@ -379,6 +383,7 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     base_url="http://simulator.invalid/v1",
     max_tokens_field="max_completion_tokens",
     efforts=EFFORTS,
+    refuses=(),
     opens_seals=True,
 )
 
@@ -420,7 +425,9 @@ class Settings:
     def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
         """The accounts of an upstream, of which there is at least one."""
         own = tuple(account for account in self.accounts if account.upstream == upstream.name)
-        return own or (AccountSettings(upstream=upstream.name, name="default", api_key=upstream.api_key),)
+        return own or (
+            AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
+        )
 
 
 def keys_of(cls: type[Any]) -> dict[str, Key]:

@@ -28,13 +28,14 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (RESPONSES, "dropped", "/output/*/partial_images"): "pictures that are not finished",
     (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",
     # Citations.
-    (MESSAGES, "altered", "/choices/*/message/annotations"): "the cited words",
-    (MESSAGES, "altered", "/annotations/*"): "the cited words",
-    (CHAT, "altered", "/annotations/*"): "the words of the page",
-    (CHAT, "altered", "/content/*/citations"): "where in the text the citation stands",
-    (RESPONSES, "altered", "/content/*/citations"): "where in the text the citation stands",
-    (RESPONSES, "dropped", "/content/*/citations"): "a citation of a file",
-    (RESPONSES, "dropped", "/choices/*/message/annotations"): "a citation of a file",
+    (MESSAGES, "altered", "/content/*/citations"): "the cited words",
+    (
+        CHAT,
+        "altered",
+        "/choices/*/message/annotations",
+    ): "the words of the page; where in the text they stand",
+    (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
+    (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
     # What only the one protocol can say of an answer.
     (CHAT, "dropped", "/choices/*"): "the other alternatives",
     (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",

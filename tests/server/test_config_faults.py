@@ -383,7 +383,8 @@ FAULTS = {
         "dragoman.toml:2: server.simulator: is off, and there is no upstream: add [[upstreams]] to a file "
         "or set one of OPENAI_API_KEY, ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, DEEPSEEK_API_KEY, "
         "OPENROUTER_API_KEY, "
-        "GROQ_API_KEY, XAI_API_KEY, MISTRAL_API_KEY",
+        "GROQ_API_KEY, CEREBRAS_API_KEY, XAI_API_KEY, MISTRAL_API_KEY, TOGETHER_API_KEY, FIREWORKS_API_KEY, "
+        "MOONSHOT_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, DASHSCOPE_API_KEY, GEMINI_API_KEY",
     ),
 }
 

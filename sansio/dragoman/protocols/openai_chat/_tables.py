@@ -245,10 +245,6 @@ _FILTERED = Unless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
 
-ANNOTATION_SHAPE: Shape = {
-    "type": None,
-    "url_citation": {"url": None, "title": None, "start_index": None, "end_index": None},
-}
 # What hosts add beside the official members, for their own bookkeeping.
 _USAGE_BOOKKEEPING = (
     # OpenRouter, Vercel
@@ -358,6 +354,16 @@ _USAGE: Shape = Counters(
     }
 )
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
