@@ -133,7 +133,9 @@ class _Mender:
                 new is not old for new, old in zip(kept, message.parts, strict=True)
             )
             self._out.append(msgspec.structs.replace(message, parts=tuple(kept)) if changed else message)
-        elif not message.parts:
+            return
+        self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
+        if not message.parts:
             self._note(message.path, "an empty message was left out: it is refused")
 
     def _distinct(self, call: ToolCall) -> ToolCall:

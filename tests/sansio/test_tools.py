@@ -28,7 +28,7 @@ from dragoman._request import (
     WebSearch,
 )
 from dragoman._spec import Target, ToolRule
-from dragoman._tools import fit_call_id, fit_name, fit_tools, refuse_without_its_tool
+from dragoman._tools import fit_call_id, fit_name, fit_tools
 
 PLAIN = ToolRule(custom=False)
 STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
@@ -451,10 +451,10 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
 ) -> None:
     given_request = request(*tools, choice=choice)
     if refused is None:
-        refuse_without_its_tool(given_request, CUSTOM, target)
+        fitted(given_request, CUSTOM, target)
         return
     with pytest.raises(RemoteProtocolError, match="the upstream does not run") as caught:
-        refuse_without_its_tool(given_request, CUSTOM, target)
+        fitted(given_request, CUSTOM, target)
     assert (caught.value.param, caught.value.status_hint, caught.value.code) == (
         refused,
         400,
@@ -465,9 +465,9 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
 def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
     rule = ToolRule(hosted=frozenset({"web_search"}))
     runs_all = Target(hosted=frozenset({"web_search", "code_execution"}))
-    refuse_without_its_tool(request(SEARCHES), rule, runs_all)
+    fitted(request(SEARCHES), rule, runs_all)
     with pytest.raises(RemoteProtocolError, match="does not run code"):
-        refuse_without_its_tool(request(SANDBOX), rule, runs_all)
+        fitted(request(SANDBOX), rule, runs_all)
 
 
 def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:

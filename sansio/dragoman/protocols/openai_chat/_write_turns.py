@@ -22,6 +22,10 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that are not reasoning, but go back all the same.
 _CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# What says of a message only whose it is.
+_SPEAKER = {"role", "name"}
+# Two names for the same: reasoning as one text.
+_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 # Where wrapped seals stood: the path of such a thought names the member that held it.
 _WRAPPED = ("/data", "/signature")
 
@@ -136,7 +140,7 @@ class _Turn:
             self._add_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.exact):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._parts.exact):
             return None
         optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
         body["content"] = self._content(content, optional, message)
@@ -192,8 +196,10 @@ class _Turn:
 
     def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, ledger = self._parts.exact, self._parts.ledger
+        own, exact, ledger = self._parts.own, self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
+        if field is None and not exact:
+            own = False
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own and self.thoughts:
@@ -210,7 +216,7 @@ class _Turn:
                 continue
             if thought.seal is not None:
                 ledger.add(LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it")
-            if thought.text and not own:
+            if thought.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
@@ -221,6 +227,10 @@ class _Turn:
         fields, leading = _joined(natives)
         if texts and field is not None:
             _add_texts(fields, field, texts)
+        if own and not exact:
+            for other in _PLAIN_FIELDS & fields.keys():
+                if field in _PLAIN_FIELDS and field not in fields:
+                    fields[field] = fields.pop(other)  # the same words under the upstream's name of it
         return fields, leading
 
 
