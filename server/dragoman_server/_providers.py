@@ -271,7 +271,6 @@ PROVIDERS = (
             "reasoning_setting": "thinking",
             "thinking_word": "adaptive",
             "efforts": None,
-            "reasoning_back": "always",
         },
         hosts=("api.minimaxi.com",),
     ),
