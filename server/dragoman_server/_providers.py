@@ -110,6 +110,7 @@ PROVIDERS = (
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
+            "cache_keys": True,
             "hosted_tools": HOSTED_USES,
             "enforces": ENFORCED,
             "stores_responses": True,
