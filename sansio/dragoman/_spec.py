@@ -7,7 +7,7 @@ those have the fields of a second half. N readers and N writers meet in the even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -19,11 +19,12 @@ from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Refusable, Request
+from ._request import Param, Refusable, Request
 from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
+Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -60,6 +61,8 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: takes temperature and top_p in one request.
     sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
     tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
+        call a tool when one is demanded.
     prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings and members (neutral names) that the upstream answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
@@ -96,6 +99,7 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: bool = True
     sampling_at_none: bool = False
     tools_with_effort: bool = True
+    enforces: frozenset[Enforced] = frozenset()
     prefill: bool = True
     refuses: frozenset[Refusable] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
@@ -253,6 +257,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
     needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
+    server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
+        are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     """
 
@@ -271,6 +277,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_usage: bool = True
     needs_model: bool = True
     failed_bodies: bool = False
+    server_held: Mapping[Param, str] = {}
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
