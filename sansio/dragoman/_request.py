@@ -195,7 +195,8 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
     """A block, part or item that has no form of its own here.
 
     kind: its type in its protocol.
-    text: what it says in plain words, for a target that does not know it; None when it says nothing alone.
+    text: what it says in plain words, for a target that does not know it; None when it says nothing alone, "" when
+        it is not for the model but for the server.
     """
 
     origin: str

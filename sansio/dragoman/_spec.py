@@ -69,6 +69,8 @@ class Target(msgspec.Struct, frozen=True):
         when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
+    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
+        the answer; "mend" fits it to this target as any other, and writes the answer anew.
     """
 
     max_tokens: int = 32000
@@ -102,6 +104,7 @@ class Target(msgspec.Struct, frozen=True):
     refuses: frozenset[Refusable] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
+    relay: Literal["exact", "mend"] = "exact"
 
     @property
     def can_force_tools(self) -> bool:
@@ -118,6 +121,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    hosted: the uses of tools that the provider runs for which it has a form.
     """
 
     max_name: int = 64
@@ -126,6 +130,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -161,6 +166,8 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
+    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
     request: Request
@@ -173,6 +180,12 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    clock: Callable[[], int] | None = None
+    mended: bool = False
+
+    def answer_id(self, prefix: str, upstream_id: str) -> str:
+        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):
@@ -208,6 +221,7 @@ class Tap(Protocol):
 
     begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
     ended: it ended well. fault: the error that the upstream reported in it.
+    last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
@@ -215,6 +229,7 @@ class Tap(Protocol):
     usage: Usage
     begun: bool
     ended: bool
+    last: bool
     fault: Fault | None
     whole: JSONObject | None
 
@@ -277,6 +292,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
+    end_marks: of these bytes every frame has some that sets Tap.last.
+    answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
@@ -291,6 +308,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
     tap: Callable[[Exchange], Tap]
+    end_marks: tuple[bytes, ...]
+    answer_member: str
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

@@ -6,6 +6,8 @@ target and notes in the book what the answer has to undo. The machine does not k
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ._book import Book
@@ -52,6 +54,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     endpoint: where the request came in.
     headers: names and values of what the upstream's protocol wants said beside this body, such as the version of
         its API. Of a relayed request the client has said them.
+    mended: the protocols are the same, but the request was fitted to the target, and the answer is written anew.
     """
 
     body: bytes
@@ -64,9 +67,19 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     answers: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    mended: bool = False
 
-    def exchange(self, *, id: str, now: int, model: str | None = None, sealer: Sealer = Sealer()) -> Exchange:
-        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch.
+    def exchange(
+        self,
+        *,
+        id: str,
+        now: int,
+        model: str | None = None,
+        sealer: Sealer = Sealer(),
+        clock: Callable[[], int] | None = None,
+    ) -> Exchange:
+        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
+        tells them later, without which the answer is said to be complete at `now`.
 
         model is the name that the client is told, by default the one that it asked for, if any.
         """
@@ -80,6 +93,8 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             book=self.book,
             endpoint=self.endpoint,
+            clock=clock,
+            mended=self.mended,
         )
 
 
@@ -136,7 +151,7 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            if self._client.name != upstream.name:
+            if self._client.name != upstream.name or self._target.relay == "mend":
                 return self._translate(body, model, recall)
             if not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers):
                 return self._unwrapped(body, model, upstream)
@@ -151,10 +166,13 @@ class RequestTranslator:
             asked = msgspec.structs.replace(asked, stream=streams)
         ledger = Ledger()
         upstream, target = self._upstream, self._target
-        request = leave_protocol(asked, ledger)
+        mended = self._client.name == upstream.name
+        # What the protocol itself defines stays when a request does not leave it.
+        request = asked if mended else leave_protocol(asked, ledger)
         if recall is not None and self._client.forgets_seals:
             request = recall_thoughts(request, recall)
-        if asked.compact:
+        compacts = asked.compact and not mended
+        if compacts:
             request = ask_for_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
@@ -167,13 +185,13 @@ class RequestTranslator:
         request, book = fit_tools(request, upstream.tools, target, ledger)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         form, choice = unenforced(asked, request, target)
-        if way is not Way.NATIVE or stops or asked.compact or form is not None or choice is not None:
+        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
-                compacts=asked.compact,
+                compacts=compacts,
                 form=form,
                 choice=choice,
             )
@@ -191,6 +209,7 @@ class RequestTranslator:
             answers,
             self._endpoint,
             tuple(upstream.request_headers(out)),
+            mended,
         )
 
     def _unwrapped(self, body: bytes, model: str | None, upstream: UpstreamSpec) -> TranslatedRequest:

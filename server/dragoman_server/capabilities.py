@@ -2,8 +2,8 @@
 
 Strategy: one table of keys for all who may say it: hosts and model families that are well known, the
 configuration's `[[upstreams]]`, and its `[[capabilities]]`. None means unsaid, so that what is said can be laid over
-what was said before. Clients that are relayed say themselves what they want: these count for translated requests
-alone.
+what was said before. They count for translated requests: clients of the upstream's own protocol say themselves what
+they want, unless `relay` is "mend".
 """
 
 from collections.abc import Iterator
@@ -242,6 +242,16 @@ class Capabilities:
             "settings that are answered with an error, so they are left out",
             choices=REFUSABLE,
             default=(),
+        ),
+    ] = None
+
+    relay: Annotated[
+        str | None,
+        choice(
+            "requests in its own protocol: exact: bytes pass, and those of answers; mend: fitted like translated ones",
+            "exact",
+            "mend",
+            default="exact",
         ),
     ] = None
 

@@ -109,6 +109,8 @@ def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(
     asked = ask(case.protocol, upstream, case.body)
     text = json.dumps(asked.body, ensure_ascii=False)
     for word in words_of(case.body):
+        if word.startswith("x-anthropic-billing-header:"):
+            continue  # for the client's provider, and for no model
         assert json.dumps(word, ensure_ascii=False)[1:-1] in text
 
 

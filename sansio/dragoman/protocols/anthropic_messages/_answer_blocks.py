@@ -267,4 +267,4 @@ def _parsed(text: str) -> JSON:
 
 def broken(message: str) -> RemoteProtocolError:
     """For an answer that cannot be read."""
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {message}", status_hint=502)
+    return RemoteProtocolError(message, status_hint=502)

@@ -41,6 +41,9 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_WORDS = "Summary of the conversation so far:\n"
 
+# How a line of the system text begins that is for the provider.
+BILLING_HEADER = "x-anthropic-billing-header:"
+
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
@@ -281,7 +284,12 @@ TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "prior
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 # "fast" is reported as this one.
 FAST_TIER = "priority"
-TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+USUAL_TIER = "default"
+# "auto" is what was asked for: an answer that tells it has not told its tier.
+TIER_ANSWER_WRITE: dict[str, str | None] = {
+    "auto": None,
+    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+}
 
 # --- context management -----------------------------------------------------------------------------------
 
@@ -346,6 +354,9 @@ ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
     FaultKind.SERVER: ("api_error", 500),
     FaultKind.UNREACHABLE: ("api_error", 502),
     FaultKind.TRUNCATED: ("api_error", 502),
+    FaultKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code tries that again whatever else is said.
+    FaultKind.MISCONFIGURED: ("api_error", 503),
     FaultKind.CANCELLED: ("api_error", 499),
 }
 

@@ -288,4 +288,4 @@ def _fills(event: Event, block: int) -> bool:
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {what}", status_hint=502)
+    return RemoteProtocolError(what, status_hint=502)

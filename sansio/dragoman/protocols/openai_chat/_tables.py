@@ -70,6 +70,8 @@ MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# What hosts call the default in their answers.
+DEFAULT_TIERS = frozenset({"on_demand", "standard"})
 # Tiers of the other protocols that have a twin here.
 FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
 
@@ -216,6 +218,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is never replaced by the sender's own.

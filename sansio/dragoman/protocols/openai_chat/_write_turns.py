@@ -99,14 +99,14 @@ class _Turn:
 
     def _call(self, call: ToolCall, message: Message) -> None:
         parts = self._parts
-        if parts.own and call.path.endswith("/function_call"):  # the legacy form
+        if parts.exact and call.path.endswith("/function_call"):  # the legacy form
             function = {"name": call.name, "arguments": call.input}
             self.body["function_call"] = merge(function, call.extra or {})
             return
         body = _call_body(call)
         mark = call.cache
         if mark is not None:
-            if parts.own or parts.target.cache_marks == "none":
+            if parts.exact or parts.target.cache_marks == "none":
                 parts.mark(mark, message, body)
             elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
                 parts.ledger.altered(
@@ -136,7 +136,7 @@ class _Turn:
             self._add_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.own):
+        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.exact):
             return None
         optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
         body["content"] = self._content(content, optional, message)
@@ -169,9 +169,9 @@ class _Turn:
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
         """ "content is required unless tool_calls is specified"."""
-        raw = self._parts.raw(message).get("content") if self._parts.own else None
+        raw = self._parts.raw(message).get("content") if self._parts.exact else None
         if not content:
-            return raw if self._parts.own else None if optional else ""
+            return raw if self._parts.exact else None if optional else ""
         if type(raw) is str and all(part.keys() == PLAIN_TEXT for part in content):
             # It may be in several parts here, cut where reasoning stood in it.
             return "".join([part["text"] for part in content])
@@ -189,7 +189,7 @@ class _Turn:
 
     def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, ledger = self._parts.own, self._parts.ledger
+        own, ledger = self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
         natives: list[JSONObject] = []
         texts: list[str] = []

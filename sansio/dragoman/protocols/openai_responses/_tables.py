@@ -226,6 +226,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", None),
     FaultKind.TRUNCATED: ("server_error", None),
+    FaultKind.UNREADABLE: ("server_error", None),
+    FaultKind.MISCONFIGURED: ("server_error", None),
     FaultKind.CANCELLED: ("server_error", None),
 }
 # Kinds whose code clients act upon, so that the sender's own code must not stand in its place.

@@ -23,6 +23,7 @@ _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progr
 _ENDS = frozenset(("response.completed", "response.incomplete"))
 _FAILED_ENDS = frozenset(("response.failed", "response.cancelled"))
 _FAILURES = _FAILED_ENDS | {"error"}
+END_MARKS = tuple(name.encode("ascii") for name in sorted(_ENDS))
 _WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
 
 
@@ -33,6 +34,7 @@ class ResponsesTap:
         self.usage = Usage()
         self.begun = False
         self.ended = False
+        self.last = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None
         self._exchange = exchange
@@ -64,6 +66,7 @@ class ResponsesTap:
             elif kind not in _OPENINGS:
                 self.begun = True
             if kind in _ENDS or kind in _FAILED_ENDS:
+                self.last = kind in _ENDS
                 self.whole = self._response
 
     def fail(self, fault: Fault) -> bytes:
