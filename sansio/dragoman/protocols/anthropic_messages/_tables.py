@@ -156,6 +156,7 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     "context_management": _NOWHERE,
     "diagnostics": _NOWHERE,
     "input_transformations": _NOWHERE,
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
