@@ -550,8 +550,8 @@ COUNTS = {"prompt_tokens": 1, "completion_tokens": 2}
         (None, "default", None, [Usage(service_tier="default")]),
         ("auto", "auto", COUNTS, [Usage(1, 2)]),
         ("auto", None, None, []),
-        ("auto", "on_demand", None, [Usage(service_tier="default")]),
         ("auto", "odd", None, []),
+        ("default", "on_demand", None, []),
     ],
 )
 def test_the_last_chunks_say_the_service_tier(

@@ -40,13 +40,13 @@ from ._tables import (
     ANSWER_SHAPE,
     CALL_SHAPE,
     CHOICE_SHAPE,
-    DEFAULT_TIERS,
     FUNCTION_SHAPE,
     NAME,
     QUIET_CHOICE,
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
+    TIER_NAMES,
 )
 from ._usage import read_usage
 
@@ -218,11 +218,10 @@ class ChatReader:
 
     def _note_tier(self, chunk: JSONObject) -> None:
         """Other words than the official ones would break strict clients."""
-        tier = _string(chunk.get("service_tier"))
+        said = _string(chunk.get("service_tier"))
+        tier = TIER_NAMES.get(said or "", said)
         if tier in SERVICE_TIERS:
             self._tier = tier
-        elif tier in DEFAULT_TIERS:
-            self._tier = "default"
         elif tier is not None:
             self._ledger.dropped("/service_tier", "not a service tier of this protocol")
 
