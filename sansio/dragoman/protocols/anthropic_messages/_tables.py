@@ -156,6 +156,7 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     "context_management": _NOWHERE,
     "diagnostics": _NOWHERE,
     "input_transformations": _NOWHERE,
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
@@ -284,7 +285,11 @@ TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority
 # "fast" is reported as this one.
 FAST_TIER = "priority"
 USUAL_TIER = "default"
-TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+# "auto" is what was asked for: an answer that tells it has not told its tier.
+TIER_ANSWER_WRITE: dict[str, str | None] = {
+    "auto": None,
+    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+}
 
 # --- context management -----------------------------------------------------------------------------------
 
