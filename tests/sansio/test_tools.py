@@ -339,6 +339,13 @@ ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", stand_in=Functio
 SEARCH = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2")
 
 
+def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
+    asked = request(SHELL, ODD)
+    ledger = Ledger()
+    fitted, book = fit_tools(asked, PLAIN, Target(), ledger, "toy")
+    assert (fitted.tools, book, len(ledger)) == (asked.tools, Book(), 0)
+
+
 def test_functions_stand_in_for_them() -> None:
     out, book, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
     wire = fit_name("run.2", None, PLAIN)
