@@ -148,6 +148,8 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     url, title: the source, None when it is no web page.
     start, end: the cited span as character offsets in the block, None when the protocol does not say.
     origin, native: the annotation as it came.
+    path: where the annotations of its block stand in the answer that the upstream sent, "" when the reader does not
+        say.
     """
 
     block: int
@@ -157,6 +159,7 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     title: str | None = None
     start: int | None = None
     end: int | None = None
+    path: str = ""
 
     def says_more(self) -> bool:
         """Whether `native` says anything beside the source and the span."""
@@ -235,6 +238,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     output: all generated tokens, reasoning included; reasoning: those spent on it.
     extra: counters that only one protocol has, by its own names.
     searches: web searches that the provider made.
+    service_tier: the tier that it was served on, where that is another than what the start said.
     """
 
     input: int | None = None
@@ -244,6 +248,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     reasoning: int | None = None
     extra: JSONObject | None = None
     searches: int | None = None
+    service_tier: str | None = None
 
     def consistent(self) -> Usage:
         """The same figures with no part larger than its whole. Some servers count reasoning beside the output,
@@ -255,7 +260,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             written = None if written is None else min(written, self.input - (cached or 0))
         if self.output is not None and reasoning is not None:
             reasoning = min(reasoning, self.output)
-        return Usage(self.input, self.output, cached, written, reasoning, self.extra, self.searches)
+        return msgspec.structs.replace(self, cached=cached, cache_write=written, reasoning=reasoning)
 
     def plus(self, other: Usage) -> Usage:
         """The figures of two answers together. What one of them does not know is the other's."""
@@ -268,6 +273,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             _sum(self.reasoning, other.reasoning),
             extra,
             _sum(self.searches, other.searches),
+            self.service_tier or other.service_tier,
         )
 
     def updated(self, later: Usage) -> Usage:
@@ -280,6 +286,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             reasoning=self.reasoning if later.reasoning is None else later.reasoning,
             extra=self.extra if later.extra is None else {**(self.extra or {}), **later.extra},
             searches=self.searches if later.searches is None else later.searches,
+            service_tier=later.service_tier or self.service_tier,
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from ._answer import Outcome
 from ._errors import RemoteProtocolError
 from ._events import Event, Failed, Started, Stopped, StopReason, Usage
-from ._fault import Fault, FaultKind
+from ._fault import Fault, FaultKind, unreadable
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, UpstreamSpec
@@ -106,7 +106,7 @@ class Relay:
                 self._end()
                 return
         if self._held_bytes > self._limit:
-            self.fail(Fault(FaultKind.SERVER, f"one server-sent event has more than {self._limit} bytes"))
+            self.fail(unreadable(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
         if self.outcome is not Outcome.OPEN:
@@ -257,10 +257,10 @@ class Relay:
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
         try:
-            value = self._whole = decode_object(b"".join(self._body), "the upstream's answer")
+            value = self._whole = decode_object(b"".join(self._body), "it")
         except RemoteProtocolError as error:
             self.outcome = Outcome.FAILED
-            self.fault = Fault(FaultKind.TRUNCATED, error.message)
+            self.fault = unreadable(error)
             return
         try:
             events: Sequence[Event] = self._protocol.read_whole(value, self._exchange, Ledger())

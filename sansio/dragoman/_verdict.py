@@ -62,14 +62,6 @@ RULES: tuple[Rule, ...] = (
         statuses=frozenset({403}),
         words=("insufficient tokens", "upgrade your plan", "limit reached"),
     ),
-    # Messages says 400 when the money is gone.
-    Rule(Verdict.DISABLE, words=("credit balance is too low",)),
-    # Google and xAI say 400 for a key that they do not know.
-    Rule(
-        Verdict.DISABLE,
-        statuses=frozenset({400}),
-        words=("api key not valid", "api_key_invalid", "incorrect api key provided"),
-    ),
     Rule(Verdict.DISABLE, kinds=frozenset({FaultKind.BILLING, FaultKind.AUTHENTICATION})),
     Rule(Verdict.COOL, kinds=frozenset({FaultKind.RATE_LIMIT})),
     Rule(
@@ -81,6 +73,8 @@ RULES: tuple[Rule, ...] = (
                 FaultKind.SERVER,
                 FaultKind.UNREACHABLE,
                 FaultKind.TRUNCATED,
+                FaultKind.UNREADABLE,
+                FaultKind.MISCONFIGURED,
             }
         ),
     ),

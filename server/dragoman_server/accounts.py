@@ -138,6 +138,7 @@ class RequestAttempts:
         self._conversation = plan.conversation
         self._record = record
         self._open: dict[str, Lease] = {}
+        self._disabling: list[Fault] = []  # that took an account out of use
 
     async def __aenter__(self) -> Self:
         return self
@@ -182,6 +183,8 @@ class RequestAttempts:
             verdict = judge(fault, self._rules[lease.account])
         else:
             verdict = self._machine.failed(lease.account, fault)
+        if self._counts and verdict is Verdict.DISABLE:
+            self._disabling.append(fault)
         await self._report(lease, verdict, fault, after, connecting=connecting)
         await self._give_back(lease, 0.0)
         return verdict
@@ -242,7 +245,6 @@ class RequestAttempts:
             taken, account = found, found.account
         self._machine.took(account)
         self._record.attempts = self._machine.made
-        self._record.account = account
         lease = Lease(plan.sent_with(self._settings[account]), candidates[account], taken)
         self._open[account] = lease
         return lease
@@ -262,6 +264,10 @@ class RequestAttempts:
         # That some upstream cannot take the request is no reason to give up where another one soon can.
         untried = self._unfit if self.soonest is None else None
         self.fault = step.fault or untried or _nobody(self.soonest)
+        if any(self.fault is fault for fault in self._disabling):
+            # It is about an account, which is not the client's: what counts for the client is which ones are left.
+            others = self._machine.made >= self._pool.most and self.soonest is None
+            self.fault = _OTHERS_LEFT if others else _nobody(self.soonest)
 
     async def _report(
         self, lease: Lease, verdict: Verdict, fault: Fault, after: float | None, *, connecting: bool = False
@@ -309,13 +315,20 @@ def verdict_in_stream(fault: Fault) -> Verdict:
     return Verdict.TROUBLE if verdict in (Verdict.ANSWER, Verdict.NEXT) else verdict
 
 
+_OTHERS_LEFT = Fault(
+    FaultKind.OVERLOADED,
+    "the accounts that were tried are out of use; others may take the next request",
+    status=503,
+)
+
+
 def _nobody(soonest: float | None) -> Fault:
     """There was no account to try."""
     if soonest is None:
         message = (
             "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
         )
-        return Fault(FaultKind.OVERLOADED, message, status=503)
+        return Fault(FaultKind.MISCONFIGURED, message)
     message = f"every account of this model's upstreams rests; the first is back in {math.ceil(soonest)} s"
     return Fault(FaultKind.RATE_LIMIT, message, status=429)
 

@@ -22,7 +22,7 @@ from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
 from .gateway import Gateway
 from .headers import HeaderList
 from .log import RequestRecord
-from .plan import Destination, Plan, find_destination
+from .plan import Destination, Plan
 from .replies import Reply
 from .settings import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from .stored_responses import StoredResponses
@@ -117,7 +117,7 @@ class CountEndpoint(BaseEndpoint):
         body = await call.body()
         peeked = peek(body)
         await self.admit(call, peeked.model, counts=False)
-        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        goal = self.destination(peeked.model)
         _note(call.record, peeked.model, goal)
         unknown = None
         if self.protocol.name == OPENAI_RESPONSES:

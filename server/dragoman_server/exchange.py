@@ -12,11 +12,11 @@ Nothing is sent before there is content: until then a failed call can still be a
 what clients retry on. Silence that calls for a heartbeat comes first, though.
 """
 
-import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import anyio
+import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import Fault, FaultKind, Keepalive, Ledger, Outcome, Relay, Verdict
@@ -28,7 +28,8 @@ from .attempt import Answer, Attempt, Door, Failure
 from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
 from .log import RequestRecord
 from .plan import Plan
-from .replies import Reply, fault_reply, loss_header
+from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
+from .upstream_faults import masked
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -90,7 +91,7 @@ class ClientExchange:
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
         self._winner: Attempt | None = None  # whose answer the client gets
-        self._failures: list[Failure] = []
+        self._failed: list[tuple[Attempt, Failure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
         self._answer: Answer | None = None
         self._upstream_headers: HeaderList = []
@@ -185,10 +186,14 @@ class ClientExchange:
 
     def _attempt_with(self, lease: Lease) -> Attempt:
         self._plan = lease.plan
-        return Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
+        attempt = Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
+        if self._winner is None:
+            self._note(attempt)
+        return attempt
 
     async def _attempt(self, attempt: Attempt) -> Failure | None:
         """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
+        begun = anyio.current_time()
         try:
             failure = await attempt.run()
         except anyio.get_cancelled_exc_class():
@@ -201,9 +206,12 @@ class ClientExchange:
             if attempt is self._winner:
                 await self._settle(attempt)
             return None
-        self._failures.append(failure)
+        self._failed.append((attempt, failure))
+        self._record.note_failure(
+            attempt.lease.account, attempt.target, attempt.status, failure.cause, anyio.current_time() - begun
+        )
         if self._winner is None:
-            self._record.upstream_status = attempt.status
+            self._note(attempt)
         verdict = await self._attempts.failed(
             attempt.lease, failure.fault, failure.after, connecting=failure.connecting
         )
@@ -227,7 +235,7 @@ class ClientExchange:
             with self._scopes[account]:
                 failure = await self._attempt(attempt)
                 if failure is not None:
-                    outcomes[account] = {"outcome": "failed", "error": failure.fault.message}
+                    outcomes[account] = {"outcome": "failed"}
             if attempt is not self._winner and account not in outcomes:
                 outcomes[account] = {"outcome": "cancelled", **_figures(attempt)}
                 await self._attempts.dropped(attempt.lease, _tokens_of(attempt))
@@ -250,8 +258,16 @@ class ClientExchange:
         """Tell the client in its own form what went wrong, and when it is worth trying again."""
         plan, fault = self._plan, attempts.fault
         assert fault is not None
-        failure = next((failure for failure in self._failures if failure.fault is fault), None)
-        self._record.error = fault.message
+        failure = None
+        for attempt, each in self._failed:
+            if each.fault is fault:
+                failure, fault = each, each.told
+                self._note(attempt)
+        if failure is None and self._failed:
+            # The pool's word. The last attempt says how it came to that.
+            last = self._failed[-1][1].told
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({last.message})")
+        self._record.error = fault.message if failure is None else failure.cause
         async with self._turn:
             if self._started:
                 # Only heartbeats went out: the answer that never came ends as one that broke off.
@@ -261,11 +277,11 @@ class ClientExchange:
                 await self._hand_over(Chunk(answer.data_to_send(), last=True), self._outbox)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
-            headers = _with_retry_after(self._headers(), attempts.soonest)
+            headers = with_retry_after(self._headers(), attempts.soonest)
             if failure is None or failure.status is None:
                 reply = fault_reply(plan.client, fault, plan.id, headers)
             else:
-                reply = Reply(failure.status, [*JSON_HEADERS, *headers], failure.body)
+                reply = error_reply(fault.kind, failure.status, failure.body, headers)
             await self._hand_over(reply, self._outbox)
 
     # What attempts do with the client: see Outlet.
@@ -299,14 +315,17 @@ class ClientExchange:
             self._winner = attempt
             self._answer, self._plan = attempt.answer, attempt.plan
             self._upstream_headers = attempt.headers
-            self._record.account = attempt.lease.account
-            self._record.upstream_status = attempt.status
-            self._record.upstream = attempt.plan.settings.name
-            self._record.upstream_protocol = attempt.plan.upstream.name
-            self._record.upstream_model = attempt.plan.upstream_model
+            self._note(attempt)
             self._attempts.committed()
             self._cancel_others(attempt)
         return self._winner is attempt
+
+    def _note(self, attempt: Attempt) -> None:
+        """The log says of this attempt what it says of one."""
+        record, plan = self._record, attempt.plan
+        record.account, record.upstream_status = attempt.lease.account, attempt.status
+        record.upstream, record.upstream_protocol = plan.settings.name, plan.upstream.name
+        record.upstream_model = plan.upstream_model
 
     def _cancel_others(self, attempt: Attempt) -> None:
         for account, scope in self._scopes.items():
@@ -407,7 +426,7 @@ class ClientExchange:
             record.cached_tokens = answer.usage.cached
             record.cache_write_tokens = answer.usage.cache_write
             if answer.fault is not None and answer.fault is not _LEFT:
-                record.error = answer.fault.message
+                record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
@@ -446,11 +465,3 @@ def _figures(attempt: Attempt) -> dict[str, object]:
     usage = attempt.answer.usage
     figures = {"input_tokens": usage.input, "output_tokens": usage.output}
     return {name: figure for name, figure in figures.items() if figure is not None}
-
-
-def _with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
-    """The headers with the time at which the first account is back, if the pool knows one."""
-    if soonest is None:
-        return headers
-    own = [("retry-after", str(math.ceil(soonest))), ("retry-after-ms", str(math.ceil(soonest * 1000)))]
-    return [*((name, value) for name, value in headers if not name.startswith("retry-after")), *own]

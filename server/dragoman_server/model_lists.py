@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlencode
 
+import anyio
+
 from dragoman import RemoteProtocolError
 
 from ._model_info import ModelInfo, ModelPage, read_models
@@ -20,6 +22,7 @@ from .settings import (
     OPENAI_CHAT,
     OPENAI_RESPONSES,
     AccountSettings,
+    Settings,
     UpstreamSettings,
 )
 from .upstream import UpstreamError, UpstreamTimeouts
@@ -84,6 +87,27 @@ async def fetch_models(
             raise ModelListError(error.message) from None
     assert refusal is not None  # every account was refused, and there is one
     raise refusal
+
+
+async def fetch_all(
+    door: Door, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
+) -> dict[str, tuple[ModelInfo, ...] | str]:
+    """The models of several upstreams, asked at the same time; of one that gives no list in time, the reason."""
+    found: dict[str, tuple[ModelInfo, ...] | str] = {
+        upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
+    }
+
+    async def fetch(upstream: UpstreamSettings) -> None:
+        try:
+            found[upstream.name] = await fetch_models(door, upstream, settings.accounts_of(upstream))
+        except ModelListError as error:
+            found[upstream.name] = str(error)
+
+    with anyio.move_on_after(within_s):
+        async with anyio.create_task_group() as tasks:
+            for upstream in upstreams:
+                tasks.start_soon(fetch, upstream)
+    return found
 
 
 async def _fetch_with(

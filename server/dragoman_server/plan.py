@@ -33,7 +33,7 @@ from . import headers as header_tables
 from ._targets import target_for
 from .access import sealer_of
 from .affinity import conversation_of
-from .routes import UnknownModel, default_model, resolve_chain
+from .routes import NOTHING_LISTED, Listed, UnknownModel, default_model, resolve_chain
 from .settings import (
     AccountSettings,
     ClientKey,
@@ -57,7 +57,7 @@ class Destination:
     """Where the requests of a client for a model go.
 
     model: as the client calls it, or the default that stands in. upstream: the protocol that is spoken there.
-    accounts: with any of which they can be sent.
+    accounts: with any of which they can be sent. advice: see Route.
     """
 
     model: str
@@ -65,6 +65,7 @@ class Destination:
     upstream: UpstreamSpec
     settings: UpstreamSettings
     accounts: tuple[AccountSettings, ...]
+    advice: str = ""
 
 
 def find_destinations(
@@ -72,13 +73,14 @@ def find_destinations(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
 ) -> tuple[Destination, ...]:
-    """The chain, the best first. model: as the request names it, "" when it names none.
+    """The chain, the best first. model: as the request names it, "" when it names none. listed: see resolve_chain().
 
     Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
     """
     model = model or _default_model(settings, client)
-    chain = resolve_chain(settings, client.name, model)
+    chain = resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, UnknownModel):
         raise RemoteProtocolError(chain.message, status_hint=404, path="/model", code="model_not_found")
     found = []
@@ -86,7 +88,8 @@ def find_destinations(
         target = settings.upstream(route.upstream)
         assert target is not None  # resolve_chain() only gives upstreams that exist
         spoken = upstreams[route.upstream_protocol]
-        found.append(Destination(model, route.upstream_model, spoken, target, settings.accounts_of(target)))
+        accounts = settings.accounts_of(target)
+        found.append(Destination(model, route.upstream_model, spoken, target, accounts, route.advice))
     return tuple(found)
 
 
@@ -95,9 +98,10 @@ def find_destination(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
 ) -> Destination:
     """The first of the chain, see find_destinations()."""
-    return find_destinations(settings, client, model, upstreams)[0]
+    return find_destinations(settings, client, model, upstreams, listed)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class Plan:
     member: what a whole answer must have, None for what its protocol's always have.
     keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
     check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
+    advice: see Route.
     """
 
     id: str
@@ -141,6 +146,7 @@ class Plan:
     member: str | None = None
     keeps_answer: bool = False
     check_input: CheckInput | None = None
+    advice: str = ""
 
     @property
     def timeouts(self) -> UpstreamTimeouts:
@@ -218,18 +224,22 @@ def make_plan(
     *,
     id: str,
     now: int,
+    clock: Callable[[], int] | None = None,
     endpoint: Endpoint | None = None,
     peeked: Peek | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
     client_key: ClientKey | None = None,
     recall: Recall | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
-    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
+    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
+    clock: what tells them later.
 
     endpoint: where it came in, by default the first one of the client's protocol.
     peeked: what peek() gave for this body, for a caller who has looked already.
     upstreams: the protocols that upstreams may speak.
+    listed: the models that upstreams list.
     client_key: the one that the request came with.
     recall, check_input: as for the core's translators.
 
@@ -237,7 +247,7 @@ def make_plan(
     for a model that leads nowhere.
     """
     peeked = peeked or peek(body)
-    chain = find_destinations(settings, client, peeked.model, upstreams)
+    chain = find_destinations(settings, client, peeked.model, upstreams, listed)
     endpoint = endpoint or client.endpoints[0]
     streams = endpoint.streams_if(peeked.stream)
     sealer = sealer_of(settings.server.secret)
@@ -269,7 +279,7 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
+            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer, clock=clock),
             url=url,
             headers=header_tables.for_upstream(
                 target,
@@ -285,6 +295,7 @@ def make_plan(
             account=account,
             conversation=conversation,
             check_input=check_input,
+            advice=goal.advice,
         )
 
     refusals: list[RemoteProtocolError] = []

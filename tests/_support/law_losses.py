@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from law_extras import BOOKKEEPING
 from law_plant import Place, covered, leaves, objects, planted, steps_of
 from law_runs import ECHO, Outcome, streamed, token
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
@@ -50,17 +51,12 @@ def problem(
 
 
 # A writer that cannot print one of these names it by its own place: it never saw the upstream's.
-_WRITERS = re.compile(r"/(annotations?|citations?|logprobs|phase|explanation|service_tier)(/|$)")
+_WRITERS = re.compile(r"/(logprobs|phase|explanation|service_tier)(/|$)")
 
 
 def covered_by_writer(place: Place, losses: tuple[str, ...]) -> bool:
     found = _WRITERS.search(place.path)
-    names = (
-        {"annotations", "citations"}
-        if found and found[1].startswith(("annotation", "citation"))
-        else {found and found[1]}
-    )
-    return found is not None and any(names & set(loss.split("/")) for loss in losses)
+    return found is not None and any(found[1] in loss.split("/") for loss in losses)
 
 
 # The simple API's writer names everything so: what it lost, and the places of the upstreams where that stood.
@@ -118,6 +114,7 @@ MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
     (CHAT, r"/usage/(total_tokens|prompt_cache_miss_tokens)"): "follows from the other figures",
     (MESSAGES, r"/(id|model)"): "the client is told ours",
     (MESSAGES, r"/(type|role|stop_details/type)"): "has one value",
+    (MESSAGES, r"/usage/iterations/.*"): "a single one repeats the figures",
     (RESPONSES, r"/(id|created_at|completed_at|model)"): "the client is told ours",
     (RESPONSES, r"/object"): "has one value",
     (RESPONSES, r"/output/message.*/role"): "has one value, assistant",
@@ -125,6 +122,7 @@ MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
     (RESPONSES, r"/usage/total_tokens"): "follows from the other figures",
     (RESPONSES, r"/output_text"): "all texts once more",
     (RESPONSES, ECHO): "repeats the request",
+    **dict.fromkeys(BOOKKEEPING.items(), "the server's own bookkeeping"),
 }
 
 
@@ -139,6 +137,7 @@ MEANINGLESS_IN_FRAMES: dict[tuple[str, str], str] = {
     (RESPONSES, r"/response/output/.*"): "says the finished items again",
     (MESSAGES, r"/content_block/input/.*"): "the deltas say it",
     (RESPONSES, "/response" + ECHO): "repeats the request",
+    **dict.fromkeys(BOOKKEEPING.items(), "the server's own bookkeeping"),
 }
 
 

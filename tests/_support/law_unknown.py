@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from law_extras import BOOKKEEPING
 from law_plant import child, covered, objects, steps_of
 from law_runs import ECHO, Outcome, answered, streamed, token, translated
 
@@ -34,10 +35,12 @@ VALUES = st.recursive(
 )
 
 
-# Objects in answers where it says nothing: what repeats the request, and counters of nothing.
-REPEATS = re.compile(ECHO)
+# Objects in answers where it says nothing: what repeats the request, what servers write for themselves, and counters of
+# nothing.
+_NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
+REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
-BESIDE = re.compile(r"/choices/\d+/message(/.*)?")
+BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
 COUNTERS = re.compile(r"/usage(/.*)?")
 
 

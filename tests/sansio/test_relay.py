@@ -423,7 +423,8 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert machine.fault.kind is FaultKind.UNREADABLE
+    assert machine.fault.message.startswith("the upstream's answer cannot be read: it ")
 
 
 def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:

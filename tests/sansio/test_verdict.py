@@ -2,12 +2,12 @@
 
 import pytest
 
-from dragoman._fault import Fault, FaultKind, kind_of_status
+from dragoman._fault import Fault, FaultKind, kind_by_words, kind_of_status
 from dragoman._verdict import RULES, Rule, Verdict, judge
 
 
 def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code: str | None = None) -> Fault:
-    return Fault(kind or kind_of_status(status), message, status=status, code=code)
+    return Fault(kind or kind_by_words(kind_of_status(status), message), message, status=status, code=code)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code:
         (of(599), Verdict.TROUBLE),
         (Fault(FaultKind.UNREACHABLE, "refused"), Verdict.TROUBLE),
         (Fault(FaultKind.TRUNCATED, "cut"), Verdict.TROUBLE),
+        (Fault(FaultKind.UNREADABLE, "markup"), Verdict.TROUBLE),
         (Fault(FaultKind.OVERLOADED, "inside a stream"), Verdict.TROUBLE),
         (Fault(FaultKind.RATE_LIMIT, "inside a stream"), Verdict.COOL),
         (Fault(FaultKind.PERMISSION, "Insufficient tokens, inside a stream"), Verdict.NEXT),

@@ -14,6 +14,8 @@ from dragoman._spec import Exchange
 from dragoman._sse import Frame
 from dragoman.protocols.anthropic_messages import SPEC
 
+CREDIT = "Your credit balance is too low to access the Anthropic API."
+
 
 def body(kind: str, message: str = "words", **fields: Any) -> bytes:
     return encode(
@@ -44,6 +46,13 @@ def body(kind: str, message: str = "words", **fields: Any) -> bytes:
             body("invalid_request_error", "prompt is too long: 3 tokens > 2 maximum"),
             FaultKind.CONTEXT_LENGTH,
             "prompt is too long: 3 tokens > 2 maximum",
+        ),
+        (400, body("invalid_request_error", CREDIT), FaultKind.BILLING, CREDIT),
+        (
+            400,
+            body("invalid_request_error", "API key not valid."),
+            FaultKind.AUTHENTICATION,
+            "API key not valid.",
         ),
         (
             429,
@@ -104,6 +113,8 @@ def test_read_fault_keeps_what_the_sender_named() -> None:
         (Fault(FaultKind.SERVER, "m", 501), 501, "api_error", "m"),
         (Fault(FaultKind.UNREACHABLE, "m"), 502, "api_error", "m"),
         (Fault(FaultKind.TRUNCATED, "m"), 502, "api_error", "m"),
+        (Fault(FaultKind.UNREADABLE, "m"), 502, "api_error", "m"),
+        (Fault(FaultKind.MISCONFIGURED, "m"), 503, "api_error", "m"),
     ],
 )
 def test_write_fault(fault: Fault, status: int, kind: str, message: str) -> None:
@@ -210,7 +221,7 @@ def test_f8_an_error_in_the_stream_is_told_apart() -> None:
 def test_the_tap_ends_a_broken_stream() -> None:
     data = SPEC.tap(EXCHANGE).fail(Fault(FaultKind.TRUNCATED, "cut"))
     assert data == (
-        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"cut"},"request_id":null}\n\n'
+        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"cut"},"request_id":"x"}\n\n'
     )
 
 

@@ -32,7 +32,7 @@ from dragoman._events import (
 from dragoman._fault import FaultKind
 from dragoman._grammar import Checker
 from dragoman._json import encode
-from dragoman._loss import Ledger
+from dragoman._loss import Ledger, LossCode
 from dragoman._request import Request
 from dragoman._spec import Exchange
 from dragoman._sse import Frame, SSEParser, frame
@@ -109,6 +109,7 @@ def body_of(*values: Any, stop: Any = None, ledger: Ledger | None = None) -> lis
 TEXT = opened({"type": "text", "text": ""})
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 CALL = shown(0, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f"))
+CITATIONS = "/content/0/citations"
 CITATION = {"type": "web_search_result_location", "url": "https://x", "title": "T", "cited_text": "c"}
 CITATION_OWN = {"type": "search_result_location", "source": "https://y", "title": "O"}
 CITATION_PAGE = {"type": "page_location", "document_title": "D", "url": 7}
@@ -145,7 +146,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
             [
                 TEXT_SHOWN,
                 TextDelta(0, "ab"),
-                Annotation(0, NAME, CITATION, url="https://x", title="T"),
+                Annotation(0, NAME, CITATION, url="https://x", title="T", path=CITATIONS),
                 BlockEnded(0),
             ],
             id="a text block that starts full",
@@ -155,7 +156,7 @@ def seal(native: Any, block: int = 0) -> SealDelta:
             [
                 TEXT_SHOWN,
                 TextDelta(0, "a"),
-                Annotation(0, NAME, CITATION_OWN, url="https://y", title="O"),
+                Annotation(0, NAME, CITATION_OWN, url="https://y", title="O", path=CITATIONS),
                 BlockEnded(0),
             ],
             id="a search result of the client's own",
@@ -168,7 +169,12 @@ def seal(native: Any, block: int = 0) -> SealDelta:
                 delta("text_delta", text="a"),
                 closed(),
             ],
-            [TEXT_SHOWN, Annotation(0, NAME, CITATION_PAGE, title="D"), TextDelta(0, "a"), BlockEnded(0)],
+            [
+                TEXT_SHOWN,
+                Annotation(0, NAME, CITATION_PAGE, title="D", path=CITATIONS),
+                TextDelta(0, "a"),
+                BlockEnded(0),
+            ],
             id="a citation before the text",
         ),
         pytest.param(
@@ -359,6 +365,14 @@ def test_blocks(frames: list[Any], events: list[Event]) -> None:
     assert body_of(*frames) == events
 
 
+def test_unknown_fields_of_citations_are_told_by_their_places() -> None:
+    """Those that a block starts with and those that come later are one list."""
+    ledger = Ledger()
+    block = opened({"type": "text", "text": "a", "citations": [CITATION]})
+    body_of(block, delta("citations_delta", citation={**CITATION, "x": {}}), closed(), ledger=ledger)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.UNKNOWN_FIELD, f"{CITATIONS}/1/x")]
+
+
 @pytest.mark.parametrize(
     ("fields", "stop"),
     [
@@ -500,30 +514,28 @@ ITERATIONS = [
                 "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
             },
             [
-                Usage(1, extra={"inference_geo": "eu"}, searches=0),
+                Usage(1, searches=0),
                 Usage(
                     1,
                     2,
                     extra={
                         "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
-                        "inference_geo": "eu",
-                        "server_tool_use": {"web_fetch_requests": 1},
                     },
                     searches=2,
                 ),
             ],
-            id="own counters, when they count something",
+            id="what was written to caches, when it counts something",
         ),
         pytest.param(
             {"input_tokens": 9, "output_tokens": 0},
             {"input_tokens": 2, "output_tokens": 3, "cache_read_input_tokens": 1, "iterations": ITERATIONS},
-            [Usage(9, 0), Usage(115, 33, 5, extra={"iterations": ITERATIONS})],
+            [Usage(9, 0), Usage(115, 33, 5)],
             id="what all iterations took",
         ),
         pytest.param(
             {"input_tokens": 9, "output_tokens": 0},
             {"output_tokens": 3, "iterations": "odd"},
-            [Usage(9, 0), Usage(9, 3, extra={"iterations": "odd"})],
+            [Usage(9, 0), Usage(9, 3)],
             id="iterations that cannot be read",
         ),
     ],
@@ -541,18 +553,24 @@ def test_the_tier_of_the_answer(tier: str | None, told: str | None) -> None:
     assert started == Started("msg_1", "claude-x", service_tier=told)
 
 
+CONTAINER = Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False)
+
+
 def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
+    """Clients of this protocol get them, others are told."""
     end = {**stopped("end_turn", container={"id": "c"}), "context_management": {"applied_edits": []}}
-    assert body_of(stop=end) == [
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
-        Opaque(
-            NAME,
-            "message",
-            {"context_management": {"applied_edits": []}},
-            "/context_management",
-            carried=False,
-        ),
-    ]
+    ledger = Ledger()
+    assert body_of(stop=end, ledger=ledger) == []
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("dropped", "/container")]
+    ledger = Ledger()
+    own = Exchange(Request(NAME, "m", (), {}), "x1", 1, "alias")
+    reader = SPEC.stream_reader(own, ledger)
+    given = [reader.read(Frame(b"", encode(value))) for value in (START, end)]
+    edits = Opaque(
+        NAME, "message", {"context_management": {"applied_edits": []}}, "/context_management", carried=False
+    )
+    assert given == [[STARTED], [CONTAINER, edits]]
+    assert list(ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -561,7 +579,7 @@ def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
         ("other", {"service_tier": "batch"}, "flex", None, None, []),
         ("other", {"service_tier": ["odd"]}, None, None, None, [("dropped", "/usage/service_tier")]),
         ("other", {"service_tier": "standard", "speed": "fast"}, "priority", None, None, []),
-        ("other", {"speed": ["odd"]}, None, {"speed": ["odd"]}, None, []),
+        ("other", {"speed": ["odd"]}, None, None, None, [("dropped", "/usage/speed")]),
         (NAME, {"service_tier": "standard", "speed": "fast"}, "default", {"speed": "fast"}, None, []),
         (
             NAME,
@@ -769,7 +787,6 @@ def test_a_whole_answer_gives_the_events_of_a_stream() -> None:
         shown(3, BlockKind.TOOL_CALL, 5, tool=ToolHead("t1", "f")),
         ArgumentsDelta(3, '{"a":1}'),
         BlockEnded(3),
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
         Stopped(StopReason.TOOL_USE, "tool_use"),
         ENDED,
     ]

@@ -386,6 +386,14 @@ def test_stop_reasons(events: list[Event], stop: Any, reason: str, sequence: Any
         assert (one["stop_reason"], one["stop_sequence"], one["stop_details"]) == (reason, sequence, details)
 
 
+def test_a_service_tier_that_is_known_late() -> None:
+    ledger, late = Ledger(), Usage(service_tier="priority")
+    (_, start), *_ = frames_of([STARTED, END, late, ENDED], ledger)
+    assert start["message"]["usage"]["service_tier"] == "standard"
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/service_tier")]
+    assert whole_of(STARTED, END, late, ENDED)["usage"]["service_tier"] == "priority"
+
+
 @pytest.mark.parametrize(
     ("usage", "written", "losses"),
     [
@@ -408,6 +416,22 @@ def test_usage(usage: Usage, written: Any, losses: list[str]) -> None:
         assert one.get("speed") == (usage.extra or {}).get("speed")
     for entered in (ledger, whole_ledger):
         assert [loss.path for loss in entered] == losses
+
+
+@pytest.mark.parametrize(
+    ("usage", "written"),
+    [
+        (Usage(), None),
+        (Usage(searches=2), {"web_search_requests": 2, "web_fetch_requests": 0}),
+        (
+            Usage(searches=2, extra={"server_tool_use": {"web_fetch_requests": 1, "odd": 3}}),
+            {"web_search_requests": 2, "web_fetch_requests": 1, "odd": 3},
+        ),
+    ],
+)
+def test_calls_of_server_tools_are_counted(usage: Usage, written: Any) -> None:
+    """Both counters are required where there are any."""
+    assert frames_of([STARTED, usage, END, ENDED])[-2][1]["usage"]["server_tool_use"] == written
 
 
 def test_fields_of_an_own_message_come_back() -> None:
@@ -440,7 +464,7 @@ def test_a_failure_is_an_error_event_and_nothing_else(before: list[Event]) -> No
     frames = frames_of([*before, Failed(Fault(FaultKind.OVERLOADED, "busy"))])
     assert frames[-1] == (
         "error",
-        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": None},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "x1"},
     )
     assert "message_stop" not in [name for name, _ in frames]
 

@@ -63,6 +63,11 @@ BODIES: list[tuple[int, bytes, Fault]] = [
         ),
     ),
     (
+        400,
+        error(None, message="Your credit balance is too low"),
+        Fault(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error"),
+    ),
+    (
         413,
         error(None, message="prompt is too long"),
         Fault(K.CONTEXT_LENGTH, "prompt is too long", 413, None, "invalid_request_error"),

@@ -64,7 +64,7 @@ from dragoman._events import (
     ToolKind,
 )
 from dragoman._json import encode
-from dragoman._loss import Ledger
+from dragoman._loss import Ledger, LossCode
 from dragoman._sse import SSEParser, frame
 from dragoman.protocols.openai_responses import SPEC
 
@@ -156,6 +156,7 @@ NOTHING: list[dict[str, Any]] = [
     event("output_item.done", item=None),
     event("output_text.delta", 9, delta="x"),
     event("output_text.done", 9, text="x"),
+    event("content_part.added", 9, part=text_part("")),
     event("content_part.done", 9, part=text_part("x")),
     event("content_part.done", part="x"),
     event("output_text.annotation.added", annotation=None),
@@ -219,6 +220,7 @@ def test_text_after_the_end_of_its_item_is_a_new_block() -> None:
 
 
 URL = {"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 5}
+ANNOTATIONS = "/output/0/content/0/annotations"
 FILE = {"type": "file_citation", "file_id": "f", "filename": "f.txt", "index": 2}
 
 
@@ -228,9 +230,17 @@ def test_annotations_come_once(live: bool) -> None:
     done = event("content_part.done", content_index=0, part=text_part("Hello", annotations=[URL, FILE]))
     found = events_of(created(), ADDED, *TWO, *([added] if live else []), done, BARE_FINAL)
     assert found[4:6] == [
-        Annotation(0, ORIGIN, URL, "https://x", "X", 0, 5),
-        Annotation(0, ORIGIN, FILE),
+        Annotation(0, ORIGIN, URL, "https://x", "X", 0, 5, ANNOTATIONS),
+        Annotation(0, ORIGIN, FILE, path=ANNOTATIONS),
     ]
+
+
+def test_unknown_fields_of_annotations_are_told_by_their_places() -> None:
+    ledger = Ledger()
+    odd = {**URL, "x": {}, "y": None}
+    done = event("content_part.done", content_index=0, part=text_part("Hello", annotations=[FILE, odd]))
+    events_of(created(), ADDED, *TWO, done, BARE_FINAL, ledger=ledger)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.UNKNOWN_FIELD, f"{ANNOTATIONS}/1/x")]
 
 
 TOKEN = {"token": "Hello", "logprob": -0.1, "bytes": [], "top_logprobs": []}

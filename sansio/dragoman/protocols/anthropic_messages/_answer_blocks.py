@@ -32,7 +32,7 @@ from dragoman._shape import note_unread
 from dragoman._spec import Exchange
 
 from ._citations import page_of, title_of
-from ._tables import BLOCK_SHAPE, DELTA_FIELDS, EVENT_FIELDS, NAME
+from ._tables import BLOCK_SHAPE, CITATION_SHAPE, DELTA_FIELDS, EVENT_FIELDS, NAME
 from ._values import word
 from ._wire import KNOWN_THOUGHT, KNOWN_TOOL_USE, extra_of
 
@@ -41,10 +41,10 @@ class Block:
     """An open block.
 
     number: its number in the events, -1 while it has not shown itself.
-    native: the block as it started; texts: what its deltas brought.
+    native: the block as it started; texts: what its deltas brought; cited: how many citations came.
     """
 
-    __slots__ = ("index", "kind", "native", "number", "texts")
+    __slots__ = ("cited", "index", "kind", "native", "number", "texts")
 
     def __init__(self, index: int, kind: str, native: JSONObject) -> None:
         self.index = index
@@ -52,6 +52,7 @@ class Block:
         self.native = native
         self.number = -1
         self.texts: list[str] = []
+        self.cited = 0
 
 
 class Blocks:
@@ -134,9 +135,11 @@ class Blocks:
         events: list[Event] = []
         if block.number < 0:
             events.append(self._show(block, BlockKind.TEXT))
-        events.append(
-            Annotation(block.number, NAME, citation, url=page_of(citation), title=title_of(citation))
-        )
+        path = f"/content/{block.index}/citations"
+        note_unread(citation, CITATION_SHAPE, child(path, block.cited), self._ledger)
+        block.cited += 1
+        url, title = page_of(citation), title_of(citation)
+        events.append(Annotation(block.number, NAME, citation, url, title, path=path))
         return events
 
     def delta(self, block: Block, what: JSON, delta: JSONObject) -> Sequence[Event]:
@@ -266,4 +269,4 @@ def _parsed(text: str) -> JSON:
 
 def broken(message: str) -> RemoteProtocolError:
     """For an answer that cannot be read."""
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {message}", status_hint=502)
+    return RemoteProtocolError(message, status_hint=502)

@@ -45,7 +45,7 @@ def citation_of(event: Annotation, block: str, ledger: Ledger) -> JSONObject | N
     """The citation for an annotation, None when it is no citation of a web page. block: the path of its block."""
     if event.origin == NAME:
         return cast(JSONObject, event.native)
-    path = f"{block}/citations"
+    path = event.path or f"{block}/citations"
     if event.url is None:
         ledger.dropped(path, "an annotation that names no web page")
         return None

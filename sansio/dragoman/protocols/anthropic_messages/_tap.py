@@ -23,7 +23,7 @@ _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_
 class MessagesTap:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "_started", "begun", "ended", "fault", "last", "usage", "whole")
+    __slots__ = ("_figures", "_id", "_started", "begun", "ended", "fault", "last", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
@@ -32,6 +32,7 @@ class MessagesTap:
         self.last = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
+        self._id = exchange.id
         self._figures = UsageReader(Ledger())  # a relay loses nothing
         self._started = False
 
@@ -76,4 +77,4 @@ class MessagesTap:
 
     def fail(self, fault: Fault) -> bytes:
         """The frame that ends a stream which broke off."""
-        return error_frame(fault)
+        return error_frame(fault, self._id)

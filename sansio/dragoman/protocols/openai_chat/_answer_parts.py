@@ -56,7 +56,7 @@ def annotation_of(event: Annotation, base: int, size: int, choice: int, ledger: 
     if event.origin == NAME and event.url is None:
         own: JSONObject = event.native
         return own
-    path = f"/choices/{choice}/message/annotations"
+    path = event.path or f"/choices/{choice}/message/annotations"
     if event.url is None:
         ledger.dropped(path, "a citation of something without a URL")
         return None

@@ -24,7 +24,7 @@ from dragoman._events import (
     TextDelta,
 )
 from dragoman._json import JSON, JSONObject, kind_of
-from dragoman._loss import Ledger, LossCode, child
+from dragoman._loss import Ledger, child
 from dragoman._shape import note_unread
 
 from ._citations import page_of
@@ -32,6 +32,8 @@ from ._read_calls import Calls, Numbers, carried
 from ._read_search import put_together, search_of
 from ._reasoning import Collected, entry_text
 from ._tables import (
+    ANNOTATION_SHAPE,
+    CONTENT_SHAPE,
     DELTA_FIELDS,
     EXECUTED,
     MESSAGE_CARRY,
@@ -53,6 +55,7 @@ class Choice:
     """Reads one choice. kind is that of its open block, None when there is none; block is its number."""
 
     __slots__ = (
+        "_annotated",
         "_carry",
         "_cites",
         "_executed",
@@ -82,19 +85,14 @@ class Choice:
         self._numbers = numbers
         self._model = model
         self._ledger = ledger
-        self._cites: list[JSONObject] = []  # annotations that came before their text
+        self._cites: list[tuple[JSONObject, str]] = []  # annotations that came before their text
+        self._annotated = 0  # annotations so far
         self._urls: set[str | None] = set()  # of the pages that were cited
         self._executed: list[JSON] = []  # what the server's own tools did, not yet given
         self._carry: JSONObject = {}  # what the server wants back with the message, not yet given
 
     def delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
         """Take a delta, or a whole message."""
-        note_unread(
-            {key: delta[key] for key in MESSAGE_SHAPE if key in delta},
-            MESSAGE_SHAPE,
-            f"{self.path}/message",
-            self._ledger,
-        )
         if not delta.keys() <= _PLAIN_FIELDS:
             self._rare(delta, out)
         content = delta.get("content")
@@ -102,6 +100,7 @@ class Choice:
             if content:
                 self._text(BlockKind.TEXT, content, out)
         elif type(content) is list:
+            note_unread(content, CONTENT_SHAPE, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._part(part, out)
         elif content is not None:
@@ -136,7 +135,7 @@ class Choice:
             self._say(self.reasoning.add(delta), out)
         annotations = delta.get("annotations")
         if type(annotations) is list:
-            self.cite([cite for cite in annotations if type(cite) is dict], out)
+            self._annotate(annotations, out)
         carry = delta.get(MESSAGE_CARRY)
         if type(carry) is dict:
             self._carry = {**self._carry, **carry}
@@ -149,8 +148,8 @@ class Choice:
             elif key in OPAQUE_FIELDS:
                 if value:
                     out.append(Opaque(NAME, key, value, path, self.index, carried=False))
-            elif value is not None:
-                self._ledger.add(LossCode.UNKNOWN_FIELD, path, "not a field of this protocol version")
+            else:
+                note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
 
     def _part(self, part: JSON, out: list[Event]) -> None:
         """A part of content that is a list, as Mistral's servers send it."""
@@ -179,20 +178,27 @@ class Choice:
 
     def list_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
         """Take the pages that a server lists beside its answer, as far as they were not cited yet."""
-        self.cite([page for page in pages if page_of(page)[0] not in self._urls], out)
+        self._cite([page for page in pages if page_of(page)[0] not in self._urls], "", out)
 
-    def cite(self, annotations: list[JSONObject], out: list[Event]) -> None:
-        """Take annotations: they go to the open text, or wait for one."""
+    def _annotate(self, annotations: list[JSON], out: list[Event]) -> None:
+        path = f"{self.path}/message/annotations"
+        for native in annotations:
+            note_unread(native, ANNOTATION_SHAPE, child(path, self._annotated), self._ledger)
+            self._annotated += 1
+        self._cite([native for native in annotations if type(native) is dict], path, out)
+
+    def _cite(self, annotations: list[JSONObject], path: str, out: list[Event]) -> None:
+        """Take annotations, which stand at `path`: they go to the open text, or wait for one."""
         if not annotations:
             return
-        self._cites += annotations
+        self._cites += [(native, path) for native in annotations]
         self._urls.update([page_of(each)[0] for each in annotations])
         if self.kind is BlockKind.TEXT:
             self._put_cites(out)
 
     def _put_cites(self, out: list[Event]) -> None:
-        for native in self._cites:
-            out.append(Annotation(self.block, NAME, native, *page_of(native)))
+        for native, path in self._cites:
+            out.append(Annotation(self.block, NAME, native, *page_of(native), path))
         self._cites.clear()
 
     def logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:
@@ -282,4 +288,4 @@ def _fills(event: Event, block: int) -> bool:
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {what}", status_hint=502)
+    return RemoteProtocolError(what, status_hint=502)

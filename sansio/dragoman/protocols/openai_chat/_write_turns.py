@@ -153,7 +153,8 @@ class _Turn:
         return {**body, **fields}
 
     def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
-        """ "The `reasoning_content` in the thinking mode must be passed back": something is, where it is lost."""
+        """Put a blank where reasoning is demanded that is lost."""
+        # "The `reasoning_content` in the thinking mode must be passed back to the API."
         target = self._parts.target
         demanded = target.reasoning_back == "always" or (
             target.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
@@ -167,12 +168,14 @@ class _Turn:
             )
 
     def _add_signature(self) -> None:
-        """ "Function call is missing a thought_signature": the first call of a turn wants one, whoever made it."""
+        """Give the first call of a turn a signature, whoever made it."""
+        # "Function call is missing a thought_signature in functionCall parts."
         if self._parts.target.thought_signatures and self.calls:
             self.calls[0] = merge(UNSIGNED_CALL, self.calls[0])
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """ "content is required unless tool_calls is specified"."""
+        """The content, None or "" when there is none."""
+        # "content is required unless tool_calls is specified"
         raw = self._parts.raw(message).get("content") if self._parts.exact else None
         if not content:
             return raw if self._parts.exact else None if optional else ""

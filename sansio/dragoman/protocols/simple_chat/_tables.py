@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..._events import Annotation, BlockKind, Event, Logprobs
+from ..._events import BlockKind
 from ..._fault import FaultKind
 from ..._params import param_paths
 from ..._request import Param
@@ -25,10 +25,8 @@ LOST_BLOCKS: dict[BlockKind, tuple[str, str]] = {
     BlockKind.REASONING: ("/reasoning", "answers have no reasoning here"),
     BlockKind.TOOL_CALL: ("/tool_calls", "the client offers no tools, and answers have no calls here"),
 }
-LOST_EVENTS: dict[type[Event], tuple[str, str]] = {
-    Annotation: ("/annotations", "text has no annotations here"),
-    Logprobs: ("/logprobs", "text has no log probabilities here"),
-}
+NO_ANNOTATIONS = "text has no annotations here"
+NO_LOGPROBS = "text has no log probabilities here"
 NO_PHASE = "messages have no phase here"
 NO_SERVICE_TIER = "answers do not tell the service tier here"
 NO_STOP_REASON = "answers do not tell here why the model stopped"
@@ -56,6 +54,8 @@ ERRORS: dict[FaultKind, tuple[str, str]] = {
     FaultKind.SERVER: ("server_error", "internal_error"),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is the same whoever the sender is.

@@ -33,8 +33,9 @@ from ._errors import DONE, error_event, error_line
 from ._tables import (
     AS_TEXT,
     LOST_BLOCKS,
-    LOST_EVENTS,
+    NO_ANNOTATIONS,
     NO_EXPLANATION,
+    NO_LOGPROBS,
     NO_PHASE,
     NO_SERVICE_TIER,
     NO_STOP_DETAILS,
@@ -106,9 +107,9 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         if block.kind in SPOKEN:
             texts.append(block.text)
         for annotation in block.annotations:
-            _note_event(annotation, ledger)
+            _note_annotation(annotation, ledger)
         if block.logprobs:
-            _note_event(Logprobs(block.number, []), ledger)
+            ledger.dropped("/logprobs", NO_LOGPROBS)
     _note_usage(answer.usage, ledger)
     for stopped in answer.stops:
         texts.append(_note_stop(stopped, any(texts), ledger))
@@ -137,8 +138,8 @@ def _note_block(block: BlockStarted | Block, ledger: Ledger) -> None:
         ledger.dropped("/phase", NO_PHASE)
 
 
-def _note_event(event: Annotation | Logprobs, ledger: Ledger) -> None:
-    ledger.dropped(*LOST_EVENTS[type(event)])
+def _note_annotation(event: Annotation, ledger: Ledger) -> None:
+    ledger.dropped(event.path or "/annotations", NO_ANNOTATIONS)
 
 
 def _note_usage(usage: Usage, ledger: Ledger) -> None:
@@ -166,7 +167,7 @@ def _note_stop(stopped: Stopped, spoke: bool, ledger: Ledger) -> str:
 _NOTES: dict[type[Event], Callable[..., None]] = {
     Started: _note_start,
     BlockStarted: _note_block,
-    Annotation: _note_event,
-    Logprobs: _note_event,
+    Annotation: _note_annotation,
+    Logprobs: lambda _, ledger: ledger.dropped("/logprobs", NO_LOGPROBS),
     Usage: _note_usage,
 }
