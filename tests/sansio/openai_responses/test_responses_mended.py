@@ -145,9 +145,12 @@ SHELL = {
 
 
 def test_the_history_is_mended_and_nothing_comes_back_from_the_clients_body() -> None:
-    # An orphan is left out, a late result moves, and what declares tools stays in its place.
+    # An orphan is told as text, a late result moves, and what declares tools stays in its place.
     tools = {"type": "additional_tools", "role": "developer", "tools": []}
-    assert mended(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT) == [HI, tools, CALL, RESULT, HI]
+    words = {"type": "input_text", "text": "<tool_result>\nr\n</tool_result>"}
+    orphan = {"type": "message", "role": "user", "content": [words]}
+    late = mended(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT)
+    assert late == [HI, tools, orphan, CALL, RESULT, HI]
     # A result that a pass has made up has nothing of the call that it answers.
     stand_in = mended(CALL, HI)[1]
     assert stand_in.keys() == {"type", "call_id", "output"}
