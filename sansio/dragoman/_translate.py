@@ -151,9 +151,10 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            if self._client.name != upstream.name or self._target.relay == "mend":
+            target = self._target
+            if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
                 return self._translate(body, model, recall)
-            if not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers):
+            if not target.opens_seals and any(carrier in body for carrier in upstream.carriers):
                 return self._unwrapped(body, model, upstream)
         except RecursionError:
             raise too_deep() from None
