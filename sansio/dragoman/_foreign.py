@@ -8,8 +8,11 @@ search that finds them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from ._errors import RemoteProtocolError, dotted
 from ._loss import Ledger
 from ._request import (
     FunctionTool,
@@ -17,6 +20,7 @@ from ._request import (
     Media,
     Message,
     OpaquePart,
+    Param,
     Part,
     Request,
     Text,
@@ -24,6 +28,15 @@ from ._request import (
     ToolCall,
     ToolResult,
 )
+
+
+def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
+    """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
+    for param, code in server_held.items():
+        if param in request.params:
+            path = request.param_paths.get(param, f"/{param}")
+            message = f"{dotted(path)}: this conversation is held nowhere; send all its messages without the setting"
+            raise RemoteProtocolError(message, path=path, code=code)
 
 
 def leave_protocol(request: Request, ledger: Ledger) -> Request:

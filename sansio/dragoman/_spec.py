@@ -7,7 +7,7 @@ those have the fields of a second half. N readers and N writers meet in the even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -19,7 +19,7 @@ from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Refusable, Request
+from ._request import Param, Refusable, Request
 from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
@@ -257,6 +257,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
     needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
+    server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
+        are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     """
 
@@ -275,6 +277,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_usage: bool = True
     needs_model: bool = True
     failed_bodies: bool = False
+    server_held: Mapping[Param, str] = {}
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ from ._demands import fit_demands, fit_marks, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
-from ._foreign import leave_protocol
+from ._foreign import leave_protocol, refuse_held
 from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
 from ._loss import Ledger, Policy
@@ -137,12 +137,14 @@ class RequestTranslator:
         model: str | None = None,
         peeked: Peek | None = None,
         recall: Recall | None = None,
+        signed_reasoning: bool = True,
     ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
 
         peeked is what peek() gave for this body, for a caller who has looked already. recall gives the thoughts
         that were kept (ResponseTranslator.keepsake) for a turn's call ids; it is asked when the client did not send
-        them.
+        them. signed_reasoning is False for a request whose signatures or ciphertexts the upstream has refused, see
+        refuses_signed_reasoning(): the reasoning that has them is left out.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
         upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
@@ -153,14 +155,17 @@ class RequestTranslator:
         try:
             target = self._target
             if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
-                return self._translate(body, model, recall)
-            if not target.opens_seals and any(carrier in body for carrier in upstream.carriers):
-                return self._unwrapped(body, model, upstream)
+                return self._translate(body, model, recall, signed_reasoning)
+            wrapped = not target.opens_seals and any(carrier in body for carrier in upstream.carriers)
+            if wrapped or not signed_reasoning:
+                return self._unwrapped(body, model, upstream, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
         return self._relay(body, model, peeked)
 
-    def _translate(self, body: bytes, model: str | None, recall: Recall | None) -> TranslatedRequest:
+    def _translate(
+        self, body: bytes, model: str | None, recall: Recall | None, signed_reasoning: bool
+    ) -> TranslatedRequest:
         asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         streams = self._endpoint.streams_if(asked.stream)
         if streams is not asked.stream:
@@ -169,7 +174,10 @@ class RequestTranslator:
         upstream, target = self._upstream, self._target
         mended = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
-        request = asked if mended else leave_protocol(asked, ledger)
+        request = asked
+        if not mended:
+            refuse_held(asked, self._client.server_held)
+            request = leave_protocol(asked, ledger)
         if recall is not None and self._client.forgets_seals:
             request = recall_thoughts(request, recall)
         compacts = asked.compact and not mended
@@ -180,7 +188,7 @@ class RequestTranslator:
         if not request.model:
             raise _no_model()
         request = end_with_user(mend_history(request, ledger), target, ledger)
-        request = pin_seals(request, upstream, request.model, ledger)
+        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         request, way = fit_format(request, target, ledger)
         request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
         request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
@@ -213,7 +221,9 @@ class RequestTranslator:
             mended,
         )
 
-    def _unwrapped(self, body: bytes, model: str | None, upstream: UpstreamSpec) -> TranslatedRequest:
+    def _unwrapped(
+        self, body: bytes, model: str | None, upstream: UpstreamSpec, signed_reasoning: bool
+    ) -> TranslatedRequest:
         """A conversation that went through other upstreams before, for one of the client's own protocol.
 
         The seals are opened: those of this upstream's own come back to it, the others it could not read.
@@ -223,7 +233,7 @@ class RequestTranslator:
         request = asked if model is None else msgspec.structs.replace(asked, model=model)
         if not request.model:
             raise _no_model()
-        request = pin_seals(request, upstream, request.model, ledger)
+        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         out = upstream.write_request(request, _AS_IT_CAME, ledger)
         ledger.enforce(self._policy)
         return self._passed(encode(out), asked, ledger, len(body), request.model)

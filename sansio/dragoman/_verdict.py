@@ -81,6 +81,25 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+# Signatures and ciphertexts can be read in the organization alone that they were made in.
+_UNREADABLE: tuple[Rule, ...] = (
+    Rule(Verdict.NEXT, codes=frozenset({"invalid_encrypted_content"})),
+    Rule(
+        Verdict.NEXT,
+        statuses=frozenset({400}),
+        words=("invalid `signature` in `thinking` block", "invalid signature in thinking block"),
+    ),
+)
+
+
+def refuses_signed_reasoning(fault: Fault) -> bool:
+    """Whether the upstream cannot read the signatures or ciphertexts of earlier reasoning.
+
+    They may come from another organization's account. Without them the request can be sent again.
+    """
+    return any(rule.fits(fault) for rule in _UNREADABLE)
+
+
 def judge(fault: Fault, own: Iterable[Rule] = ()) -> Verdict:
     """The verdict on a fault. own: the upstream's rules, which come first."""
     for rules in (own, RULES):

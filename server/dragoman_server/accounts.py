@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import msgspec
@@ -50,6 +50,9 @@ from .plan import Plan
 from .settings import AccountSettings, RuleSettings, Settings
 from .state.accounts import AccountStore, Candidate, Rate, Taken
 
+if TYPE_CHECKING:
+    from .balances import Balances
+
 # Leases are given back when the client has left, too. It takes one call to a store that answers within 50 ms or not
 # at all, and the lease expires by itself.
 _GIVE_BACK_S = 1.0
@@ -72,7 +75,10 @@ class Lease:
 
 
 class Pool:
-    """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance."""
+    """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance.
+
+    balances: the money that they have left, None where nobody asks.
+    """
 
     def __init__(
         self,
@@ -81,8 +87,10 @@ class Pool:
         *,
         clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
+        balances: "Balances | None" = None,
     ) -> None:
         self.store = store
+        self.balances = balances
         self.clock = clock
         self.draw = draw
         self.most = settings.server.max_attempts
@@ -92,6 +100,9 @@ class Pool:
 
     def attempts(self, plan: Plan, record: RequestRecord) -> "RequestAttempts":
         """The attempts of one planned request."""
+        if self.balances is not None:
+            for upstream in (plan.settings, *(each.settings for each in plan.later)):
+                self.balances.refresh(upstream)
         return RequestAttempts(self, plan, record)
 
     def leg(self, accounts: tuple[AccountSettings, ...], selection: str) -> Leg:
@@ -219,7 +230,13 @@ class RequestAttempts:
             for account, proxy in self._proxies.items()
             if proxy in known
         }
-        return {**known, **behind} if behind else known
+        shares = {} if self._pool.balances is None else self._pool.balances.shares
+        poorer = {
+            account: _with_share(behind.get(account) or known.get(account, _FRESH), shares[account])
+            for account in self._settings
+            if account in shares
+        }
+        return {**known, **behind, **poorer} if behind or poorer else known
 
     async def _take(self, offer: Offer) -> Lease | None:
         plan = self._plan(offer.leg)
@@ -299,6 +316,12 @@ def _resting(account: Health, proxy: Health) -> Health:
     if proxy.cools_until <= account.cools_until:
         return account
     return msgspec.structs.replace(account, cools_until=proxy.cools_until)
+
+
+def _with_share(account: Health, share: float) -> Health:
+    """The account with its money as one of its limits."""
+    remaining = share if account.remaining is None else min(share, account.remaining)
+    return msgspec.structs.replace(account, remaining=remaining)
 
 
 @lru_cache(maxsize=1024)  # each request asks for those of its chain

@@ -17,9 +17,12 @@ from dragoman import (
     FanOut,
     Fault,
     FaultKind,
+    LossCode,
     Outcome,
     Relay,
+    RemoteProtocolError,
     ResponseTranslator,
+    refuses_signed_reasoning,
     retry_after,
     translate_fault,
 )
@@ -139,6 +142,28 @@ class Attempt:
 
     async def run(self) -> Failure | None:
         """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
+        failure = await self._run()
+        if failure is None or not refuses_signed_reasoning(failure.fault):
+            return failure
+        plan = self._unsigned()
+        if plan is None:
+            return failure
+        # The conversation has changed accounts, and goes on without what this one cannot read.
+        self.plan, self.answer = plan, None
+        return await self._run()
+
+    def _unsigned(self) -> Plan | None:
+        """The plan without the reasoning that the upstream has refused, None where there is none to leave out."""
+        plan = self.plan
+        if plan.unsigned is None:
+            return None
+        try:
+            unsigned = plan.unsigned().sent_with(plan.account)
+        except RemoteProtocolError:
+            return None
+        return unsigned if _foreign(unsigned) > _foreign(plan) else None
+
+    async def _run(self) -> Failure | None:
         try:
             if self.plan.translated.answers > 1:
                 return await self._read_legs(self.plan.fan_out())
@@ -270,11 +295,15 @@ class Attempt:
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        if fault.kind is FaultKind.NOT_FOUND and plan.advice:
-            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
-            status, shown = plan.client.write_fault(fault, plan.id)
         failure = self._failure(fault, body)
-        return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
+        if failure.told is not failure.fault:
+            return failure
+        if fault.kind is FaultKind.NOT_FOUND and plan.advice:
+            message = f"{failure.fault.message} ({plan.advice})"
+            return replace(
+                failure, told=msgspec.structs.replace(failure.fault, message=message), cause=message
+            )
+        return replace(failure, status=status, body=shown)
 
     def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
         """body: of an error answer."""
@@ -291,6 +320,10 @@ class Attempt:
 
     def _masked(self, text: str) -> str:
         return masked(text, self.plan.settings, self.plan.account)
+
+
+def _foreign(plan: Plan) -> int:
+    return sum(loss.code is LossCode.FOREIGN_SEAL for loss in plan.translated.losses)
 
 
 def is_connecting(error: UpstreamError) -> bool:

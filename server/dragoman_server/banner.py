@@ -33,6 +33,9 @@ _ANY_KEY = "any"
 _OWN_KEY = "YOUR_KEY"
 _UNKNOWN_MODEL = "MODEL"
 
+# Of the providers so many are named.
+_EXAMPLES = 4
+
 # How long the banner waits for lists of models.
 LISTS_S = 2.0
 
@@ -80,10 +83,10 @@ def banner(
     if settings.lists_simulator:
         yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
     if not settings.upstreams:
-        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS)
-        yield Line(Style.TEXT, f"  for real models set one of {variables},")
+        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_EXAMPLES])
+        yield Line(Style.TEXT, f"  for a real model set {variables} or another provider's key,")
         yield Line(
-            Style.TEXT, f"  or name a server in {DEFAULT_FILE} (docs/configuration.md), and start again"
+            Style.TEXT, f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and start again"
         )
     example = example_of(settings, lists)
     if example is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio.abc import TaskGroup
 
+from ._background import background
 from ._model_info import ModelInfo
 from .attempt import Door
 from .model_lists import ModelListError, can_list, fetch_models
@@ -103,18 +104,11 @@ class Catalog:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time in which upstreams are asked."""
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+        async with background() as self._tasks:
             try:
                 yield
-            except Exception as error:
-                failure = error
             finally:
                 self._tasks = None
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure  # as it was: the group would have wrapped it
 
     async def entries(self) -> Mapping[str, Entry]:
         """All names, in the order of lists. Takes FIRST_WAIT_S at most."""

@@ -190,7 +190,7 @@ def _in_form(plan: Plan, form: Form) -> Plan:
     asked = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in asked.items() if name in form.fields})
     translated = msgspec.structs.replace(plan.translated, body=body, answers=1)
-    return replace(plan, client=plan.upstream, translated=translated, later=())
+    return replace(plan, client=plan.upstream, translated=translated, later=(), unsigned=None)
 
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:

@@ -14,9 +14,9 @@ import anyio
 
 from dragoman import RemoteProtocolError
 
+from ._get import get
 from ._model_info import ModelInfo, ModelPage, read_models
 from .attempt import Door
-from .headers import for_upstream
 from .settings import (
     ANTHROPIC_MESSAGES,
     OPENAI_CHAT,
@@ -25,7 +25,7 @@ from .settings import (
     Settings,
     UpstreamSettings,
 )
-from .upstream import UpstreamError, UpstreamTimeouts
+from .upstream import UpstreamError
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
 MOST_BYTES = 16 * 2**20
@@ -136,17 +136,9 @@ async def _page(
     question = _QUESTIONS[protocol]
     query = urlencode({**question.first, **({} if cursor is None else {question.cursor: cursor})})
     url = upstream.base_url_for(protocol) + question.path + (f"?{query}" if query else "")
-    headers = for_upstream(upstream, protocol, "", {}, stream=False, api_key=account.api_key)
-    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
-    proxy = account.proxy or upstream.proxy
-    timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
-    opening = door.open(
-        "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
-    )
-    async with opening as response:
-        if response.status in _ABOUT_ACCOUNT:
-            raise _Refused(f"it answered with status {response.status}")
-        if response.status != 200:
-            raise ModelListError(f"it answered with status {response.status}")
-        body = await response.read_all(room)
+    status, body = await get(door, upstream, account, url, room)
+    if status in _ABOUT_ACCOUNT:
+        raise _Refused(f"it answered with status {status}")
+    if status != 200:
+        raise ModelListError(f"it answered with status {status}")
     return read_models(body), len(body)

@@ -126,6 +126,8 @@ class Plan:
     keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
     check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
     advice: see Route.
+    unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None where that was
+        done. RemoteProtocolError where it may not be left out.
     """
 
     id: str
@@ -147,6 +149,7 @@ class Plan:
     keeps_answer: bool = False
     check_input: CheckInput | None = None
     advice: str = ""
+    unsigned: Callable[[], "Plan"] | None = None
 
     @property
     def timeouts(self) -> UpstreamTimeouts:
@@ -168,9 +171,10 @@ class Plan:
         return replace(self, account=account, headers=headers)
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
-        """The plan with a change that holds for the rest of the chain too."""
+        """The plan with a change that holds for the plans that it leads to as well."""
         later = tuple(replace(each, make=_then(each.make, change)) for each in self.later)
-        return replace(change(self), later=later)
+        unsigned = None if self.unsigned is None else _then(self.unsigned, change)
+        return replace(change(self), later=later, unsigned=unsigned)
 
     def below(self, suffix: str, member: str) -> "Plan":
         """The same request to a path below the one where answers are made. It never streams.
@@ -255,7 +259,7 @@ def make_plan(
     sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
     conversation = conversation_of(owner, headers, peeked) if sticks else None
 
-    def plan_for(goal: Destination) -> Plan:
+    def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
         target, upstream = goal.settings, goal.upstream
         translator = RequestTranslator(
             client,
@@ -266,7 +270,13 @@ def make_plan(
             most_answers=MAX_ANSWERS,
             endpoint=endpoint,
         )
-        translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
+        translated = translator.translate(
+            body,
+            model=goal.upstream_model,
+            peeked=peeked,
+            recall=recall,
+            signed_reasoning=signed_reasoning,
+        )
         url = target.base_url_for(upstream.name) + upstream.path
         if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
@@ -296,6 +306,7 @@ def make_plan(
             conversation=conversation,
             check_input=check_input,
             advice=goal.advice,
+            unsigned=partial(plan_for, goal, False) if signed_reasoning else None,
         )
 
     refusals: list[RemoteProtocolError] = []
@@ -311,7 +322,7 @@ def make_plan(
 
 
 def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
-    return lambda: change(make())
+    return lambda: make().changed(change)
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

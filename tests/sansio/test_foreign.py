@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from dragoman._foreign import leave_protocol
+from dragoman._errors import RemoteProtocolError
+from dragoman._foreign import leave_protocol, refuse_held
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
     CustomTool,
@@ -13,6 +14,7 @@ from dragoman._request import (
     Message,
     Namespace,
     OpaquePart,
+    Param,
     ReasoningConfig,
     Refusal,
     Request,
@@ -51,6 +53,16 @@ def test_what_is_known_to_all_loses_nothing() -> None:
     out, losses = left(given)
     assert out is given
     assert losses == []
+
+
+def test_what_only_its_own_servers_hold_is_refused() -> None:
+    held: dict[Param, str] = {"thread": "no_thread"}
+    refuse_held(request(params={"temperature": 1}), held)
+    given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
+    with pytest.raises(RemoteProtocolError, match=r"^more\.thread: .* send all its messages") as caught:
+        refuse_held(given, held)
+    error = caught.value
+    assert (error.status_hint, error.code, error.path) == (400, "no_thread", "/more/thread")
 
 
 def test_every_unknown_field_is_entered_once() -> None:

@@ -294,6 +294,25 @@ def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
     assert (out.body, len(out.losses)) == (body, 0)
 
 
+def test_between_equals_reasoning_that_was_refused_is_left_out() -> None:
+    thought = {"t": "thought", "text": "hm", "seal": HERE}
+    body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
+    assert RequestTranslator(CLIENT, CLIENT).translate(body).body is body
+    out = RequestTranslator(CLIENT, CLIENT).translate(body, signed_reasoning=False)
+    assert "seal" not in decode(out.body)["messages"][0]["parts"][0]
+    assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SEAL])
+
+
+def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
+    sealed = {"origin": "upstream", "native": 1, "model": "wire"}
+    thought = {"t": "thought", "text": "hm", "seal": sealed}
+    body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
+    for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SEAL])):
+        out = RequestTranslator(CLIENT, UPSTREAM).translate(body, model="wire", signed_reasoning=signed)
+        assert ("seal" in decode(out.body)["messages"][0]["parts"][0]) is signed
+        assert [loss.code for loss in out.losses] == codes
+
+
 def test_between_equals_a_model_is_wanted_all_the_same() -> None:
     with pytest.raises(RemoteProtocolError, match="model is required"):
         RequestTranslator(THERE, THERE).translate(carrying(HERE, model=""))

@@ -35,6 +35,7 @@ from dragoman import (
     peek,
 )
 from dragoman._compact import CompactStage
+from dragoman._foreign import refuse_held
 from dragoman._json import JSONObject, decode_object, encode
 
 from .. import conversation as chain
@@ -93,6 +94,7 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Reply:
         value = decode_object(body, "the request body")
         token = _token(value)
         request = spec.read_request(value, Sealer())
+        refuse_held(request, spec.server_held)
         said = chain.input_items(peek(body)) if compacts else []
     except RemoteProtocolError as error:
         return _refusal(spec, token, fault_of(error))

@@ -128,6 +128,21 @@ def test_write_fault(fault: Fault, status: int, kind: str, message: str) -> None
     assert SPEC.is_fault(data)
 
 
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        ("thread_unsupported_request", {"error_code": "thread_unsupported_request"}),
+        ("enforced_spend_limit_reached", {"error_code": "enforced_spend_limit_reached"}),
+        ("unsupported_value", None),  # of another protocol
+        (None, None),
+    ],
+)
+def test_codes_of_the_protocol_are_written_as_details(code: str | None, details: object) -> None:
+    _, data = SPEC.write_fault(Fault(FaultKind.INVALID_REQUEST, "m", 400, code), None)
+    assert decode(data)["error"].get("details") == details
+    assert SPEC.read_fault(400, data).code == (code if details else None)
+
+
 @pytest.mark.parametrize("kind", FaultKind)
 def test_every_kind_has_a_type(kind: FaultKind) -> None:
     status, data = SPEC.write_fault(Fault(kind, "m"), None)

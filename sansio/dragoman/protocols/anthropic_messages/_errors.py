@@ -12,7 +12,7 @@ from dragoman._fault import Fault, FaultKind, kind_by_words, kind_of_status
 from dragoman._json import JSON, JSONObject, decode, encode
 from dragoman._sse import frame
 
-from ._tables import ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
+from ._tables import DETAIL_CODES, ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
 
 # Longer error texts are pages or dumps, not messages.
 MAX_MESSAGE = 2000
@@ -88,18 +88,15 @@ def is_fault(body: bytes) -> bool:
 
 
 def error_body(fault: Fault, request_id: str | None) -> bytes:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`."""
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`, with `details` for a code of this protocol."""
     message = fault.message
     if fault.kind is FaultKind.CONTEXT_LENGTH and "prompt is too long" not in message:
         # Agents look for these words to know that they have to compact the conversation.
         message = f"prompt is too long: {message}"
-    return encode(
-        {
-            "type": "error",
-            "error": {"type": ERRORS_WRITE[fault.kind][0], "message": message},
-            "request_id": request_id,
-        }
-    )
+    error: JSONObject = {"type": ERRORS_WRITE[fault.kind][0], "message": message}
+    if fault.code in DETAIL_CODES:
+        error["details"] = {"error_code": fault.code}
+    return encode({"type": "error", "error": error, "request_id": request_id})
 
 
 def error_frame(fault: Fault, request_id: str) -> bytes:

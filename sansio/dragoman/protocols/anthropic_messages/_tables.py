@@ -213,13 +213,12 @@ PARAMS_READ: dict[str, Param] = {
     "user_profile_id": "user_profile_id",
     "workspace_id": "workspace_id",
     "betas": "betas",
+    "thread": "thread",
 }
 PARAM_PATHS: dict[Param, str] = {
     **param_paths(PARAMS_READ),
     "context_management": "/context_management",
-    "previous_response_id": "/thread/previous_message_id",
     "prompt_cache_options": "/cache_control",
-    "thread": "/thread",
     "user": "/metadata/user_id",
 }
 
@@ -331,6 +330,35 @@ ERROR_CODES: dict[str, FaultKind] = {
     "contract_spend_limit_reached": FaultKind.BILLING,
     "enforced_spend_limit_reached": FaultKind.BILLING,
 }
+
+# The codes that the protocol has, for `error.details.error_code`.
+DETAIL_CODES = frozenset(
+    {
+        *ERROR_CODES,
+        "available_tools_limit_exceeded",
+        "claude_code_version_too_old",
+        "compaction_block_ambiguous",
+        "compaction_block_misplaced",
+        "compaction_content_mismatch",
+        "compaction_incomplete_turn",
+        "compaction_nothing_to_summarize",
+        "compaction_signature_invalid",
+        "compaction_tool_changes_mismatch",
+        "compaction_too_many_tool_references",
+        "compaction_unavailable",
+        "file_expired",
+        "ramp_limit_exceeded",
+        "request_body_too_large_after_decoding",
+        "sandbox_egress_restricted",
+        "thread_already_continued",
+        "thread_continue_in_flight",
+        "thread_fingerprint_mismatch",
+        "thread_not_found",
+        "thread_unsupported_request",
+        "tool_name_conflict",
+        "tool_reference_unresolved",
+    }
+)
 
 # Kind -> (type, status).
 ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {

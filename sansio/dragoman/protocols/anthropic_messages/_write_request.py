@@ -21,7 +21,7 @@ from ._conversation import Conversation, merge, plain_or_blocks
 from ._read_settings import read_settings
 from ._schema import fit_schema
 from ._tables import NAME, PARAM_PATHS, PARAMS_WRITE, SAMPLING
-from ._thinking import settle_thinking, write_thinking
+from ._thinking import settle_loop, settle_thinking, write_thinking
 from ._write_settings import CONVERTERS, max_tokens, write_account
 from ._write_tools import write_tools
 
@@ -123,8 +123,9 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
         _mend_settings(request, target, out, marks, ledger)
         settle_thinking(request, target, out, conversation.needs_thinking, ledger)
         marks.settle(out.get("cache_control"), ledger)
-    elif not target.sampling:
-        for param in SAMPLING:
+    else:
+        settle_loop(request, out, conversation.needs_thinking, ledger)
+        for param in () if target.sampling else SAMPLING:
             if out.pop(param, None) is not None:
                 ledger.dropped(f"/{param}", "the upstream's models take no sampling settings")
     return out
