@@ -23,7 +23,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import coverage
 import pytest
@@ -89,10 +91,10 @@ def measure(owned: dict[Path, Path]) -> int:
     )
     recorder.stop()
     if code != 0:
-        print("the tests failed; coverage was not judged", file=sys.stderr)
+        print("the tests failed; coverage was not judged")
         return int(code)
 
-    poor = 0
+    poor = []
     for module, owner in sorted(owned.items()):
         out = io.StringIO()
         contexts = [f"^{re.escape(name)}$" for name in (IMPORTS, str(owner))]
@@ -100,23 +102,37 @@ def measure(owned: dict[Path, Path]) -> int:
             morfs=[str(module)], contexts=contexts, show_missing=True, skip_covered=False, file=out
         )
         if percent < 100:
-            poor += 1
-            line = next(each for each in out.getvalue().splitlines() if module.name in each)
-            print(f"{line}   <- {owner.relative_to(ROOT)}")
-    print(f"{len(owned) - poor} of {len(owned)} modules fully covered by their own tests")
+            row = next(each for each in out.getvalue().splitlines() if module.name in each)
+            lines = row.partition("%")[2].strip()
+            poor.append(f"{module.relative_to(ROOT)} {lines} (by {owner.relative_to(ROOT)})")
+    print(f"{len(owned) - len(poor)} of {len(owned)} modules fully covered by their own tests")
+    if poor:
+        print(f"not covered: {'; '.join(poor)}")
     return 1 if poor else 0
 
 
 def in_shares(owners: set[Path], count: int) -> int:
-    """Run this script once for each share of the owners, side by side. Gives the worst exit code."""
+    """Run this script once for each share of the owners, side by side. Gives the worst exit code.
+
+    What failed is printed last: it is what one looks for.
+    """
     shares: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
     for owner in sorted(owners, key=weight, reverse=True):
         least = sizes.index(min(sizes))
         shares[least].append(owner.stem.removeprefix("test_"))
         sizes[least] += weight(owner)
-    running = [subprocess.Popen([sys.executable, __file__, *share]) for share in shares if share]
-    return max([process.wait() for process in running])
+    with ExitStack() as stack:
+        outs = [stack.enter_context(TemporaryFile("w+")) for _ in shares]
+        running = [
+            subprocess.Popen([sys.executable, __file__, *share], stdout=out)
+            for share, out in zip(shares, outs, strict=True)
+        ]
+        codes = [process.wait() for process in running]
+        for _, out in sorted(zip(codes, outs, strict=True), key=lambda each: each[0]):
+            out.seek(0)
+            sys.stdout.write(out.read())
+    return max(codes)
 
 
 def weight(owner: Path) -> int:
@@ -139,7 +155,7 @@ def main(names: list[str]) -> int:
         return 2
     if names:
         return measure(owned)
-    return in_shares(owners, min(4, os.cpu_count() or 1))
+    return in_shares(owners, min(4, os.cpu_count() or 1, len(owners)))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import entry_points, requires
+from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,9 +49,45 @@ def test_developers_get_what_the_extras_bring() -> None:
     """Tests of an extra that is not installed are skipped, and nobody would see them fail."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     optional, dev = project["project"]["optional-dependencies"], project["dependency-groups"]["dev"]
-    assert set(optional) == {"server", "grammar", "valkey"}
-    assert set(optional["grammar"]) | set(optional["valkey"]) <= set(dev)
+    assert set(optional) == {"server", "grammar", "socks", "valkey"}
+    assert {each for name in optional.keys() - {"server"} for each in optional[name]} <= set(dev)
     assert "'.[server]'" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def pins() -> dict[str, Version]:
+    """The versions that the checkout's environment is made of."""
+    lines = (ROOT / "tests" / "tools" / "constraints.txt").read_text("utf-8").splitlines()
+    named = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in named}
+
+
+def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
+    """What an installed package requires here."""
+    found = [Requirement(each) for each in requires(name) or ()]
+    return [
+        each
+        for each in found
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in {"", *extras})
+    ]
+
+
+def test_every_package_of_the_checkout_is_locked() -> None:
+    """When pyproject.toml changes, `make lock` has to run: what it names, and what that brings, has a version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    locked, seen = pins(), set()
+    left = [Requirement(each) for each in project["dependency-groups"]["dev"]]
+    left += wanted_of("dragoman", set(project["project"]["optional-dependencies"]))
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        assert name in locked, name
+        assert requirement.specifier.contains(locked[name]), str(requirement)
+        assert version(name) == str(locked[name]), f"{name}: the environment is not the locked one"
+        if (name, *requirement.extras) not in seen:
+            seen.add((name, *requirement.extras))
+            left += wanted_of(name, requirement.extras)
+    # The standard library has that one in the newest Python.
+    assert locked.keys() - {name for name, *_ in seen} <= {"backports-zstd"}, "nobody needs them"
 
 
 def test_the_command_is_installed() -> None:

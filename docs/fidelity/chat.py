@@ -81,7 +81,7 @@ FIELDS = [
     _field("tools", [{"type": "function", "function": {"name": "Zqname", "parameters": SCHEMA}}]),
     _field("user", "Zqwho"),
     _field("verbosity", "low"),
-    _member("Fields", "web_search_options.search_context_size", "low"),
+    _member("Fields", "web_search_options.search_context_size", "low", tools=[_FUNCTION]),
     _member(
         "Fields",
         "web_search_options.user_location",
@@ -89,6 +89,7 @@ FIELDS = [
             "type": "approximate",
             "approximate": {"city": "Zqcity", "country": "NO", "region": "Zqregion", "timezone": "Zqzone"},
         },
+        tools=[_FUNCTION],
     ),
 ]
 

@@ -24,6 +24,7 @@ from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
+Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -60,6 +61,8 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: takes temperature and top_p in one request.
     sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
     tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
+        call a tool when one is demanded.
     prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings and members (neutral names) that the upstream answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
@@ -96,6 +99,7 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: bool = True
     sampling_at_none: bool = False
     tools_with_effort: bool = True
+    enforces: frozenset[Enforced] = frozenset()
     prefill: bool = True
     refuses: frozenset[Refusable] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"
@@ -117,6 +121,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    hosted: the uses of tools that the provider runs for which it has a form.
     """
 
     max_name: int = 64
@@ -125,6 +130,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -160,6 +166,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
     mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
@@ -173,6 +180,7 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    clock: Callable[[], int] | None = None
     mended: bool = False
 
     def answer_id(self, prefix: str, upstream_id: str) -> str:

@@ -6,11 +6,14 @@ target and notes in the book what the answer has to undo. The machine does not k
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ._book import Book
+from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_tool_demands
+from ._demands import fit_demands, fit_marks, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -66,8 +69,17 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     mended: bool = False
 
-    def exchange(self, *, id: str, now: int, model: str | None = None, sealer: Sealer = Sealer()) -> Exchange:
-        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch.
+    def exchange(
+        self,
+        *,
+        id: str,
+        now: int,
+        model: str | None = None,
+        sealer: Sealer = Sealer(),
+        clock: Callable[[], int] | None = None,
+    ) -> Exchange:
+        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
+        tells them later, without which the answer is said to be complete at `now`.
 
         model is the name that the client is told, by default the one that it asked for, if any.
         """
@@ -81,6 +93,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             book=self.book,
             endpoint=self.endpoint,
+            clock=clock,
             mended=self.mended,
         )
 
@@ -171,16 +184,19 @@ class RequestTranslator:
         request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger)
         request, way = fit_format(request, target, ledger)
-        request = fit_tool_demands(request, target, ledger)
-        request, book = fit_tools(request, upstream.tools, target, ledger)
+        request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
+        request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        if way is not Way.NATIVE or stops or compacts:
+        form, choice = unenforced(asked, request, target)
+        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
                 compacts=compacts,
+                form=form,
+                choice=choice,
             )
         out = upstream.write_request(request, target, ledger)
         ledger.enforce(self._policy)

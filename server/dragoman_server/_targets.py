@@ -18,6 +18,7 @@ from .settings import (
     ANY_VERSION,
     CAPABILITY_KEYS,
     NEWEST_VERSION,
+    OPENAI_CHAT,
     OPENAI_RESPONSES,
     Settings,
     UpstreamSettings,
@@ -33,6 +34,10 @@ def _same(value: object) -> object:
 
 def _none_is_none(value: object) -> object:
     return None if value == NONE else value
+
+
+def _names(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _frozen(value: object) -> object:
@@ -62,6 +67,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "cache_marks": ("cache_marks", _same),
     "call_ids": ("call_ids", _same),
     "forced_tools": ("forced_tools", _same),
+    "enforces": ("enforces", _frozen),
     "sampling_pair": ("sampling_pair", _same),
     "sampling_at_none": ("sampling_at_none", _same),
     "tools_with_effort": ("tools_with_effort", _same),
@@ -88,8 +94,12 @@ def what_is_said(settings: Settings, upstream: UpstreamSettings, model: str) -> 
     """The settings by name. Those of which nobody says anything are missing."""
     host = takes(upstream.base_url)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
+    # A server's checks and a model's are two things: what either refuses is refused.
+    refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
         said.update(family.takes)
+    if upstream.protocol == OPENAI_CHAT:
+        said["refuses"] = (*refused, *_names(said.get("refuses")))
     said.update(upstream.said())
     for row in settings.capabilities:
         if _counts(row, upstream.name, model):

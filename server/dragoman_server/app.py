@@ -60,7 +60,7 @@ class Application:
         self._app = CORSMiddleware(
             Gatekeeper(app, gateway.keyring, self._elsewhere),
             allow_origins=gateway.settings.server.cors_origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
+            allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
             allow_headers=["*"],
             expose_headers=["*"],
@@ -108,6 +108,10 @@ class Gatekeeper:
         self._elsewhere = elsewhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            # Clients and monitors look with it whether somebody is there. It tells nothing, so it needs no key.
+            await send_reply(send, Reply(200, [("allow", ", ".join(_METHODS))], b""))
+            return
         if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
             try:
                 key = self._keyring.admit(scope["headers"])
@@ -119,7 +123,9 @@ class Gatekeeper:
 
 
 # What tells nothing but that the gateway lives. Everything else needs a key, whatever is added later.
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
+
+_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 # Protocols whose endpoints do more than translate.
 _ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
@@ -133,6 +139,10 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
 
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
+
+    async def hello(request: Request) -> Response:
+        # Claude Code opens its connection with this, and tests with it whether the network lets it through.
+        return JSONResponse({"message": "hello"})
 
     async def readyz(request: Request) -> Response:
         settings = gateway.settings
@@ -155,6 +165,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         *models_routes(gateway),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
+        Route("/api/hello", hello),
         Route("/", root),
     ]
 

@@ -9,6 +9,7 @@ _sources.py's matter; this module knows which tables there are and what must fit
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -79,6 +80,10 @@ _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "pric
 
 _DEFAULTS = ServerSettings()
 
+# Those that upstreams are called with.
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+SOCKS_IS_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -105,7 +110,7 @@ def load(
         sources.read(Path(file))
     loader = _Loader(sources, flags)
     settings = loader.settings()
-    warnings = tuple(_warnings(settings, loader.warnings))
+    warnings = tuple(_warnings(settings, loader.warnings, environ))
     return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
@@ -117,8 +122,21 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _warnings(settings: Settings, collected: list[str]) -> Iterator[str]:
+def is_socks(url: str) -> bool:
+    """Whether `url` is that of a SOCKS proxy."""
+    return url.lower().startswith("socks")
+
+
+def socks_available() -> bool:
+    """Whether the extra is installed."""
+    return find_spec("socksio") is not None
+
+
+def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, str]) -> Iterator[str]:
     yield from collected
+    for name, value in environ.items():
+        if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
+            yield f"{name}: {SOCKS_IS_MISSING}"
     if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
             f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
@@ -231,6 +249,7 @@ class _Loader:
                 if name not in table and name not in values:
                     self.sources.problem((*path, name), "missing")
             self._check_upstream(path, values, server)
+            self._check_proxy(path, values)
             if len(self.sources.problems) == faults:
                 upstreams.append(_upstream(values))
         return upstreams
@@ -260,6 +279,11 @@ class _Loader:
             )
         else:
             self.names[name] = (*path, "name")
+
+    def _check_proxy(self, path: KeyPath, values: Mapping[str, object]) -> None:
+        proxy = values.get("proxy")
+        if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
+            self.sources.problem((*path, "proxy"), SOCKS_IS_MISSING)
 
     def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams: list[UpstreamSettings] = []
@@ -357,6 +381,7 @@ class _Loader:
         for path, values in self.sources.rows("accounts", ACCOUNT_KEYS):
             account = _make(AccountSettings, values)
             self._check_upstream_name(path, account.upstream)
+            self._check_proxy(path, values)
             if account.id in found:
                 self.sources.problem(
                     (*path, "name"), f"{show(account.name)} is already an account of this upstream"

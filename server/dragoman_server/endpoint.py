@@ -106,7 +106,7 @@ class Call:
         self.headers = _flat(Headers(scope=scope))
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.http1: bool = scope.get("http_version", "1.1").startswith("1")
-        self.now = int(time.time())
+        self.now = seconds()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
@@ -326,6 +326,7 @@ class ProtocolEndpoint(BaseEndpoint):
             body,
             id=call.record.id,
             now=call.now,
+            clock=seconds,
             endpoint=self.endpoint,
             peeked=peeked,
             upstreams=self.gateway.upstreams,
@@ -340,6 +341,11 @@ class ProtocolEndpoint(BaseEndpoint):
         if thoughts is None:
             return None
         return lambda calls: thoughts.recall(call.owner, calls, anyio.current_time())
+
+
+def seconds() -> int:
+    """Since the epoch."""
+    return int(time.time())
 
 
 def note_plan(record: RequestRecord, plan: Plan) -> None:

@@ -21,9 +21,9 @@ _LONGEST = 500
 class RequestRecord:
     """What is known of one request. Times are seconds. None: it never came that far.
 
+    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
     upstream, upstream_protocol, upstream_model, account: of the attempt whose answer or error the client was told.
     attempts: how many were made. failures: each that failed before the client saw anything of it: see note_failure().
-    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
     """
 
     id: str

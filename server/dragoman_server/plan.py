@@ -224,6 +224,7 @@ def make_plan(
     *,
     id: str,
     now: int,
+    clock: Callable[[], int] | None = None,
     endpoint: Endpoint | None = None,
     peeked: Peek | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
@@ -232,7 +233,8 @@ def make_plan(
     recall: Recall | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
-    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
+    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
+    clock: what tells them later.
 
     endpoint: where it came in, by default the first one of the client's protocol.
     peeked: what peek() gave for this body, for a caller who has looked already.
@@ -277,7 +279,7 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
+            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer, clock=clock),
             url=url,
             headers=header_tables.for_upstream(
                 target,

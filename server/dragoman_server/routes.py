@@ -87,6 +87,10 @@ FAMILIES = (
     Family("ministral-*", "mistral"),
     Family("codestral-*", "mistral"),
     Family("devstral-*", "mistral"),
+    Family("gemini-*", "gemini"),
+    Family("kimi-*", "moonshot"),
+    Family("glm-*", "zai"),
+    Family("qwen*", "dashscope"),
 )
 
 

@@ -383,6 +383,7 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     base_url="http://simulator.invalid/v1",
     max_tokens_field="max_completion_tokens",
     efforts=EFFORTS,
+    refuses=(),
     opens_seals=True,
 )
 

@@ -423,7 +423,9 @@ class UpstreamClient:
             try:
                 self._proxied[proxy] = self._httpx2_transport(proxy)
             except ImportError:
-                raise UpstreamUnreachable(f"{where}: a SOCKS proxy needs the package socksio") from None
+                raise UpstreamUnreachable(
+                    f"{where}: a SOCKS proxy needs the extra: install dragoman[socks]"
+                ) from None
             except (ValueError, httpx2.InvalidURL):
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
         return self._proxied[proxy]

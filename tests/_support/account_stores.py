@@ -23,6 +23,7 @@ MOST_CONVERSATIONS = 5
 
 KINDS = ("memory", "sqlite", "valkey", "careful")
 SHARED_KINDS = ("sqlite", "valkey", "careful")
+SERVER_KINDS = ("valkey", "careful")
 
 REST = Rest(limit_s=10.0, trouble_s=4.0, most_s=30.0, troubles=3, window_s=60.0, jitter=0.5)
 
@@ -50,7 +51,7 @@ class Kind:
 
 @contextmanager
 def kind_of(name: str, folder: Path, server: ValkeyServer | None) -> Iterator[Kind]:
-    if server is not None and name in ("valkey", "careful"):
+    if server is not None and name in SERVER_KINDS:
         assert server.command("FLUSHALL") == b"+OK\r\n"
     yield Kind(name, folder, server)
 

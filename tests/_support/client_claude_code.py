@@ -70,9 +70,9 @@ SCHEMAS: dict[str, Json] = {
     "ScheduleWakeup": _schema(["seconds"], seconds={"type": "number", "exclusiveMinimum": 0}),
     "Skill": _schema(["skill"], skill=_STRING),
     "ToolSearch": _schema(["query"], query=_STRING, max_results={"type": "number", "default": 5}),
-    "Workflow": _schema(["script"], script=_STRING),
     "DeferredToolPlaceholder": _schema([]),
     "Write": _schema(["file_path", "content"], file_path=_STRING, content=_STRING),
+    "Workflow": _schema(["script"], script=_STRING),
 }  # fmt: skip
 DEFERRED = "DeferredToolPlaceholder"
 _LOADED_LATE = ("Workflow", DEFERRED)

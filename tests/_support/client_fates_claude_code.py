@@ -40,6 +40,10 @@ _COMMON: dict[str, Row] = {
 }
 
 
+# At both upstreams: the line for the client's provider, and a tool that no search has found.
+_FOR_THE_PROVIDER: dict[str, Row] = {"/system/0/...": lost(), "/tools/11/...": lost()}
+
+
 def _chat_rows(shift: int) -> dict[str, Row]:
     """Rows of the conversation. shift: how many system messages stand before the first answer; they are joined to
     what the user says."""
@@ -118,6 +122,7 @@ _CHAT_COMMON: dict[str, Row] = {
     **_COMMON,
     "/model": made(MODELS[CHAT], "/model"),
     "/max_tokens": to("/max_completion_tokens"),
+    **_FOR_THE_PROVIDER,
     "/system/{n}/type": IMPLIED,
     "/system/{n}/text": inside("/messages/0/content"),
     "/system/{n}/cache_control/...": lost(),
@@ -125,9 +130,7 @@ _CHAT_COMMON: dict[str, Row] = {
     "/tools/{n}/description": to("/tools/{n}/function/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/function/parameters"),
     # The conversation says that the tool was found, so it is shown like the others.
-    "/tools/{n:10}/defer_loading": IMPLIED,
-    # Nothing has found this one, and nothing here could: it is shown at once.
-    "/tools/{n:9}/defer_loading": lost("altered"),
+    "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
 
@@ -216,19 +219,27 @@ def _responses_added(shift: int) -> dict[str, Any]:
     return added
 
 
+def _system_in_responses(source: int) -> dict[str, Row]:
+    block, part = f"/system/{source}", f"/input/0/content/{source - 1}"
+    return {
+        f"{block}/type": made("input_text", f"{part}/type"),
+        f"{block}/text": to(f"{part}/text"),
+        f"{block}/cache_control/type": made("explicit", f"{part}/prompt_cache_breakpoint/mode"),
+    }
+
+
 _RESPONSES_COMMON: dict[str, Row] = {
     **_COMMON,
     "/model": made(MODELS[RESPONSES], "/model"),
     "/max_tokens": to("/max_output_tokens"),
-    "/system/{n}/type": made("input_text", "/input/0/content/{n}/type"),
-    "/system/{n}/text": to("/input/0/content/{n}/text"),
-    "/system/{n}/cache_control/type": made("explicit", "/input/0/content/{n}/prompt_cache_breakpoint/mode"),
+    **_FOR_THE_PROVIDER,
+    **_system_in_responses(1),
+    **_system_in_responses(2),
     "/tools/{n}/name": to("/tools/{n}/name"),
     "/tools/{n}/description": to("/tools/{n}/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
     # The conversation says that the tool was found, so it is shown like the others.
-    "/tools/{n:10}/defer_loading": IMPLIED,
-    "/tools/{n:9}/defer_loading": lost(),
+    "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
 _SYSTEM_IN_RESPONSES: dict[str, Row] = {

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
-WHY_NOT = "needs valkey-server or redis-server, see docs/state.md"
 
 # A server starts within some tens of milliseconds, on a machine that does nothing else.
 _START_S = 20.0
@@ -82,7 +83,9 @@ class ValkeyServer:
 
 @contextlib.contextmanager
 def valkey_server(*options: str) -> Iterator[ValkeyServer]:
-    """A server that runs, and is gone afterwards."""
+    """A server that runs, and is gone afterwards. Where there is none to run, the test is skipped."""
+    if BINARY is None:
+        pytest.skip("needs valkey-server or redis-server, see docs/state.md")
     # Not pytest's own folder: the path of a Unix socket has 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         server = ValkeyServer(Path(folder), options)

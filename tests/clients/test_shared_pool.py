@@ -15,9 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 from cfg_process import Server
-from valkey_server import BINARY, WHY_NOT, ValkeyServer, valkey_server
-
-pytestmark = pytest.mark.skipif(BINARY is None, reason=WHY_NOT)
+from valkey_server import ValkeyServer, valkey_server
 
 # What the other gateway has to know by then.
 KNOWN_WITHIN_S = 0.1

@@ -28,13 +28,14 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (RESPONSES, "dropped", "/output/*/partial_images"): "pictures that are not finished",
     (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",
     # Citations.
-    (MESSAGES, "altered", "/choices/*/message/annotations"): "the cited words",
-    (MESSAGES, "altered", "/annotations/*"): "the cited words",
-    (CHAT, "altered", "/annotations/*"): "the words of the page",
-    (CHAT, "altered", "/content/*/citations"): "where in the text the citation stands",
-    (RESPONSES, "altered", "/content/*/citations"): "where in the text the citation stands",
-    (RESPONSES, "dropped", "/content/*/citations"): "a citation of a file",
-    (RESPONSES, "dropped", "/choices/*/message/annotations"): "a citation of a file",
+    (MESSAGES, "altered", "/content/*/citations"): "the cited words",
+    (
+        CHAT,
+        "altered",
+        "/choices/*/message/annotations",
+    ): "the words of the page; where in the text they stand",
+    (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
+    (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
     # What only the one protocol can say of an answer.
     (CHAT, "dropped", "/choices/*"): "the other alternatives",
     (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",
@@ -60,7 +61,6 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
     (CHAT, "estimated", "/usage"): "the upstream told none",
-    (RESPONSES, "altered", "/service_tier"): "another tier, with another price, than was told first",
 }
 
 Entered = dict[tuple[str, str, str], list[str]]

@@ -1,6 +1,5 @@
 """The estimate counts all that the model is shown."""
 
-import time
 from typing import Any
 
 import pytest
@@ -186,18 +185,11 @@ def test_namespaces_and_formats_count() -> None:
     assert estimate_tokens(request(response_format=full)) > bare + 100
 
 
-def test_it_is_deterministic_and_fast() -> None:
+def test_it_is_deterministic() -> None:
     many = Request(
         protocol="p",
         model="m",
         messages=tuple(Message("user", (Text("hello world " * 60),)) for _ in range(64)),
         raw={},
     )
-    figures, times = [], []
-    for _ in range(50):
-        begun = time.perf_counter()
-        figures.append(estimate_tokens(many))
-        times.append(time.perf_counter() - begun)
-    assert set(figures) == {figures[0]}
-    # The best of many runs, for other processes run beside the tests. A recorder of coverage slows it down tenfold.
-    assert min(times) < 0.001
+    assert len({estimate_tokens(many) for _ in range(50)}) == 1

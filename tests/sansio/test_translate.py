@@ -184,7 +184,7 @@ def exhausted(*arguments: object) -> Any:
 
 def test_a_request_that_is_nested_too_deep() -> None:
     with pytest.raises(RemoteProtocolError, match="nested too deep"):
-        translated(request_body(new_field=1)[:-2] + b"[" * 5000)
+        translated(request_body(new_field=1)[:-2] + b"[" * 100_000)  # how deep is too deep differs by version
     upstream = msgspec.structs.replace(UPSTREAM, write_request=exhausted)
     with pytest.raises(RemoteProtocolError, match="nested too deep"):
         translated(request_body(), upstream=upstream)
@@ -378,6 +378,23 @@ def test_bare_json_is_asked_for(structured: Any) -> None:
     body = request_body(response_format={"schema": {"type": "array"}})
     _, whole = translated(body, target=Target(structured=structured))
     assert (whole.book.json_tool, whole.book.bare_json) == (None, True)
+
+
+SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("enforces", "checked"),
+    [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)],
+)
+def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
+    body = request_body(
+        response_format={"schema": SCHEMA, "strict": True},
+        tools=[{"t": "function", "name": "f"}],
+        tool_choice={"mode": "required"},
+    )
+    _, whole = translated(body, target=Target(enforces=enforces))
+    assert (whole.book.form is not None, whole.book.choice is not None) == (checked, checked)
 
 
 @pytest.mark.parametrize("forgets", [True, False])

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from valkey_server import BINARY, WHY_NOT, valkey_server
+from valkey_server import valkey_server
 
 from dragoman_server._secret import Secret
 from dragoman_server.account_stores import account_store_of
@@ -84,8 +84,6 @@ def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("store", ["sqlite", "valkey"])
 async def test_gateways_know_of_each_other_what_they_share(store: str, tmp_path: Path) -> None:
-    if store == "valkey" and BINARY is None:
-        pytest.skip(WHY_NOT)
     with valkey_server() if store == "valkey" else nullcontext() as server:
         settings = Settings(
             server=ServerSettings(

@@ -9,8 +9,18 @@ from pathlib import Path
 
 import anyio
 import pytest
-from account_stores import CANDIDATES, KINDS, MOST_CONVERSATIONS, NOW, REST, Calls, Kind, kind_of
-from valkey_server import BINARY, WHY_NOT, ValkeyServer, valkey_server
+from account_stores import (
+    CANDIDATES,
+    KINDS,
+    MOST_CONVERSATIONS,
+    NOW,
+    REST,
+    SERVER_KINDS,
+    Calls,
+    Kind,
+    kind_of,
+)
+from valkey_server import ValkeyServer, valkey_server
 
 from dragoman import Health, Verdict
 from dragoman_server.state.account_memory import MemoryAccounts
@@ -28,18 +38,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ValkeyServer | None]:
-    if BINARY is None:
-        yield None
-    else:
-        with valkey_server() as running:
-            yield running
+def server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, tmp_path: Path, server: ValkeyServer | None) -> Iterator[Kind]:
-    if request.param in ("valkey", "careful") and server is None:
-        pytest.skip(WHY_NOT)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    server = request.getfixturevalue("server") if request.param in SERVER_KINDS else None
     with kind_of(request.param, tmp_path, server) as made:
         yield made
 

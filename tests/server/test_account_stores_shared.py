@@ -14,9 +14,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from account_stores import MOST_CONVERSATIONS, NOW, REST, SHARED_KINDS, Calls, Kind, kind_of
+from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
 from http_certificate import make_certificate
-from valkey_server import BINARY, WHY_NOT, ValkeyServer, valkey_server
+from valkey_server import ValkeyServer, valkey_server
 
 from dragoman import Health, Verdict
 from dragoman_server.state._account_scripts import RESTORE
@@ -38,28 +38,22 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def any_server() -> Iterator[ValkeyServer | None]:
-    if BINARY is None:
-        yield None
-    else:
-        with valkey_server() as running:
-            yield running
+def any_server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
 
 
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
     """One of its own, which the test may kill."""
-    if BINARY is None:
-        pytest.skip(WHY_NOT)
     with valkey_server() as running:
         yield running
 
 
 @pytest.fixture(params=SHARED_KINDS)
-def kind(request: pytest.FixtureRequest, tmp_path: Path, any_server: ValkeyServer | None) -> Iterator[Kind]:
-    if request.param in ("valkey", "careful") and any_server is None:
-        pytest.skip(WHY_NOT)
-    with kind_of(request.param, tmp_path, any_server) as made:
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    server = request.getfixturevalue("any_server") if request.param in SERVER_KINDS else None
+    with kind_of(request.param, tmp_path, server) as made:
         yield made
 
 
@@ -361,8 +355,6 @@ async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
 async def test_with_tls_the_server_has_to_prove_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, trusted: bool, error: str | None
 ) -> None:
-    if BINARY is None:
-        pytest.skip(WHY_NOT)
     certificate = make_certificate(tmp_path)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))

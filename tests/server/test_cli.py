@@ -246,7 +246,8 @@ def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
         "Upstreams",
         "  sim: built in, needs no key",
         "  for real models set one of OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY, "
-        "GROQ_API_KEY, XAI_API_KEY, MISTRAL_API_KEY,",
+        "GROQ_API_KEY, CEREBRAS_API_KEY, XAI_API_KEY, MISTRAL_API_KEY, TOGETHER_API_KEY, FIREWORKS_API_KEY, "
+        "MOONSHOT_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, DASHSCOPE_API_KEY, GEMINI_API_KEY,",
         "  or name a server in dragoman.toml (docs/configuration.md), and start again",
     ]
 

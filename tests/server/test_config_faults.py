@@ -383,9 +383,41 @@ FAULTS = {
         "dragoman.toml:2: server.simulator: is off, and there is no upstream: add [[upstreams]] to a file "
         "or set one of OPENAI_API_KEY, ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, DEEPSEEK_API_KEY, "
         "OPENROUTER_API_KEY, "
-        "GROQ_API_KEY, XAI_API_KEY, MISTRAL_API_KEY",
+        "GROQ_API_KEY, CEREBRAS_API_KEY, XAI_API_KEY, MISTRAL_API_KEY, TOGETHER_API_KEY, FIREWORKS_API_KEY, "
+        "MOONSHOT_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, DASHSCOPE_API_KEY, GEMINI_API_KEY",
     ),
 }
+
+
+SOCKS = 'proxy = "socks5://user:secret@proxy:1080"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (LOCAL + SOCKS, "upstreams[0].proxy"),
+        (LOCAL + '[[accounts]]\nupstream = "local"\nname = "a"\n' + SOCKS, "accounts[0].proxy"),
+    ],
+)
+def test_the_extra_for_socks_proxies_may_be_missing(
+    text: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_text(text)
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    line = text.count("\n")
+    missing = "a SOCKS proxy needs the extra: install dragoman[socks]"
+    assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
+
+
+def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
+    assert load(environ=environ).warnings == ()
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    assert load(environ=environ).warnings == (
+        "ALL_PROXY: a SOCKS proxy needs the extra: install dragoman[socks]",
+    )
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -190,11 +190,12 @@ async def second_turn(
     stream: bool = False,
     wait: float = 0,
     keys: tuple[str | None, str | None] = (None, None),
+    **kept: str,
 ) -> Any:
-    """The content that the upstream gets for the assistant's turn, when its client sends the calls alone."""
+    """The content that the upstream gets for the assistant's turn, when its client sends the calls and `kept` alone."""
     first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
     await anyio.sleep(wait)
-    said = turn_of(first, stream)
+    said = turn_of(first, stream) | kept
     result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
     await gateway.call(PATHS[CHAT], chat([*ASK, said, result]), key=keys[1])
     return gateway.sent[-1].body["messages"][1]["content"]
@@ -229,6 +230,13 @@ async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: 
     gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
     content = await second_turn(gateway, keys=keys)
     assert (content[0] == THINKING) is found
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) -> None:
+    content = await second_turn(scripted(MESSAGES, CALLS, SAYS), **{field: THINKING["thinking"]})
+    assert [block["type"] for block in content] == ["thinking", "tool_use"]
+    assert content[0] == THINKING
 
 
 async def test_what_the_client_does_send_back_counts() -> None:

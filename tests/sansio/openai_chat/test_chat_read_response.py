@@ -531,11 +531,37 @@ def test_what_a_server_leaves_out_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "expected"), [("flex", "flex"), ("on_demand", None), ("", None), (None, None)]
+    ("tier", "expected"),
+    [("flex", "flex"), ("on_demand", "default"), ("odd", None), ("", None), (None, None)],
 )
 def test_service_tiers_outside_the_enum_are_left_out(tier: Any, expected: Any) -> None:
     [first, *_] = events(chunk(delta(content="x"), service_tier=tier) + DONE)
     assert first == Started("c1", "gpt", 7, expected)
+
+
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "usage", "expected"),
+    [
+        ("auto", "default", COUNTS, [Usage(1, 2, service_tier="default")]),
+        ("auto", "default", None, [Usage(service_tier="default")]),
+        (None, "default", None, [Usage(service_tier="default")]),
+        ("auto", "auto", COUNTS, [Usage(1, 2)]),
+        ("auto", None, None, []),
+        ("auto", "odd", None, []),
+        ("default", "on_demand", None, []),
+    ],
+)
+def test_the_last_chunks_say_the_service_tier(
+    first: Any, later: Any, usage: Any, expected: list[Event]
+) -> None:
+    begun = chunk(delta(content="x"), service_tier=first)
+    ended = chunk(delta(finish="stop"), service_tier=later) + chunk(service_tier=later, usage=usage)
+    assert [each for each in events(begun + ended + DONE) if isinstance(each, Usage)] == expected
+    broken = begun + ended + b'data: {"error": {"message": "no"}}\n\n'
+    assert [each for each in events(broken) if isinstance(each, Usage)] == expected
 
 
 def test_choices_interleave() -> None:

@@ -180,6 +180,13 @@ def test_a_service_tier_is_told_when_the_enum_has_it() -> None:
     assert "service_tier" not in whole([Started("a", "b", None, "batch"), *answer()[1:]])
 
 
+def test_a_service_tier_that_is_known_late_is_told_with_the_end() -> None:
+    late = [Started("a", "b", None, "auto"), *answer(*text(0, "hi"), Usage(service_tier="flex"))[1:]]
+    tiers = [chunk["service_tier"] for chunk in chunks(printed(late, exchange(include_usage=True), Ledger()))]
+    assert tiers == ["auto", "auto", "flex", "flex"]  # role, text, finish, usage
+    assert whole(late)["service_tier"] == "flex"
+
+
 SEALED = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
 ENTRY = {
     "type": "reasoning.encrypted",

@@ -24,6 +24,7 @@ from resp_stream import (
     SEARCH,
     STARTED,
     THINKING,
+    USAGE,
     arguments,
     created,
     delta,
@@ -265,13 +266,24 @@ def test_service_tier_and_fractions_of_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "lost"), [("flex", []), (None, []), ("default", ["/service_tier"]), ("auto", ["/service_tier"])]
+    ("last", "usage", "expected"),
+    [
+        ("flex", USAGE, [COUNTED]),
+        (None, USAGE, [COUNTED]),
+        ("default", USAGE, [Usage(3, 2, service_tier="default")]),
+        ("default", None, [Usage(service_tier="default")]),
+        ("auto", USAGE, [COUNTED]),
+        ("flex", None, []),
+    ],
 )
-def test_another_service_tier_at_the_end_is_told(last: str | None, lost: list[str]) -> None:
+def test_another_service_tier_at_the_end_is_told_with_the_usage(
+    last: str | None, usage: Any, expected: list[Usage]
+) -> None:
     ledger = Ledger()
     payload = {"type": "response.created", "response": {**HEAD, "service_tier": "flex"}}
-    events_of(payload, ended(service_tier=last), ledger=ledger)
-    assert [loss.path for loss in ledger] == lost
+    events = events_of(payload, ended(service_tier=last, usage=usage), ledger=ledger)
+    assert events[1:-2] == expected
+    assert list(ledger) == []
 
 
 # Whole answers.

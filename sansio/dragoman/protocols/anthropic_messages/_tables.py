@@ -41,6 +41,9 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_WORDS = "Summary of the conversation so far:\n"
 
+# How a line of the system text begins that is for the provider.
+BILLING_HEADER = "x-anthropic-billing-header:"
+
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
@@ -280,6 +283,7 @@ TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "prior
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 # "fast" is reported as this one.
 FAST_TIER = "priority"
+USUAL_TIER = "default"
 TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
 
 # --- context management -----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from dragoman._sse import frame
 from ._citations import citation_of
 from ._errors import error_frame
 from ._shown import compaction_block, search_blocks
-from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT
+from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT, USUAL_TIER
 from ._usage import final_usage, start_usage
 
 _TAIL = b"}}\n\n"
@@ -72,6 +72,7 @@ class MessagesWriter:
         "_path",
         "_refused",
         "_stop",
+        "_tier",
         "_unsigned",
         "_usage",
     )
@@ -87,6 +88,7 @@ class MessagesWriter:
         self._calls = False
         self._refused = False
         self._stop: Stopped | None = None
+        self._tier = USUAL_TIER  # what the client was told
         self._usage = Usage()
         self._fields: JSONObject = {}  # of the message, from an upstream of this protocol
 
@@ -99,6 +101,7 @@ class MessagesWriter:
         return _SEND[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
+        self._tier = event.service_tier or USUAL_TIER
         exchange = self._exchange
         usage = start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
         message = _message(exchange, event.id, [], usage)
@@ -216,6 +219,9 @@ class MessagesWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
+        # Who was told none takes it for the usual one.
+        if self._usage.service_tier not in (None, self._tier):
+            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
         delta = stop_fields(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
@@ -275,7 +281,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         written = _whole_block(block, len(content), exchange.sealer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
+    usage = start_usage(exchange.prompt_tokens, answer.service_tier, ledger)
     usage.update(final_usage(answer.usage, ledger))
     message = _message(exchange, answer.started.id, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))

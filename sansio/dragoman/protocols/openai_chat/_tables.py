@@ -70,6 +70,8 @@ MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# Groq's name of the usual tier in answers.
+TIER_NAMES = {"on_demand": "default"}
 # Tiers of the other protocols that have a twin here.
 FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
 
@@ -245,10 +247,6 @@ _FILTERED = Unless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
 
-ANNOTATION_SHAPE: Shape = {
-    "type": None,
-    "url_citation": {"url": None, "title": None, "start_index": None, "end_index": None},
-}
 # What hosts add beside the official members, for their own bookkeeping.
 _USAGE_BOOKKEEPING = (
     # OpenRouter, Vercel
@@ -358,6 +356,16 @@ _USAGE: Shape = Counters(
     }
 )
 
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})

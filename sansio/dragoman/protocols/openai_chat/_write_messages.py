@@ -24,16 +24,21 @@ _BEGINS = "(The assistant speaks first.)"
 _BETWEEN = "I have the results."
 
 
+# A message that has more than these stays one of its own.
+_JOINED = {"role", "content", "name"}
+
+
 class MessageWriter:
     """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
 
-    __slots__ = ("_ledger", "_out", "_own", "_parts", "_short_turns", "_spoken", "_target")
+    __slots__ = ("_exact", "_ledger", "_out", "_own", "_parts", "_short_turns", "_spoken", "_target")
 
     def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
         self._own = own
         self._target = target
         self._ledger = ledger
         self._parts = PartWriter(request, own, target, ledger)
+        self._exact = self._parts.exact
         # Nothing has to be added to them.
         self._short_turns = not own and target.reasoning_back == "never" and not target.thought_signatures
         self._spoken = False  # something other than system text has been said
@@ -54,7 +59,7 @@ class MessageWriter:
         if body is None:
             body = write_turn(run, self._parts, in_loop)
         if body is not None:
-            if self._target.turn_order == "alternate" and not self._own and self._is_first():
+            if self._target.turn_order == "alternate" and not self._exact and self._is_first():
                 self._out.append({"role": "user", "content": _BEGINS})
                 self._ledger.add(
                     LossCode.REPAIRED,
@@ -109,7 +114,7 @@ class MessageWriter:
 
     def _add(self, body: JSONObject, message: Message) -> None:
         """Put what was said between two assistant turns behind what is there, or into it."""
-        before = self._out[-1] if self._out and not self._own else None
+        before = self._out[-1] if self._out and not self._exact else None
         if before is None:
             self._out.append(body)
         elif before["role"] == "tool" and body["role"] == "user" and self._target.turn_order != "any":
@@ -128,6 +133,8 @@ class MessageWriter:
         on take no second one either.
         """
         if before["role"] != body["role"] or before.get("name") != body.get("name"):
+            return False
+        if not before.keys() | body.keys() <= _JOINED:
             return False
         role = body["role"]
         return role == "user" or (role in ("system", "developer") and not self._target.mid_system)
@@ -149,7 +156,7 @@ class MessageWriter:
 
     def _system_role(self, message: Message) -> str:
         path = f"{message.path}/role"
-        if self._spoken and not self._own and not self._target.mid_system:
+        if self._spoken and not self._exact and not self._target.mid_system:
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
         if message.role == "developer":
@@ -163,7 +170,7 @@ class MessageWriter:
         content: list[JSONObject] = []
         for part in parts:
             self._parts.part(part, message, content)
-        if not content and not self._own:
+        if not content and not self._exact:
             return None
         if role == "user" and message.role != "user":
             _enclose(content, "system")
@@ -175,7 +182,7 @@ class MessageWriter:
         """One tool message. Media that it cannot hold are appended to `shown`."""
         content: list[JSONObject] = []
         for part in result.parts:
-            if self._own or not isinstance(part, Media) or part.source == "text" or self._takes(part):
+            if self._exact or not isinstance(part, Media) or part.source == "text" or self._takes(part):
                 self._parts.part(part, message, content)
                 continue
             before = len(shown)
@@ -188,7 +195,7 @@ class MessageWriter:
             self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
-        if mark is not None and not (self._own and mark.path == f"{result.path}/cache_control"):
+        if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
             texts = [part for part in content if part["type"] == "text"]
             if texts:
                 self._parts.mark(mark, None, texts[-1])
@@ -199,7 +206,7 @@ class MessageWriter:
         if self._own:
             body.update(result.extra or {})
             raw = self._parts.raw(message)
-            if raw["role"] == "function":  # the legacy form, paired by name
+            if self._exact and raw["role"] == "function":  # the legacy form, paired by name
                 del body["tool_call_id"]
                 body.update(role="function", name=raw["name"])
         return body

@@ -21,14 +21,15 @@ PLAIN_TEXT = {"type", "text"}
 class PartWriter:
     """Prints the parts of one request.
 
-    own: the request came as Chat Completions: its own forms and fields are printed again.
+    own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
     """
 
-    __slots__ = ("_marked", "_request", "ledger", "own", "target")
+    __slots__ = ("_marked", "_request", "exact", "ledger", "own", "target")
 
     def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
         self._request = request
         self.own = own
+        self.exact = own and target.relay == "exact"
         self.target = target
         self.ledger = ledger
         self._marked: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
@@ -66,7 +67,7 @@ class PartWriter:
         """Put a cache mark on a wire part, or into the ledger. One on the whole message is in its envelope."""
         if mark is None:
             return
-        if self.own:
+        if self.exact:
             if not mark.path.endswith("/cache_control"):
                 part["prompt_cache_breakpoint"] = _breakpoint(mark)
             elif message is None or mark.path != f"{message.path}/cache_control":
@@ -102,20 +103,21 @@ class PartWriter:
             return
         raw = self.raw(message)
         for key in ("cache_control", "annotations"):
-            if raw.get(key) is not None:
+            if raw.get(key) is not None and (self.exact or key == "annotations"):
                 body[key] = raw[key]
         if message.extra:
             body.update(message.extra)
 
     def content(self, parts: list[JSONObject]) -> JSON:
         """One string for plain texts, the parts where they say more than that."""
-        if len(parts) < 2 or (self.target.text_content == "string" and not self.own):
+        if len(parts) < 2 or (self.target.text_content == "string" and not self.exact):
             return one_string(parts)
         return parts
 
     def raw(self, message: Message) -> JSONObject:
-        """The message as the client sent it: requests of this protocol name it by their path."""
-        found: JSONObject = self._request.raw["messages"][int(message.path.rpartition("/")[2])]
+        """The message as the client sent it, {} for one that a pass has put there: paths of theirs lead elsewhere."""
+        head, _, index = message.path.rpartition("/")
+        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
         return found
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:
@@ -148,7 +150,7 @@ class PartWriter:
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
-            if not self.own and part.filename is None:
+            if not self.exact and part.filename is None:
                 # "filename is required when passing the file as data"
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)

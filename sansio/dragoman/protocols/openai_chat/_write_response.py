@@ -93,6 +93,7 @@ class ChatWriter:
         "_blocks",
         "_choices",
         "_exchange",
+        "_fields",
         "_head",
         "_ledger",
         "_legacy",
@@ -112,6 +113,7 @@ class ChatWriter:
         # The same of reasoning, and its choice.
         self._thinking: dict[int, tuple[bytes, bytes, _Choice]] = {}
         self._usage = Usage()
+        self._fields: JSONObject = {}  # of every chunk
         self._head = b""
         self._tail = b""
 
@@ -165,18 +167,21 @@ class ChatWriter:
 
     def _start(self, event: Started) -> None:
         exchange = self._exchange
-        head: JSONObject = {
+        self._fields = {
             "id": exchange.answer_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
             "created": exchange.now,
             "model": exchange.model,
         }
-        tier = tier_of(event.service_tier, self._ledger)
-        if tier is not None:
-            head["service_tier"] = tier
-        self._head = b"data: " + encode(head)[:-1] + b',"choices":['
         # "All other chunks will also include a usage field, but with a null value."
         self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
+        self._set_head(event.service_tier)
+
+    def _set_head(self, service_tier: str | None) -> None:
+        tier = tier_of(service_tier, self._ledger)
+        if tier is not None:
+            self._fields["service_tier"] = tier
+        self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
 
     def _frame(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> bytes:
         return (
@@ -277,6 +282,8 @@ class ChatWriter:
 
     def _end(self) -> bytes:
         out = b""
+        if self._usage.service_tier is not None:
+            self._set_head(self._usage.service_tier)
         for index, choice in self._choices.items():
             stopped = choice.stopped
             if stopped is None:

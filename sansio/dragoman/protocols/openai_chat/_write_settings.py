@@ -29,12 +29,15 @@ from ._tables import (
 # --- plain settings ----------------------------------------------------------------------------------------
 
 
-def write_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
-    """Put the plain settings of another protocol's request into `out`."""
+def write_settings(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
         converters = _MARKING_CONVERTERS if target.cache_marks == "breakpoint" else _CONVERTERS
+        if own:  # the client's words for tiers are the upstream's
+            converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
-        _finish(request, out, ledger)
+        if not own:
+            _finish(request, out, ledger)
 
 
 def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:

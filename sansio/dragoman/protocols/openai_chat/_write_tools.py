@@ -16,14 +16,19 @@ from ._tables import WEB_SEARCH
 from ._write_parts import cache_control, merge
 
 
-def write_tools(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
-    """Put tools, choice and web search of another protocol's request into `out`."""
+def write_tools(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put tools, choice and web search into `out`. own: the request came as Chat Completions."""
     tools: list[JSONObject] = []
     for tool in request.tools:
-        if isinstance(tool, HostedTool):
+        if not isinstance(tool, HostedTool):
+            body = _foreign_tool(tool, own and target.cache_marks == "cache_control", ledger)
+            tools.append(merge(body, tool.extra) if own and tool.extra else body)
+        elif not own:
             _hosted(tool, target, out, ledger)
+        elif tool.kind == WEB_SEARCH:
+            out[WEB_SEARCH] = tool.native
         else:
-            tools.append(_foreign_tool(tool, ledger))
+            tools.append(tool.native)
     choice = request.tool_choice
     if not tools:
         # "tool_choice is only allowed when tools are specified"
@@ -82,9 +87,11 @@ def _body(tool: FunctionTool | CustomTool) -> JSONObject:
     return {"type": kind, kind: inner}
 
 
-def _foreign_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
+def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
     body = _body(tool)
-    if tool.cache is not None:
+    if tool.cache is not None and marks:
+        body["cache_control"] = cache_control(tool.cache)
+    elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools take no cache marks here")
     if isinstance(tool, CustomTool):
         return body

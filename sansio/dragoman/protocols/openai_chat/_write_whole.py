@@ -45,7 +45,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     for block in answer.blocks:
         if isinstance(block, Opaque) and _is_beside(block):
             body[block.kind] = block.native
-    tier = tier_of(answer.started.service_tier, ledger)
+    tier = tier_of(answer.service_tier, ledger)
     if tier is not None:
         body["service_tier"] = tier
     return body

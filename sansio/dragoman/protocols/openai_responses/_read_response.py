@@ -24,6 +24,7 @@ from ..._events import (
     Stopped,
     StopReason,
     TextDelta,
+    Usage,
 )
 from ..._fault import Fault, FaultKind
 from ..._json import JSON, JSONObject, decode_object
@@ -80,7 +81,7 @@ class ResponsesReader:
         self._all: list[Item] = []  # in the order in which they came
         self._next = 0  # number of the next block
         self._model = ""
-        self._tier: str | None = None  # the service tier that clients are told
+        self._tier: str | None = None  # the service tier of the start
         self._started = False
         self._ended = False
         self._calls = False  # whether the model called a function or custom tool
@@ -194,8 +195,6 @@ class ResponsesReader:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
-        if text_of(response.get("service_tier")) not in (None, self._tier or tables.TIER_UNLESS_TOLD):
-            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
@@ -205,7 +204,9 @@ class ResponsesReader:
         self._settle_all(output if type(output) is list else [], out)
         for item in self._all:
             item.close(out, complete)
-        usage = read_usage(response)
+        usage, tier = read_usage(response), text_of(response.get("service_tier"))
+        if tier not in (None, tables.TIER_ASKED, self._tier):
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
         out.append(self._stop(response, complete))
