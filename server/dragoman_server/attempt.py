@@ -222,7 +222,7 @@ class Attempt:
         if refusals and not self.shown:
             return refusals[0]
         if refusals:
-            fan.fail(refusals[0].fault)
+            fan.fail(refusals[0].told)
         fan.receive_eof()
         return await self._end(fan)
 
