@@ -8,13 +8,27 @@ thinking: the model that cannot do both is told not to think.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ._effort import fit_effort
 from ._errors import RemoteProtocolError
 from ._json import JSON
 from ._loss import Ledger
-from ._request import FunctionTool, Param, ReasoningConfig, Request, Tool
+from ._request import (
+    FunctionTool,
+    HostedTool,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Thought,
+    Tool,
+    ToolResult,
+)
 from ._spec import Target, UpstreamSpec
 from ._stops import split_stops
 
@@ -53,6 +67,46 @@ def fit_demands(
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
+
+
+def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without cache marks, where the upstream answers `cache_control` with an error."""
+    if "cache_control" not in target.refuses:
+        return request
+    messages = [
+        msgspec.structs.replace(message, parts=tuple([_unmarked(part, ledger) for part in message.parts]))
+        for message in request.messages
+    ]
+    tools = [_unmarked(tool, ledger) for tool in request.tools]
+    params = request.params
+    if "prompt_cache_options" in params:
+        ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
+        params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
+    return msgspec.structs.replace(request, messages=tuple(messages), tools=tuple(tools), params=params)
+
+
+_NO_MARKS = "the upstream takes no cache marks"
+
+
+def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
+    """The part or tool without its marks, itself when it has none."""
+    if isinstance(value, (Refusal, Thought)):
+        return value
+    if isinstance(value, (OpaquePart, HostedTool)):
+        native = value.native
+        if type(native) is not dict or native.get("cache_control") is None:
+            return value
+        ledger.dropped(f"{value.path}/cache_control", _NO_MARKS)
+        native = {name: each for name, each in native.items() if name != "cache_control"}
+        return msgspec.structs.replace(value, native=native)
+    if isinstance(value, ToolResult):
+        inner = tuple([_unmarked(part, ledger) for part in value.parts])
+        value = msgspec.structs.replace(value, parts=inner)
+    if value.cache is None:
+        return value
+    ledger.dropped(value.cache.path, _NO_MARKS)
+    extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
+    return msgspec.structs.replace(value, cache=None, extra=extra or None)
 
 
 def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:

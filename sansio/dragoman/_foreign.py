@@ -28,6 +28,8 @@ from ._request import (
 
 def leave_protocol(request: Request, ledger: Ledger) -> Request:
     """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
+    for repair in request.repairs:
+        ledger.add(repair.code, repair.path, repair.detail)
     ledger.unknown_fields("", request.extra)
     for tool in request.tools:
         if not isinstance(tool, HostedTool):

@@ -15,6 +15,7 @@ import msgspec
 
 from ._events import Seal, ToolKind
 from ._json import JSON, JSONObject
+from ._loss import Loss
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
@@ -393,7 +394,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     include_usage: the client wants usage at the end of a stream (always true but in Chat).
     compact: the client wants the conversation summed up, in the form its protocol has for that, and no answer.
     extra: top-level fields that the protocol does not define.
-    raw: the client's body as decoded; writers of the same protocol echo from it.
+    repairs: what its reader understood though it broke the protocol.
+    raw: the client's body as decoded, and repaired; writers of the same protocol echo from it.
     """
 
     protocol: str
@@ -413,3 +415,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     response_format: ResponseFormat | None = None
     extra: JSONObject | None = None
     compact: bool = False
+    repairs: tuple[Loss, ...] = ()

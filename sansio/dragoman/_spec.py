@@ -24,6 +24,7 @@ from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
+Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -60,6 +61,8 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: takes temperature and top_p in one request.
     sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
     tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
+        call a tool when one is demanded.
     prefill: a conversation may end with the assistant's words, which the model continues.
     refuses: settings and members (neutral names) that the upstream answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
@@ -96,6 +99,7 @@ class Target(msgspec.Struct, frozen=True):
     sampling_pair: bool = True
     sampling_at_none: bool = False
     tools_with_effort: bool = True
+    enforces: frozenset[Enforced] = frozenset()
     prefill: bool = True
     refuses: frozenset[Refusable] = frozenset()
     summaries: Literal["auto", "asked", "never"] = "asked"

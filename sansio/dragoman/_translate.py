@@ -11,8 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from ._book import Book
+from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_tool_demands
+from ._demands import fit_demands, fit_marks, fit_tool_demands
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -185,16 +186,19 @@ class RequestTranslator:
         request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         request, way = fit_format(request, target, ledger)
-        request = fit_tool_demands(request, target, ledger)
-        request, book = fit_tools(request, upstream.tools, target, ledger)
+        request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
+        request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        if way is not Way.NATIVE or stops or compacts:
+        form, choice = unenforced(asked, request, target)
+        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
                 compacts=compacts,
+                form=form,
+                choice=choice,
             )
         out = upstream.write_request(request, target, ledger)
         ledger.enforce(self._policy)

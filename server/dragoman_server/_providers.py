@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from .capabilities import HOSTED_USES, NONE
+from .capabilities import ENFORCED, HOSTED_USES, NONE
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 
 
@@ -111,6 +111,7 @@ PROVIDERS = (
             "developer_role": True,
             "mid_system": True,
             "hosted_tools": HOSTED_USES,
+            "enforces": ENFORCED,
             "stores_responses": True,
             "counts_tokens": True,
             "refuses": ("top_k",),
@@ -125,7 +126,12 @@ PROVIDERS = (
         (ANTHROPIC_MESSAGES,),
         "anthropic-python 2.12.0",
         _DATE,
-        {"default_model": "claude-sonnet-5-5", "hosted_tools": HOSTED_USES, "counts_tokens": True},
+        {
+            "default_model": "claude-sonnet-5-5",
+            "hosted_tools": HOSTED_USES,
+            "enforces": ENFORCED,
+            "counts_tokens": True,
+        },
     ),
     _chat(
         "deepseek",

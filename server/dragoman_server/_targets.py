@@ -67,6 +67,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "cache_marks": ("cache_marks", _same),
     "call_ids": ("call_ids", _same),
     "forced_tools": ("forced_tools", _same),
+    "enforces": ("enforces", _frozen),
     "sampling_pair": ("sampling_pair", _same),
     "sampling_at_none": ("sampling_at_none", _same),
     "tools_with_effort": ("tools_with_effort", _same),

@@ -12,7 +12,7 @@ from typing import Annotated, get_args
 
 from dragoman._effort import EFFORTS
 from dragoman._request import Refusable
-from dragoman._spec import HostedUse
+from dragoman._spec import Enforced, HostedUse
 
 from ._fields import Key, Kind, choice, integer
 
@@ -22,6 +22,7 @@ NONE = "none"
 # By the neutral names of the core: those of Chat Completions where it has the setting.
 REFUSABLE: tuple[str, ...] = tuple(sorted(name for part in get_args(Refusable) for name in get_args(part)))
 HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
+ENFORCED: tuple[str, ...] = get_args(Enforced)
 
 
 def _switch(help_: str, default: bool | None = None) -> Key:
@@ -209,6 +210,16 @@ class Capabilities:
             "not_thinking",
             "no",
             default="yes",
+        ),
+    ] = None
+    enforces: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            Kind.CHOICES,
+            "what it is known to make the model do: keep to a strict schema, call a tool that is demanded; the rest is "
+            "checked, and the losses say `breach`",
+            choices=ENFORCED,
+            default=(),
         ),
     ] = None
     sampling_pair: Annotated[

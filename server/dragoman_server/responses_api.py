@@ -220,21 +220,8 @@ class CompactEndpoint(BaseEndpoint):
             return
         if reply.status == 200:
             whole = decode_object(reply.body, "the answer")
-            reply = replace(reply, body=encode(_compaction(whole, items)))
+            reply = replace(reply, body=encode(chain.compaction(whole, items)))
         await call.reply(reply)
-
-
-def _compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
-    """ "A list of all user messages, followed by a single compaction item." """
-    summary = [item for item in whole["output"] if item.get("type") == "compaction"]
-    messages = [chain.listed(entry.item) for entry in chain.conversation((), items, {})]
-    return {
-        "id": whole["id"],
-        "object": "response.compaction",
-        "created_at": whole["created_at"],
-        "output": [item for item in messages if item.get("role") == "user"] + summary,
-        "usage": whole["usage"],
-    }
 
 
 # Replaying a stored response as a stream.

@@ -223,7 +223,7 @@ class _Worker:
 
         from hypercorn.asyncio import serve
 
-        asyncio.get_running_loop().set_exception_handler(_quiet_handshakes)
+        asyncio.get_running_loop().set_exception_handler(_note_unhandled)
         await serve(cast(Any, self.requests), config, shutdown_trigger=self._until_stop, mode="asgi")
 
     async def _on_trio(self, config: _HypercornConfig) -> None:
@@ -285,9 +285,13 @@ class _Worker:
         self.listener.close()
 
 
-def _quiet_handshakes(loop: Any, context: dict[str, Any]) -> None:
-    # A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told.
-    if not isinstance(context.get("exception"), ssl.SSLError):
+# A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told. A lifespan that
+# fails in a worker that is stopped meanwhile, because another one could not start either, has nobody to tell.
+_EXPECTED = (ssl.SSLError, LifespanFailureError)
+
+
+def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
+    if not isinstance(context.get("exception"), _EXPECTED):
         loop.default_exception_handler(context)
 
 

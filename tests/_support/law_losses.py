@@ -110,6 +110,7 @@ MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
     (CHAT, r"/choices/\*/message/role"): "has one value, assistant",
     (CHAT, r"/choices/\*/message/tool_calls/\w+/type"): "the member beside it says the same",
     (CHAT, r"/choices/\*/message/(annotations|content/thinking/thinking)/\w+/type"): "the members say it",
+    (CHAT, r"/choices/\*/message/content/text/type"): "a list of texts is one string to Chat clients",
     (CHAT, r"/usage/(total_tokens|prompt_cache_miss_tokens)"): "follows from the other figures",
     (MESSAGES, r"/(id|model)"): "the client is told ours",
     (MESSAGES, r"/(type|role|stop_details/type)"): "has one value",

@@ -54,6 +54,16 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
     return out.decode(), tuple(loss.path for loss in ledger)
 
 
+def mended(protocol: str, body: Any) -> Outcome:
+    """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
+    translator = RequestTranslator(
+        UPSTREAMS[protocol], UPSTREAMS[protocol], target=Target(relay="mend"), most_answers=16
+    )
+    done = translator.translate(json.dumps(body).encode())
+    kept = json.dumps(done.book.stops, ensure_ascii=False)
+    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+
+
 def asked(client: str) -> Exchange:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}

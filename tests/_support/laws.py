@@ -230,8 +230,10 @@ def gist(answer: Answer, protocol: str) -> Any:
         }
         blocks = [texts, *[block for block in blocks if block[0] not in texts]]
     stops = [(stop.reason, stop.sequence, stop.explanation) for stop in answer.stops if stop.choice == 0]
-    usage = msgspec.structs.replace(answer.usage, service_tier=None)  # streams may say it late
-    return blocks, stops, usage, answer.service_tier, answer.started.model
+    # Streams may say the tier late; Messages cannot.
+    tier = None if protocol == MESSAGES else answer.service_tier
+    usage = msgspec.structs.replace(answer.usage, service_tier=None)
+    return blocks, stops, usage, tier, answer.started.model
 
 
 def called(block: Block, protocol: str) -> Any:

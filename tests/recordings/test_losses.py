@@ -61,7 +61,6 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
     (CHAT, "estimated", "/usage"): "the upstream told none",
-    (RESPONSES, "altered", "/service_tier"): "another tier, with another price, than was told first",
 }
 
 Entered = dict[tuple[str, str, str], list[str]]

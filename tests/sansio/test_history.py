@@ -44,6 +44,7 @@ def history(text: str) -> tuple[Message, ...]:
 
 
 ROLES = {"a": "assistant", "u": "user", "s": "system", "d": "developer"}
+MARKED = "<tool_result>\nr\n</tool_result>"
 LETTERS = {value: key for key, value in ROLES.items()}
 
 
@@ -58,7 +59,8 @@ def told(messages: tuple[Message, ...]) -> str:
                 missing = part.parts == (Text(MISSING, path=part.path),) and part.is_error is True
                 words.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
             else:
-                words.append({Media: "M", Thought: "H"}.get(type(part)) or part.text)
+                said = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
+                words.append({Media: "M", Thought: "H"}.get(type(part)) or said)
         lines.append(f"{LETTERS[message.role]}:{' '.join(words)}")
     return " | ".join(lines)
 
@@ -95,11 +97,12 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
     ("text", "expected", "repairs"),
     [
         # results without calls
-        ("u:Rx hi", "u:hi", ["/0/0"]),
-        ("u:hi | u:Rx", "u:hi", ["/1/0"]),
-        ("a:Cx | u:Rx Rx", "a:Cx | u:Rx", ["/1/1"]),
+        ("u:Rx hi", "u:O hi", ["/0/0"]),
+        ("u:hi | u:Rx", "u:hi | u:O", ["/1/0"]),
+        ("a:Cx | u:Rx Rx", "a:Cx | u:Rx | u:O", ["/1/1"]),
+        ("a:Cx | u:Ry Rx", "a:Cx | u:Rx | u:O", ["/1/0", "/1/1"]),
         ("a:Rx t", "a:t", ["/0/0"]),
-        ("u:Cx | u:Rx", "u:Cx", ["/1/0"]),
+        ("u:Cx | u:Rx", "u:Cx | u:O", ["/1/0"]),
         # calls without results
         ("a:Cx", "a:Cx | u:?x", ["/0/0"]),
         ("a:Cx* Cy | u:Ry", "a:Cx* Cy | u:?x* Ry", ["/0/0"]),
@@ -131,6 +134,13 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
 )
 def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
     assert mended(text) == (expected, repairs)
+
+
+def test_what_a_result_without_a_call_holds_is_the_users() -> None:
+    media = Media("image", "url", "u", path="/0/1")
+    result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
+    out = mend_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
+    assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
 def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:

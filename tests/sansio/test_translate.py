@@ -399,6 +399,23 @@ def test_bare_json_is_asked_for(structured: Any) -> None:
     assert (whole.book.json_tool, whole.book.bare_json) == (None, True)
 
 
+SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("enforces", "checked"),
+    [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)],
+)
+def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
+    body = request_body(
+        response_format={"schema": SCHEMA, "strict": True},
+        tools=[{"t": "function", "name": "f"}],
+        tool_choice={"mode": "required"},
+    )
+    _, whole = translated(body, target=Target(enforces=enforces))
+    assert (whole.book.form is not None, whole.book.choice is not None) == (checked, checked)
+
+
 @pytest.mark.parametrize("forgets", [True, False])
 def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
     client = toy("client", forgets_seals=forgets)

@@ -201,7 +201,7 @@ CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
     [
         ([HELLO, {**chunk({"content": "b"}), "x": 1}], [("unknown_field", "/x")]),
         ([HELLO, chunk({"content": "b"}, x=1)], [("unknown_field", "/choices/0/x")]),
-        ([{**HELLO, "service_tier": "on_demand"}], [("dropped", "/service_tier")]),
+        ([{**HELLO, "service_tier": "odd"}], [("dropped", "/service_tier")]),
         ([{**HELLO, "service_tier": ""}], []),
         ([HELLO, chunk({}, finish_reason="eos")], []),
         ([HELLO, chunk({}, finish_reason="bored")], [("altered", "/choices/0/finish_reason")]),

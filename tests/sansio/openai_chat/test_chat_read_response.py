@@ -531,7 +531,8 @@ def test_what_a_server_leaves_out_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "expected"), [("flex", "flex"), ("on_demand", None), ("", None), (None, None)]
+    ("tier", "expected"),
+    [("flex", "flex"), ("on_demand", "default"), ("odd", None), ("", None), (None, None)],
 )
 def test_service_tiers_outside_the_enum_are_left_out(tier: Any, expected: Any) -> None:
     [first, *_] = events(chunk(delta(content="x"), service_tier=tier) + DONE)
@@ -549,7 +550,8 @@ COUNTS = {"prompt_tokens": 1, "completion_tokens": 2}
         (None, "default", None, [Usage(service_tier="default")]),
         ("auto", "auto", COUNTS, [Usage(1, 2)]),
         ("auto", None, None, []),
-        ("auto", "on_demand", None, []),
+        ("auto", "odd", None, []),
+        ("default", "on_demand", None, []),
     ],
 )
 def test_the_last_chunks_say_the_service_tier(

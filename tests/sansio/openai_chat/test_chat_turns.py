@@ -716,3 +716,17 @@ def test_a_signature_of_its_own_is_given_back() -> None:
         said(Thought("", seal, path="/t"), call("c1"), call("c2")), target=Target(thought_signatures=True)
     )
     assert [each.get("extra_content") for each in message["tool_calls"]] == [own_signature, None]
+
+
+def test_a_mended_relay_adds_what_is_demanded() -> None:
+    turn = {"role": "assistant", "content": None, "tool_calls": [wire_call("c1")]}
+    body = {"model": "m", "messages": [{"role": "user", "content": "go"}, turn]}
+    request = SPEC.read_request(body, Sealer())
+    ledger = Ledger()
+    target = Target(relay="mend", reasoning_back="always", thought_signatures=True)
+    [_, out] = SPEC.write_request(request, target, ledger)["messages"]
+    assert out["reasoning_content"] == " "
+    assert out["tool_calls"] == [{**wire_call("c1"), "extra_content": SIGNATURE}]
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("repaired", "/messages/1")]
+    # The bytes of any other relay stay as they are.
+    assert SPEC.write_request(request, Target(reasoning_back="always"), Ledger())["messages"][1] == turn

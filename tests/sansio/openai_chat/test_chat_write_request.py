@@ -471,6 +471,36 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
     ]
     assert out[2]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
     assert losses == [("dropped", "/d/c")]
+    out, losses = messages_of(*conversation, target=Target(cache_marks="cache_control"))
+    assert out[0]["content"] == [
+        {"type": "text", "text": "s", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    ]
+    assert out[2]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+    assert losses == [("dropped", "/d/c")]
+
+
+def test_names_of_speakers_go_where_the_upstream_takes_them() -> None:
+    message = Message("user", (Text("hi"),), "/u", name="ann")
+    assert messages_of(message) == ([{"role": "user", "name": "ann", "content": "hi"}], [])
+    target = Target(refuses=frozenset({"message_name"}))
+    assert messages_of(message, target=target) == (
+        [{"role": "user", "content": "hi"}],
+        [("dropped", "/u/name")],
+    )
+
+
+def test_users_with_names_of_their_own_are_told_apart() -> None:
+    out, _ = messages_of(Message("user", (Text("a"),), "/0", name="ann"), user(Text("b")), user(Text("c")))
+    assert [(message.get("name"), message["content"]) for message in out] == [("ann", "a"), (None, "b\n\nc")]
+
+
+def test_defaults_of_tools_are_left_out() -> None:
+    # "400 for parallel_tool_calls"; "Thinking mode does not support this tool_choice"
+    body, losses = write(tools=(F,), tool_choice=ToolChoice("auto"), parallel_tool_calls=True)
+    assert body.keys() == {"model", "messages", "tools"}
+    assert losses == []
+    body, _ = write(tools=(F,), tool_choice=ToolChoice("none"), parallel_tool_calls=False)
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("none", False)
 
 
 # -- tools -------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from ._tables import (
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
+    TIER_NAMES,
 )
 from ._usage import read_usage
 
@@ -216,8 +217,9 @@ class ChatReader:
         )
 
     def _note_tier(self, chunk: JSONObject) -> None:
-        """Other words than the official ones ("on_demand") would break strict clients."""
-        tier = _string(chunk.get("service_tier"))
+        """Other words than the official ones would break strict clients."""
+        said = _string(chunk.get("service_tier"))
+        tier = TIER_NAMES.get(said or "", said)
         if tier in SERVICE_TIERS:
             self._tier = tier
         elif tier is not None:

@@ -70,6 +70,8 @@ MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# Groq's name of the usual tier in answers.
+TIER_NAMES = {"on_demand": "default"}
 # Tiers of the other protocols that have a twin here.
 FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
 

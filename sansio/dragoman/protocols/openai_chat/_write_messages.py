@@ -195,7 +195,7 @@ class MessageWriter:
             self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
-        if mark is not None and not (self._own and mark.path == f"{result.path}/cache_control"):
+        if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
             texts = [part for part in content if part["type"] == "text"]
             if texts:
                 self._parts.mark(mark, None, texts[-1])

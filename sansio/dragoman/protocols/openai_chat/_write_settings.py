@@ -36,7 +36,8 @@ def write_settings(request: Request, own: bool, target: Target, out: JSONObject,
         if own:  # the client's words for tiers are the upstream's
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
-        _finish(request, out, ledger)
+        if not own:
+            _finish(request, out, ledger)
 
 
 def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:

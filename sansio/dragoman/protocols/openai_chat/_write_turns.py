@@ -22,6 +22,10 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that are not reasoning, but go back all the same.
 _CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# What says of a message only whose it is.
+_SPEAKER = {"role", "name"}
+# Two names for the same: reasoning as one text.
+_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 # Where wrapped seals stood: the path of such a thought names the member that held it.
 _WRAPPED = ("/data", "/signature")
 
@@ -132,11 +136,11 @@ class _Turn:
         """The message, None when nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning(message)
         self._give_back()
-        if not self._parts.own:
+        if not self._parts.exact:
             self._add_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.exact):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._parts.exact):
             return None
         optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
         body["content"] = self._content(content, optional, message)
@@ -144,12 +148,13 @@ class _Turn:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
-        if not (fields or leading or self._parts.own):
+        if not (fields or leading or self._parts.exact):
             self._stand_in(fields, message, in_loop)
         return {**body, **fields}
 
     def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
-        """ "The `reasoning_content` in the thinking mode must be passed back": something is, where it is lost."""
+        """Put a blank where reasoning is demanded that is lost."""
+        # "The `reasoning_content` in the thinking mode must be passed back to the API."
         target = self._parts.target
         demanded = target.reasoning_back == "always" or (
             target.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
@@ -163,12 +168,14 @@ class _Turn:
             )
 
     def _add_signature(self) -> None:
-        """ "Function call is missing a thought_signature": the first call of a turn wants one, whoever made it."""
+        """Give the first call of a turn a signature, whoever made it."""
+        # "Function call is missing a thought_signature in functionCall parts."
         if self._parts.target.thought_signatures and self.calls:
             self.calls[0] = merge(UNSIGNED_CALL, self.calls[0])
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """ "content is required unless tool_calls is specified"."""
+        """The content, None or "" when there is none."""
+        # "content is required unless tool_calls is specified"
         raw = self._parts.raw(message).get("content") if self._parts.exact else None
         if not content:
             return raw if self._parts.exact else None if optional else ""
@@ -189,8 +196,10 @@ class _Turn:
 
     def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, ledger = self._parts.exact, self._parts.ledger
+        own, exact, ledger = self._parts.own, self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
+        if field is None and not exact:
+            own = False
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own and self.thoughts:
@@ -207,7 +216,7 @@ class _Turn:
                 continue
             if thought.seal is not None:
                 ledger.add(LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it")
-            if thought.text and not own:
+            if thought.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
@@ -218,6 +227,10 @@ class _Turn:
         fields, leading = _joined(natives)
         if texts and field is not None:
             _add_texts(fields, field, texts)
+        if own and not exact:
+            for other in _PLAIN_FIELDS & fields.keys():
+                if field in _PLAIN_FIELDS and field not in fields:
+                    fields[field] = fields.pop(other)  # the same words under the upstream's name of it
         return fields, leading
 
 

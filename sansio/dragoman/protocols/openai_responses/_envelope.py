@@ -59,6 +59,8 @@ class Envelope:
         tier = tables.SERVICE_TIER_NAMES.get(said or "", said)
         if tier in tables.SERVICE_TIERS:
             self._fixed["service_tier"] = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "no such service tier in Responses")
 
     def response(
         self,

@@ -105,6 +105,10 @@ FOREIGN_PARAMS: dict[Param, str] = {
     "user": "user",
 }
 OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+# Items that the document may have no message for: tools, settings, and what was told twice.
+WITHOUT_MESSAGE = frozenset(
+    ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
+)
 # Settings that several fields of the document share, or that an item of the input may have changed.
 AS_IT_CAME = ("reasoning", "text")
 

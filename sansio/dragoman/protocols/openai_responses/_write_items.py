@@ -206,6 +206,9 @@ def _reasoning(block: Block, item_id: str, exchange: Exchange, status: str) -> J
             item["encrypted_content"] = exchange.sealer.wrap(seal)
     if content:
         item["content"] = content
+    if seal is not None and seal.origin == ORIGIN:
+        # The server's own parts may say more than their texts.
+        item.update({name: seal.native[name] for name in ("summary", "content") if seal.native.get(name)})
     item["status"] = status
     return item
 

@@ -62,6 +62,42 @@ def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     )
 
 
+def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
+    for name in (*tables.NOTHING_ASKED, "include"):
+        if tables.PARAMS.get(name) in target.refuses:
+            out.pop(name, None)
+    text = dict(out.get("text") or {})
+    if request.response_format is None and (text.get("format") or {}).get("type") != "text":
+        text.pop("format", None)
+    if "verbosity" not in request.params:
+        text.pop("verbosity", None)
+    _put(out, "text", text)
+    config = request.reasoning
+    if config is None or config.effort_path.startswith("/input/"):
+        return  # nothing is said, or in mid-conversation
+    reasoning = dict(out.get("reasoning") or {})
+    fitted = _write_reasoning(config, request.protocol, target, ledger)
+    if "summary" not in fitted:
+        for name in _SUMMARIES:
+            reasoning.pop(name, None)
+    elif reasoning.keys() & _SUMMARIES:
+        del fitted["summary"]  # it is asked for in the client's own words
+    _put(out, "reasoning", {**reasoning, **fitted})
+
+
+def _put(out: JSONObject, name: str, value: JSONObject) -> None:
+    said = {key: each for key, each in value.items() if each is not None}
+    if said:
+        out[name] = said
+    else:
+        out.pop(name, None)
+
+
+# The name of it, and an older one.
+_SUMMARIES = {"summary", "generate_summary"}
+
+
 def _write_format(form: ResponseFormat, ledger: Ledger) -> JSONObject:
     if form.schema is None:
         return {"type": "json_object"}
