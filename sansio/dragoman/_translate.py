@@ -155,9 +155,10 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            if self._client.name != upstream.name or self._target.relay == "mend":
+            target = self._target
+            if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
                 return self._translate(body, model, recall, session, signed_reasoning)
-            wrapped = not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers)
+            wrapped = not target.opens_seals and any(carrier in body for carrier in upstream.carriers)
             if wrapped or not signed_reasoning:
                 return self._unwrapped(body, model, upstream, signed_reasoning)
         except RecursionError:

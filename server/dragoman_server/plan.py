@@ -265,7 +265,7 @@ def make_plan(
         translator = RequestTranslator(
             client,
             upstream,
-            target=target_for(settings, target, goal.upstream_model),
+            target=target_for(settings, target, goal.upstream_model, upstream.name),
             policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
             sealer=sealer,
             most_answers=MAX_ANSWERS,
