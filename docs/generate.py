@@ -104,14 +104,15 @@ def _preferred_first(provider: Provider) -> list[str]:
 
 def _hosts() -> str:
     return _table(
-        ("host", "settings"),
+        ("host", "settings", "source", "looked up"),
         (
             (
-                f"`{provider.base_url.split('/')[2]}`",
+                ", ".join(f"`{host}`" for host in (provider.base_url.split("/")[2], *provider.hosts)),
                 _settings(provider.takes),
+                provider.source,
+                provider.date,
             )
             for provider in PROVIDERS
-            if provider.takes
         ),
     )
 
@@ -127,7 +128,10 @@ def _toml(value: object) -> str:
 
 
 def _model_families() -> str:
-    return _table(("models", "settings"), ((_models_of(family), _row(family)) for family in MODEL_FAMILIES))
+    return _table(
+        ("models", "settings", "source", "looked up"),
+        ((_models_of(family), _row(family), family.source, family.date) for family in MODEL_FAMILIES),
+    )
 
 
 def _models_of(family: ModelFamily) -> str:

@@ -81,7 +81,7 @@ FIELDS = [
     _field("tools", [{"type": "function", "function": {"name": "Zqname", "parameters": SCHEMA}}]),
     _field("user", "Zqwho"),
     _field("verbosity", "low"),
-    _member("Fields", "web_search_options.search_context_size", "low"),
+    _member("Fields", "web_search_options.search_context_size", "low", tools=[_FUNCTION]),
     _member(
         "Fields",
         "web_search_options.user_location",
@@ -89,6 +89,7 @@ FIELDS = [
             "type": "approximate",
             "approximate": {"city": "Zqcity", "country": "NO", "region": "Zqregion", "timezone": "Zqzone"},
         },
+        tools=[_FUNCTION],
     ),
 ]
 
@@ -99,7 +100,7 @@ MORE = [
     _member(_MORE, "reasoning.effort", "low"),
     _member(_MORE, "reasoning.max_tokens", 5000),
     _member(_MORE, "reasoning.enabled", False),
-    _member(_MORE, "reasoning.exclude", True, reasoning={"effort": "low"}),
+    _member(_MORE, "reasoning.exclude", False, reasoning={"effort": "low"}),
     _member(_MORE, "thinking.type", "disabled"),
     _member(_MORE, "thinking.budget_tokens", 5000, thinking={"type": "enabled"}),
     probe(_MORE, "`enable_thinking`", _body(enable_thinking=False), "/enable_thinking"),
@@ -109,7 +110,7 @@ MORE = [
     probe(
         _MORE,
         "`include_reasoning`",
-        _body(include_reasoning=False, reasoning_effort="low"),
+        _body(include_reasoning=True, reasoning_effort="low"),
         "/include_reasoning",
     ),
     probe(_MORE, "any field that nobody knows", _body(x_field="Zqfield"), "/x_field"),

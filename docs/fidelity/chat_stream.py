@@ -7,6 +7,8 @@ from typing import Any
 from .probe import DATA, PICTURE, Body, Json, Probe, probe
 
 _OURS = "the client is told the gateway's own"
+_BOOKKEEPING = "the server's own bookkeeping"
+_FULL = "follows from the other figures"
 _FIRST = {"role": "assistant", "content": "", "refusal": None}
 _USAGE = {"prompt_tokens": 90, "completion_tokens": 40, "total_tokens": 130}
 
@@ -58,9 +60,9 @@ def _on_chunk(name: str, value: Any, *, nothing: str = "") -> Probe:
     )
 
 
-def _on_choice(name: str, value: Any) -> Probe:
+def _on_choice(name: str, value: Any, *, nothing: str = "") -> Probe:
     body = _stream(finish=_choice({}, "stop", **{name: value}))
-    return probe("Choices", f"`{name}`", body, f"/2/choices/0/{name}")
+    return probe("Choices", f"`{name}`", body, f"/2/choices/0/{name}", nothing=nothing)
 
 
 def _finish(reason: str, called: str = "", **fields: Any) -> Probe:
@@ -115,12 +117,12 @@ CHUNKS = [
         swap=_choice({}),
     ),
     _on_chunk("service_tier", "priority"),
-    _on_chunk("system_fingerprint", "Zqprint"),
+    _on_chunk("system_fingerprint", "Zqprint", nothing=_BOOKKEEPING),
     _on_chunk("moderation", {"input": {"type": "error", "code": "c", "message": "Zqwhy"}, "output": None}),
     _on_chunk("obfuscation", "Zqpadding", nothing="padding against eavesdroppers"),
     _on_chunk("citations", ["https://example.com/Zqurl"]),
     _on_chunk("search_results", [{"title": "Zqtitle", "url": "https://example.com/Zqurl"}]),
-    _on_chunk("provider", "Zqprovider"),
+    _on_chunk("provider", "Zqprovider", nothing=_BOOKKEEPING),
     _on_chunk("x_field", "Zqfield"),
     probe(
         "Chunks",
@@ -201,7 +203,7 @@ CHOICES = [
         "/1/choices/0/logprobs/refusal",
     ),
     _on_choice("stop_reason", "Zqstop"),
-    _on_choice("native_finish_reason", "Zqnative"),
+    _on_choice("native_finish_reason", "Zqnative", nothing=_BOOKKEEPING),
     _on_choice("content_filter_results", {"hate": {"filtered": False, "severity": "Zqmild"}}),
 ]
 
@@ -234,8 +236,6 @@ FINISHES = [
     ),
 ]
 
-_FULL = "follows from the other figures"
-
 USAGES = [
     _usage("prompt_tokens", 91),
     _usage("completion_tokens", 41),
@@ -244,17 +244,17 @@ USAGES = [
     _usage("prompt_tokens_details.cache_write_tokens", 10),
     _usage("prompt_tokens_details.audio_tokens", 3),
     _usage("prompt_tokens_details.image_tokens", 3),
-    _usage("prompt_tokens_details.text_tokens", 3),
+    _usage("prompt_tokens_details.text_tokens", 3, nothing=_FULL),
     _usage("completion_tokens_details.reasoning_tokens", 30),
     _usage("completion_tokens_details.accepted_prediction_tokens", 3),
     _usage("completion_tokens_details.rejected_prediction_tokens", 3),
     _usage("completion_tokens_details.audio_tokens", 3),
-    _usage("completion_tokens_details.text_tokens", 3),
+    _usage("completion_tokens_details.text_tokens", 3, nothing=_FULL),
     _usage("prompt_cache_hit_tokens", 20),
     _usage("prompt_cache_miss_tokens", 70, prompt_cache_hit_tokens=20, nothing=_FULL),
     _usage("cache_read_input_tokens", 20),
     _usage("cache_creation_input_tokens", 10),
-    _usage("cost", 7),
+    _usage("cost", 7, nothing=_BOOKKEEPING),
 ]
 
 ANSWERS: list[Probe] = [*CHUNKS, *DELTAS, *CHOICES, *FINISHES, *USAGES]

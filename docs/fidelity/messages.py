@@ -120,13 +120,13 @@ FIELDS = [
     ),
     _field("fallbacks", [{"model": "Zqother", "max_tokens": 5}]),
     _field("fallback_credit_token", "Zqcredit"),
-    _field("mcp_servers", [_SERVER], tools=[_TOOLSET]),
+    _field("mcp_servers", [_SERVER], tools=[_TOOLSET, _TOOL]),
     probe(
         "Fields",
         "`tool_configuration` in `mcp_servers`",
         _body(
             mcp_servers=[{**_SERVER, "tool_configuration": {"allowed_tools": ["Zqname"], "enabled": True}}],
-            tools=[_TOOLSET],
+            tools=[_TOOLSET, _TOOL],
         ),
         "/mcp_servers/0/tool_configuration",
     ),
@@ -252,7 +252,12 @@ TOOLS = [
         "`blocked_domains` of a web search",
         _body(
             tools=[
-                {"type": "web_search_20250305", "name": "web_search", "blocked_domains": ["Zqdomain.example"]}
+                {
+                    "type": "web_search_20250305",
+                    "name": "web_search",
+                    "blocked_domains": ["Zqdomain.example"],
+                },
+                _TOOL,
             ]
         ),
         "/tools/0/blocked_domains",
@@ -260,7 +265,7 @@ TOOLS = [
     probe(
         "Tools",
         "`max_uses` of a web search",
-        _body(tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 4}]),
+        _body(tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 4}, _TOOL]),
         "/tools/0/max_uses",
     ),
     _tool(type="web_fetch_20250910", **_FETCH),
@@ -292,7 +297,8 @@ TOOLS = [
         _body(
             mcp_servers=[_SERVER],
             tools=[
-                {**_TOOLSET, "default_config": {"enabled": False}, "configs": {"Zqname": {"enabled": True}}}
+                {**_TOOLSET, "default_config": {"enabled": False}, "configs": {"Zqname": {"enabled": True}}},
+                _TOOL,
             ],
         ),
         "/tools/0/configs",
@@ -302,7 +308,7 @@ TOOLS = [
         "`default_config` of an `mcp_toolset`",
         _body(
             mcp_servers=[_SERVER],
-            tools=[{**_TOOLSET, "default_config": {"enabled": True, "defer_loading": True}}],
+            tools=[{**_TOOLSET, "default_config": {"enabled": True, "defer_loading": True}}, _TOOL],
         ),
         "/tools/0/default_config",
     ),
@@ -312,7 +318,8 @@ TOOLS = [
         _body(
             mcp_servers=[_SERVER],
             tools=[
-                {**_TOOLSET, "tools": [{"name": "Zqname", "description": "Zqtext", "input_schema": SCHEMA}]}
+                {**_TOOLSET, "tools": [{"name": "Zqname", "description": "Zqtext", "input_schema": SCHEMA}]},
+                {"name": "see", "input_schema": {"type": "object"}},
             ],
         ),
         "/tools/0/tools",

@@ -446,10 +446,13 @@ USAGES = [
     _usage("output_tokens_details", {"thinking_tokens": 30}),
     _usage("server_tool_use", {"web_search_requests": 2, "web_fetch_requests": 0}),
     _usage("service_tier", "priority", start=True),
-    _usage("inference_geo", "eu", start=True),
+    _usage("inference_geo", "eu", start=True, nothing="the server's own bookkeeping"),
     _usage("speed", "fast", start=True),
     _usage("fallback_credit", {"status": {"type": "redeemed"}}),
-    _usage("iterations", [{"type": "message", "input_tokens": 70, "output_tokens": 50}]),
+    _usage(
+        "iterations",
+        [{"type": kind, "input_tokens": 70, "output_tokens": 50} for kind in ("compaction", "message")],
+    ),
 ]
 
 ANSWERS: list[Probe] = [*EVENTS, *BLOCKS, *DELTAS, *CITATIONS, *REASONS, *USAGES]

@@ -125,7 +125,9 @@ def _tool(**tool: Any) -> Probe:
 
 def _option(name: str, value: Any, *, of: Body = _FUNCTION, nothing: str = "") -> Probe:
     called = f"`{name}` of `{of['type']}`"
-    return probe("Tools", called, _body(tools=[{**of, name: value}]), f"/tools/0/{name}", nothing=nothing)
+    return probe(
+        "Tools", called, _body(tools=[{**of, name: value}, _CUSTOM]), f"/tools/0/{name}", nothing=nothing
+    )
 
 
 _PLACE = {

@@ -396,7 +396,7 @@ USAGES = [
     figure("input_tokens_details.cache_write_tokens", 10),
     figure("input_tokens_details.cache_write_tokens_details", {"ttl_12h_tokens": 4, "ttl_30m_tokens": 6}),
     figure("output_tokens_details.reasoning_tokens", 30),
-    figure("cost_in_usd_ticks", 7),
+    figure("cost_in_usd_ticks", 7, nothing="the server's own bookkeeping"),
 ]
 
 ANSWERS: list[Probe] = [*EVENTS, *ITEMS, *DELTAS, *PROGRESS, *STATUSES, *RESPONSE, *USAGES]

@@ -86,7 +86,7 @@ from ._spec import (
 from ._splice import Peek, peek, splice_model
 from ._sse import Frame, SSEParser
 from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
-from ._verdict import RULES, Rule, Verdict, judge
+from ._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
 from .protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
@@ -195,6 +195,7 @@ __all__ = [
     "fault_of",
     "judge",
     "peek",
+    "refuses_signed_reasoning",
     "retry_after",
     "splice_model",
     "translate_fault",

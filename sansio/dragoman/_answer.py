@@ -27,7 +27,7 @@ from ._events import (
     TextDelta,
     Usage,
 )
-from ._fault import Fault, FaultKind
+from ._fault import Fault, FaultKind, unreadable
 from ._grammar import Checker
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
 from ._lane import Lane
@@ -242,7 +242,7 @@ class ResponseTranslator:
         body = b"".join(self._body)
         self._body.clear()
         try:
-            value = decode_object(body, "the upstream's answer")
+            value = decode_object(body, "it")
             events = self._upstream.read_whole(value, self._exchange, self.losses)
         except RemoteProtocolError as error:
             self._break(error)
@@ -255,8 +255,7 @@ class ResponseTranslator:
             self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete"))
 
     def _break(self, error: ProtocolError) -> None:
-        message = f"the upstream's answer cannot be read: {error}"
-        self.fail(Fault(FaultKind.SERVER, message, status=502))
+        self.fail(unreadable(error))
 
     def _take(self, events: Sequence[Event]) -> None:
         """Check events and pass them on, until the answer ends."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ._events import ToolKind
-from ._request import Grammar
+from ._request import Grammar, ResponseFormat, ToolChoice
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -39,6 +39,7 @@ class Book(msgspec.Struct, frozen=True):
     bare_json: the answer was asked to be JSON in words, so a code fence around it is not part of it.
     stops: stop sequences that the upstream does not know.
     compacts: the answer is a summary that takes the place of the conversation.
+    form, choice: what the client demands of the answer and the upstream is not known to enforce, see `_checks`.
     """
 
     origins: Mapping[str, Origin] = {}
@@ -47,3 +48,5 @@ class Book(msgspec.Struct, frozen=True):
     bare_json: bool = False
     stops: tuple[str, ...] = ()
     compacts: bool = False
+    form: ResponseFormat | None = None
+    choice: ToolChoice | None = None

@@ -1,20 +1,40 @@
-"""Settings that the upstream does not take, and what becomes of them.
+"""Settings and demands that the upstream does not take, and what becomes of them.
 
 Strategy: what the model is known to refuse is left out and entered in the ledger, for a refused request helps
 nobody. Two settings are not lost with an upstream that lacks them: stop sequences are looked for on the way back,
-and several answers are asked for by several requests, if the caller can do that.
+and several answers are asked for by several requests, if the caller can do that. A demanded tool call goes before
+thinking: the model that cannot do both is told not to think.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import msgspec
 
+from ._effort import fit_effort
 from ._errors import RemoteProtocolError
 from ._json import JSON
 from ._loss import Ledger
-from ._request import Param, Request
+from ._request import (
+    FunctionTool,
+    HostedTool,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Thought,
+    Tool,
+    ToolResult,
+)
 from ._spec import Target, UpstreamSpec
 from ._stops import split_stops
+
+# A name for the conversation that a request belongs to, None when there is none to be had.
+Session: TypeAlias = Callable[[], str | None]
 
 
 def fit_demands(
@@ -38,12 +58,127 @@ def fit_demands(
             del left["stop"]
     if "n" in left and not (upstream.choices and "n" not in target.refuses):
         answers = _answers(left.pop("n"), _path(request, "n"), most_answers)
-    for param in target.refuses & left.keys():
+    refused = target.refuses
+    if target.sampling_at_none and _effort_is_none(request, target):
+        refused -= _TAKEN_AT_NONE
+    for param in [each for each in left if each in refused]:
         ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
         del left[param]
+    if not target.sampling_pair and "temperature" in left and "top_p" in left:
+        # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
+        del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
+
+
+def name_session(request: Request, target: Target, session: Session | None) -> Request:
+    """The request with a key for the cache of its prompt, where the upstream takes one and the client names none."""
+    if session is None or not target.cache_keys or "prompt_cache_key" in request.params:
+        return request
+    name = session()
+    if name is None:
+        return request
+    return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
+
+
+def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without cache marks, where the upstream answers `cache_control` with an error."""
+    if "cache_control" not in target.refuses:
+        return request
+    messages = [
+        msgspec.structs.replace(message, parts=tuple([_unmarked(part, ledger) for part in message.parts]))
+        for message in request.messages
+    ]
+    tools = [_unmarked(tool, ledger) for tool in request.tools]
+    params = request.params
+    if "prompt_cache_options" in params:
+        ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
+        params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
+    return msgspec.structs.replace(request, messages=tuple(messages), tools=tuple(tools), params=params)
+
+
+_NO_MARKS = "the upstream takes no cache marks"
+
+
+def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
+    """The part or tool without its marks, itself when it has none."""
+    if isinstance(value, (Refusal, Thought)):
+        return value
+    if isinstance(value, (OpaquePart, HostedTool)):
+        native = value.native
+        if type(native) is not dict or native.get("cache_control") is None:
+            return value
+        ledger.dropped(f"{value.path}/cache_control", _NO_MARKS)
+        native = {name: each for name, each in native.items() if name != "cache_control"}
+        return msgspec.structs.replace(value, native=native)
+    if isinstance(value, ToolResult):
+        inner = tuple([_unmarked(part, ledger) for part in value.parts])
+        value = msgspec.structs.replace(value, parts=inner)
+    if value.cache is None:
+        return value
+    ledger.dropped(value.cache.path, _NO_MARKS)
+    extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
+    return msgspec.structs.replace(value, cache=None, extra=extra or None)
+
+
+def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with what the upstream takes of `strict`, of `parallel_tool_calls`, and of a forced choice."""
+    refuses = target.refuses
+    if "tool_strict" in refuses and any(
+        type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
+    ):
+        tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
+        request = msgspec.structs.replace(request, tools=tools)
+    if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
+        if not request.parallel_tool_calls:
+            ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
+        request = msgspec.structs.replace(request, parallel_tool_calls=None)
+    return _fit_choice(request, target, ledger)
+
+
+def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
+    if not isinstance(tool, FunctionTool) or tool.strict is None:
+        return tool
+    if tool.strict:
+        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to keep to a tool's schema")
+    return msgspec.structs.replace(tool, strict=None)
+
+
+def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with a tool choice that its thinking allows."""
+    choice = request.tool_choice
+    if choice is None or target.forced_tools == "yes":
+        return request
+    if not (choice.required or choice.mode in ("required", "named")):
+        return request
+    if not target.can_force_tools:
+        ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
+        if choice.mode == "allowed":
+            choice = msgspec.structs.replace(choice, required=False)
+            return msgspec.structs.replace(request, tool_choice=choice)
+        return msgspec.structs.replace(request, tool_choice=None)
+    if target.efforts == ():
+        return request  # it does not think
+    # "Thinking may not be enabled when tool_choice forces tool use." It may be on where nobody asked for it.
+    config = request.reasoning
+    if config is not None and config.thinks:
+        ledger.altered(
+            config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
+        )
+    return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
+
+
+# "Supported when using reasoning effort none: temperature, top_p, logprobs", which is also the default there.
+_TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
+
+
+def _effort_is_none(request: Request, target: Target) -> bool:
+    config = request.reasoning
+    if config is None or not config.thinks:
+        return True
+    return config.effort is not None and fit_effort(config.effort, target.efforts) == "none"
 
 
 def _answers(value: JSON, path: str, most: int) -> int:

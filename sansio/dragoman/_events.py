@@ -238,6 +238,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     output: all generated tokens, reasoning included; reasoning: those spent on it.
     extra: counters that only one protocol has, by its own names.
     searches: web searches that the provider made.
+    service_tier: the tier that it was served on, where that is another than what the start said.
     """
 
     input: int | None = None
@@ -247,6 +248,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     reasoning: int | None = None
     extra: JSONObject | None = None
     searches: int | None = None
+    service_tier: str | None = None
 
     def consistent(self) -> Usage:
         """The same figures with no part larger than its whole. Some servers count reasoning beside the output,
@@ -258,7 +260,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             written = None if written is None else min(written, self.input - (cached or 0))
         if self.output is not None and reasoning is not None:
             reasoning = min(reasoning, self.output)
-        return Usage(self.input, self.output, cached, written, reasoning, self.extra, self.searches)
+        return msgspec.structs.replace(self, cached=cached, cache_write=written, reasoning=reasoning)
 
     def plus(self, other: Usage) -> Usage:
         """The figures of two answers together. What one of them does not know is the other's."""
@@ -271,6 +273,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             _sum(self.reasoning, other.reasoning),
             extra,
             _sum(self.searches, other.searches),
+            self.service_tier or other.service_tier,
         )
 
     def updated(self, later: Usage) -> Usage:
@@ -283,6 +286,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
             reasoning=self.reasoning if later.reasoning is None else later.reasoning,
             extra=self.extra if later.extra is None else {**(self.extra or {}), **later.extra},
             searches=self.searches if later.searches is None else later.searches,
+            service_tier=later.service_tier or self.service_tier,
         )
 
 

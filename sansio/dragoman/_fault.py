@@ -32,6 +32,10 @@ class FaultKind(Enum):
     SERVER = "server"
     UNREACHABLE = "unreachable"  # the gateway could not reach the upstream
     TRUNCATED = "truncated"  # the upstream's answer ended before its end event
+    UNREADABLE = "unreadable"  # what the upstream sent is no answer of its protocol
+    MISCONFIGURED = (
+        "misconfigured"  # the gateway's operator has to set something right: waiting does not help
+    )
     CANCELLED = "cancelled"
 
 
@@ -95,20 +99,37 @@ STATUS_BY_KIND: dict[FaultKind, int] = {
     FaultKind.SERVER: 500,
     FaultKind.UNREACHABLE: 502,
     FaultKind.TRUNCATED: 502,
+    FaultKind.UNREADABLE: 502,
+    FaultKind.MISCONFIGURED: 503,
     FaultKind.CANCELLED: 499,
 }
 
-# Words by which servers say "the prompt is too long" when they give no code of its own.
-_CONTEXT_WORDS = (
-    "context length",
-    "context window",
-    "context_length",
-    "prompt is too long",
-    "prompt too long",
-    "input is too long",
-    "maximum context",
-    "too_many_prompt_tokens",
-    "length of all messages is too long",
+# Words by which servers say what they have no code for, in lower case: the kinds that they refine (None: all of them),
+# and the kind that they mean.
+_WORDS: tuple[tuple[tuple[str, ...], frozenset[FaultKind] | None, FaultKind], ...] = (
+    (
+        (
+            "context length",
+            "context window",
+            "context_length",
+            "prompt is too long",
+            "prompt too long",
+            "input is too long",
+            "maximum context",
+            "too_many_prompt_tokens",
+            "length of all messages is too long",
+        ),
+        frozenset({FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE, FaultKind.UNPROCESSABLE}),
+        FaultKind.CONTEXT_LENGTH,
+    ),
+    # Messages says 400 when the money is gone.
+    (("credit balance is too low",), None, FaultKind.BILLING),
+    # Google and xAI say 400 for a key that they do not know.
+    (
+        ("api key not valid", "api_key_invalid", "incorrect api key provided"),
+        frozenset({FaultKind.INVALID_REQUEST}),
+        FaultKind.AUTHENTICATION,
+    ),
 )
 
 
@@ -120,7 +141,15 @@ def kind_of_status(status: int) -> FaultKind:
     return kind
 
 
-def says_context_length(text: str) -> bool:
-    """Whether an error text means that the prompt does not fit into the model's context."""
-    lowered = text.lower()
-    return any(words in lowered for words in _CONTEXT_WORDS)
+def kind_by_words(kind: FaultKind, message: str) -> FaultKind:
+    """The kind of an error, where its message says more than status, type and code do. kind: what those say."""
+    lowered = message.lower()
+    for words, kinds, meant in _WORDS:
+        if (kinds is None or kind in kinds) and any(each in lowered for each in words):
+            return meant
+    return kind
+
+
+def unreadable(reason: object) -> Fault:
+    """What the upstream sent cannot be read as an answer. reason: the rest of the sentence."""
+    return Fault(FaultKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")

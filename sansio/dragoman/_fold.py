@@ -73,6 +73,11 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     usage: Usage
     fault: Fault | None = None
 
+    @property
+    def service_tier(self) -> str | None:
+        """The last that was said of it."""
+        return self.usage.service_tier or self.started.service_tier
+
 
 class _Open:
     """A block that is being filled."""

@@ -2,19 +2,47 @@
 
 Strategy: one walk over the document before any writer sees it. Fields that the client's protocol does not define
 cannot be translated by anybody, so they are losses whatever the target is. A block without a counterpart may
-still say something in plain words; then the words go on as text.
+still say something in plain words; then the words go on as text. Tools whose loading is deferred wait for the
+search that finds them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from ._errors import RemoteProtocolError, dotted
 from ._loss import Ledger
-from ._request import HostedTool, Media, Message, OpaquePart, Part, Request, Text, ToolResult
+from ._request import (
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+
+
+def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
+    """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
+    for param, code in server_held.items():
+        if param in request.params:
+            path = request.param_paths.get(param, f"/{param}")
+            message = f"{dotted(path)}: this conversation is held nowhere; send all its messages without the setting"
+            raise RemoteProtocolError(message, path=path, code=code)
 
 
 def leave_protocol(request: Request, ledger: Ledger) -> Request:
     """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
+    for repair in request.repairs:
+        ledger.add(repair.code, repair.path, repair.detail)
     ledger.unknown_fields("", request.extra)
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
@@ -34,7 +62,7 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
             part = message.parts[0]
             if type(part) is Text and part.extra is None:
                 continue  # nearly all of them
-        changed: list[Part] | None = None
+        changed: list[Part | None] | None = None
         for index, part in enumerate(message.parts):
             if type(part) is ToolResult:
                 if part.extra is None and len(part.parts) == 1:
@@ -49,13 +77,50 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
                 changed[index] = plain
         if changed is not None:
             messages = messages or list(request.messages)
-            messages[number] = msgspec.structs.replace(message, parts=tuple(changed))
-    return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
+            parts = tuple([part for part in changed if part is not None])
+            messages[number] = msgspec.structs.replace(message, parts=parts)
+    if messages is not None:
+        request = msgspec.structs.replace(request, messages=tuple(messages))
+    if any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
+        request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
+    return request
 
 
-def _plain(part: Part, ledger: Ledger) -> Part:
-    """The part itself, or what it says as text."""
+def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
+    """The tools without those that nothing has found yet: readers take `deferred` from those that a search has found.
+
+    Where the provider searches, no other target can: there all tools are shown.
+    """
+    tools = request.tools
+    if any(
+        isinstance(tool, HostedTool) and "tool_search" in tool.kind and tool.stand_in is None
+        for tool in tools
+    ):
+        return tools
+    choice = request.tool_choice
+    named: set[tuple[str | None, str | None]] = {
+        (part.namespace, part.name)
+        for each in request.messages
+        for part in each.parts
+        if type(part) is ToolCall
+    }
+    if choice is not None:
+        named |= {(choice.namespace, choice.name), *[(ref.namespace, ref.name) for ref in choice.allowed]}
+    loaded: list[Tool] = []
+    for tool in tools:
+        if type(tool) is FunctionTool and tool.deferred and (tool.namespace, tool.name) not in named:
+            ledger.dropped(tool.path, "its loading is deferred, and no search has found it yet")
+        else:
+            loaded.append(tool)
+    return tuple(loaded)
+
+
+def _plain(part: Part, ledger: Ledger) -> Part | None:
+    """The part itself, or what it says as text; None for what the model is not told."""
     if isinstance(part, OpaquePart):
+        if part.text == "":
+            ledger.dropped(part.path, f"the {part.kind} is for its own provider alone")
+            return None
         return _words(part, ledger)
     if part.extra is not None:
         ledger.unknown_fields(part.path, part.extra)
@@ -77,4 +142,4 @@ def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
     if part.text is None:
         return part
     ledger.altered(part.path, f"{part.kind} has no counterpart; what it says goes on as text")
-    return Text(part.text, path=part.path)
+    return Text(part.text, path=part.path, stand_in=True)

@@ -14,8 +14,10 @@ import msgspec
 
 from ._loss import Ledger, LossCode
 from ._request import Message, Part, Request, Text, ToolCall, ToolResult
+from ._spec import Target
 
 _MISSING = "No result: the conversation went on before the tool had answered."
+_CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
 def mend_history(request: Request, ledger: Ledger) -> Request:
@@ -24,6 +26,20 @@ def mend_history(request: Request, ledger: Ledger) -> Request:
     if _is_sound(messages):
         return request
     return msgspec.structs.replace(request, messages=_Mender(ledger).mend(messages))
+
+
+def end_with_user(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with the user's turn at its end, where the model does not continue the assistant's words.
+
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+    """
+    messages = request.messages
+    if target.prefill or not messages or messages[-1].role != "assistant":
+        return request
+    path = messages[-1].path
+    ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
+    asks = Message("user", (Text(_CONTINUE, path=path),), path)
+    return msgspec.structs.replace(request, messages=(*messages, asks))
 
 
 def _is_sound(messages: tuple[Message, ...]) -> bool:
@@ -99,7 +115,8 @@ class _Mender:
         kept: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
-                self._file(part)
+                if not self._file(part):
+                    kept += self._orphan(part, message)
                 continue
             if isinstance(part, Text) and not part.text:
                 self._note(part.path, "an empty text part was left out: it is refused")
@@ -116,7 +133,9 @@ class _Mender:
                 new is not old for new, old in zip(kept, message.parts, strict=True)
             )
             self._out.append(msgspec.structs.replace(message, parts=tuple(kept)) if changed else message)
-        elif not message.parts:
+            return
+        self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
+        if not message.parts:
             self._note(message.path, "an empty message was left out: it is refused")
 
     def _distinct(self, call: ToolCall) -> ToolCall:
@@ -133,12 +152,11 @@ class _Mender:
         self._note(call.path, "an earlier call has the same id: this one was given another")
         return msgspec.structs.replace(call, call_id=fresh)
 
-    def _file(self, result: ToolResult) -> None:
-        """Put a result to its call: of the newest turn that waits for this id, the oldest such call."""
+    def _file(self, result: ToolResult) -> bool:
+        """Put a result to its call: of the newest turn that waits for this id, the oldest. False if there is none."""
         wanted = self._wanted.get(result.call_id)
         if not wanted:
-            self._note(result.path, "left out: no unanswered call of that id stands before this result")
-            return
+            return False
         newest = wanted[-1][0]
         at = next(index for index, (turn, _) in enumerate(wanted) if turn is newest)
         turn, call_id = wanted.pop(at)
@@ -147,6 +165,24 @@ class _Mender:
         if call_id != result.call_id:
             result = msgspec.structs.replace(result, call_id=call_id)
         turn.results[call_id] = result
+        return True
+
+    def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
+        """What a result without a call says, marked so that the model can tell it from what the user wrote."""
+        if message.role != "user":
+            self._note(result.path, "left out: no result may stand here")
+            return []
+        self._note(result.path, "sent as text: no unanswered call of that id stands before this result")
+        if self._turns:
+            self._turns[-1].open = False
+        parts: list[Part] = []
+        for part in result.parts:
+            if not isinstance(part, Text):
+                parts.append(part)
+            elif part.text:
+                marked = f"<tool_result>\n{part.text}\n</tool_result>"
+                parts.append(msgspec.structs.replace(part, text=marked))
+        return parts
 
     def _with_results(self) -> list[Message]:
         out: list[Message] = []

@@ -30,7 +30,7 @@ class LossCode(Enum):
     REPAIRED = "repaired"  # the history broke the target's rules and was mended
     SEALED = "sealed"  # carried so that it comes back to its maker, but nobody else can read it
     ESTIMATED = "estimated"  # a figure that the upstream did not tell
-    BREACH = "breach"  # the model broke a rule of the client's that the upstream cannot enforce
+    BREACH = "breach"  # the model broke a rule of the client's that the upstream is not known to enforce
     UNCHECKED = "unchecked"  # whether it did, nobody could tell
 
 

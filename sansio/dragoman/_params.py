@@ -16,6 +16,23 @@ from ._request import Param, Request
 Converter = Callable[[JSON, str, Ledger], JSON]
 
 
+def hashed_beyond(limit: int) -> Converter:
+    """For names of users, which servers refuse when they are longer. The hash names the same user.
+
+    limit: in characters.
+    """
+
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if type(value) is not str or len(value) <= limit:
+            return value
+        import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
+
+        ledger.altered(path, f"longer than {limit} characters: its hash was sent")
+        return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+    return convert
+
+
 def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSON]:
     """The settings of a body, by neutral name. null means absent in all three protocols.
 

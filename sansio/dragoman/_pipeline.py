@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ._calls import CallStage, CheckInput
+from ._checks import CheckStage
 from ._compact import CompactStage
 from ._events import Event
 from ._loss import Ledger
@@ -68,6 +69,8 @@ def pipeline(
         stages.append(BareJsonStage())
     if book.stops:
         stages.append(StopStage(book.stops, alone=exchange.request.params.get("n") in (None, 1)))
+    if book.form is not None or book.choice is not None:
+        stages.append(CheckStage(book.form, book.choice, ledger))
     if book.compacts:
         stages.append(CompactStage())
     keeper = Keeper() if client.forgets_seals else None

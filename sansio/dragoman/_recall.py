@@ -22,13 +22,19 @@ Keepsake: TypeAlias = tuple[tuple[str, ...], tuple[Thought, ...]]
 
 
 def recall_thoughts(request: Request, recall: Recall) -> Request:
-    """The request with thoughts where turns with calls have none that are sealed."""
+    """The request with thoughts where turns with calls have none that another protocol's upstream can read.
+
+    Readers seal what the client's own protocol says plainly (`reasoning_content`) for its own upstreams.
+    """
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":
             continue
         calls = tuple([part.call_id for part in message.parts if type(part) is ToolCall])
-        if not calls or any(type(part) is Thought and part.seal is not None for part in message.parts):
+        if not calls or any(
+            type(part) is Thought and part.seal is not None and part.seal.origin != request.protocol
+            for part in message.parts
+        ):
             continue
         thoughts = recall(calls)
         if thoughts:

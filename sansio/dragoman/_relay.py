@@ -2,19 +2,21 @@
 
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
 upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
-follow. Nothing else is ever added. What a tap wants to know (usage, the end, an error) stands in the first and
-the last frames of a stream, so only those are taken apart, and the last ones only when somebody asks.
+follow. Nothing else is ever added, and nothing passes behind the frame that ends the answer. What a tap wants to
+know (usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart,
+and the last ones only when the protocol's end mark comes or somebody asks.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ._answer import Outcome
 from ._errors import RemoteProtocolError
-from ._events import Failed, Started, Stopped, StopReason, Usage
-from ._fault import Fault, FaultKind
+from ._events import Event, Failed, Started, Stopped, StopReason, Usage
+from ._fault import Fault, FaultKind, unreadable
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, UpstreamSpec
@@ -24,6 +26,10 @@ from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
 # CR CR; that its LF comes one piece later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
+
+# An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
+_ERROR_LINE = re.compile(rb"(?:\A|\n\n|\r\n\r\n|\r\r)(error:)")
 
 # Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
 _FIRST_FRAMES = 4
@@ -43,7 +49,10 @@ class Relay:
         protocol: of both sides.
         exchange: as for ResponseTranslator.
         streams: whether the body is a stream of events. A whole body passes as it comes.
+        member: what a whole body must have to be an answer, by default the member that holds the protocol's.
         max_event_bytes: the most that is held of one unfinished event.
+
+    When the outcome is COMPLETED before the upstream's end, its last event has come: close the upstream.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class Relay:
         exchange: Exchange,
         *,
         streams: bool = True,
+        member: str | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         self.losses = Ledger()
@@ -66,6 +76,8 @@ class Relay:
         self._exchange = exchange
         self._tap = protocol.tap(exchange)
         self._streams = streams
+        self._marks = protocol.end_marks
+        self._member = member or protocol.answer_member
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
         self._held_bytes = 0
@@ -79,7 +91,7 @@ class Relay:
         self._whole: JSONObject | None = None
 
     def receive_data(self, data: bytes) -> None:
-        if self.outcome is Outcome.FAILED or not data:
+        if self.outcome is not Outcome.OPEN or not data:
             return
         if not self._streams:
             self.committed = True
@@ -89,18 +101,26 @@ class Relay:
             self._out.append(data)
             return
         whole = self._whole_frames(data)
+        if whole and self._fails_beside(whole):
+            return
         if whole:
-            self._out.append(whole)
-            self._remember(whole)
+            end = self._end_of(whole)
+            self._out.append(whole[: end or None])
+            self._remember(self._out[-1])
+            if end:
+                self._end()
+                return
         if self._held_bytes > self._limit:
-            self.fail(Fault(FaultKind.SERVER, f"one server-sent event has more than {self._limit} bytes"))
+            self.fail(unreadable(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
-        if self.outcome is Outcome.FAILED:
+        if self.outcome is not Outcome.OPEN:
             return
         if not self._streams:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
+            return
+        if self._fails_beside(b"".join(self._held)):
             return
         self._look()
         rest = SSEParser()
@@ -155,6 +175,29 @@ class Relay:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
+    def _fails_beside(self, data: bytes) -> bool:
+        """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
+        found = _ERROR_LINE.search(data) if b"error:" in data else None
+        if found is None:
+            return False
+        self._held.clear()
+        if found.start(1):
+            self._out.append(data[: found.start(1)])
+            self._remember(self._out[-1])
+        parser, trial = SSEParser(), self._protocol.tap(self._exchange)
+        for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
+            trial.watch(frame)
+        self.fail(trial.fault or unreadable("it has an error without words"))
+        return True
+
+    def _end(self) -> None:
+        """The last frame has come: what is behind it was never there."""
+        self._held.clear()
+        self._look()
+        if not self._tap.ended and self._tap.fault is None:
+            self._out.pop()  # an end mark of no answer is no end
+        self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it began"))
+
     def _finish(self, outcome: Outcome) -> None:
         self._out += self._held
         self._held.clear()
@@ -191,6 +234,25 @@ class Relay:
         self.fault = self.fault or tap.fault  # the outcome comes at the end: an error may have several frames
         self.committed = self.committed or tap.begun or tap.ended
 
+    def _end_of(self, whole: bytes) -> int:
+        """Return where the frame ends behind which nothing may follow, 0 when there is none."""
+        for mark in self._marks:
+            if mark in whole:
+                break
+        else:
+            return 0
+        start = 0
+        for blank in _BLANK_LINE.finditer(whole):
+            piece, start = whole[start : blank.end()], blank.end()
+            # A model may write such a mark, too.
+            if any(mark in piece for mark in self._marks):
+                trial = self._protocol.tap(self._exchange)
+                for frame in SSEParser().receive_data(piece):
+                    trial.watch(frame)
+                if trial.last:
+                    return start
+        return 0
+
     def _whole_frames(self, data: bytes) -> bytes:
         """All up to the last blank line; the rest is held."""
         joined = self._edge + data
@@ -210,21 +272,22 @@ class Relay:
         return whole
 
     def _note_whole(self) -> None:
-        """Read what a whole answer says. What is no JSON object was cut, or is no answer: the caller who held the
-        bytes back can still tell so. What cannot be read otherwise is the client's to judge.
+        """Read what a whole answer says. What is no JSON object was cut, and what lacks the member that holds the
+        answer is none: the caller who held the bytes back can still tell so. What cannot be read otherwise is the
+        client's to judge.
         """
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
         try:
-            value = self._whole = decode_object(b"".join(self._body), "the upstream's answer")
+            value = self._whole = decode_object(b"".join(self._body), "it")
         except RemoteProtocolError as error:
             self.outcome = Outcome.FAILED
-            self.fault = Fault(FaultKind.TRUNCATED, error.message)
+            self.fault = unreadable(error)
             return
         try:
-            events = self._protocol.read_whole(value, self._exchange, Ledger())
+            events: Sequence[Event] = self._protocol.read_whole(value, self._exchange, Ledger())
         except (RemoteProtocolError, RecursionError):
-            return
+            events = ()
         for event in events:
             if isinstance(event, Usage):
                 self.usage = self.usage.updated(event)
@@ -234,6 +297,9 @@ class Relay:
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
                 self.outcome, self.fault = Outcome.FAILED, event.fault
+        if self.fault is None and self._member not in value:
+            self.outcome = Outcome.FAILED
+            self.fault = Fault(FaultKind.SERVER, f"the upstream's answer has no {self._member}", status=502)
 
 
 def _pieces(frames: bytes, count: int) -> list[bytes]:

@@ -15,6 +15,7 @@ import msgspec
 
 from ._events import Seal, ToolKind
 from ._json import JSON, JSONObject
+from ._loss import Loss
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
@@ -72,6 +73,11 @@ Param: TypeAlias = Literal[
 ]
 
 
+# What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
+# `message_name` is `name` of a message.
+Refusable: TypeAlias = Param | Literal["message_name", "parallel_tool_calls", "tool_strict"]
+
+
 class CacheMark(msgspec.Struct, frozen=True, gc=False):
     """A prompt-cache breakpoint: `cache_control` in Messages, `prompt_cache_breakpoint` in the other two.
 
@@ -96,6 +102,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
     citations: the annotations it came with, as they came.
     sources: those of them that are web pages, in a form that other protocols can print.
+    stand_in: the words of a block that has no counterpart, and no part of what is said beside it.
     """
 
     text: str
@@ -104,6 +111,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     path: str = ""
     sources: tuple[Citation, ...] = ()
+    stand_in: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
@@ -188,7 +196,8 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
     """A block, part or item that has no form of its own here.
 
     kind: its type in its protocol.
-    text: what it says in plain words, for a target that does not know it; None when it says nothing alone.
+    text: what it says in plain words, for a target that does not know it; None when it says nothing alone, "" when
+        it is not for the model but for the server.
     """
 
     origin: str
@@ -355,6 +364,13 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     effort_path: str = ""
     show_path: str = ""
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the client asks for thinking."""
+        if self.mode == "disabled":
+            return False
+        return self.mode is not None or self.effort not in (None, "none")
+
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     """Structured output: JSON of a schema, or any JSON object when schema is None."""
@@ -371,13 +387,15 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
     protocol: the protocol that it came in.
+    parallel_path: where `parallel_tool_calls` stood.
     namespaces: those that any of the tools are in.
     params: plain settings by neutral name.
     param_paths: where each of them stood in the client's body.
     include_usage: the client wants usage at the end of a stream (always true but in Chat).
     compact: the client wants the conversation summed up, in the form its protocol has for that, and no answer.
     extra: top-level fields that the protocol does not define.
-    raw: the client's body as decoded; writers of the same protocol echo from it.
+    repairs: what its reader understood though it broke the protocol.
+    raw: the client's body as decoded, and repaired; writers of the same protocol echo from it.
     """
 
     protocol: str
@@ -388,6 +406,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     namespaces: tuple[Namespace, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
+    parallel_path: str = "/parallel_tool_calls"
     stream: bool = False
     include_usage: bool = True
     params: dict[Param, JSON] = {}
@@ -396,3 +415,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     response_format: ResponseFormat | None = None
     extra: JSONObject | None = None
     compact: bool = False
+    repairs: tuple[Loss, ...] = ()

@@ -25,8 +25,13 @@ MAX_SEALED_BYTES = 256 * 1024
 _FIRST_BLOCK = 1 << 40
 
 
-def pin_seals(request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger) -> Request:
-    """The request without seals that another model than `model` made. Forged ones are told: they hold no seal."""
+def pin_seals(
+    request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
+) -> Request:
+    """The request without seals that another model than `model` made. Forged ones are told: they hold no seal.
+
+    readable: False where the upstream has refused them: then its own are left out whatever model made them.
+    """
     origin = upstream.name if upstream.pins_seals else None
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
@@ -37,14 +42,14 @@ def pin_seals(request: Request, upstream: UpstreamSpec, model: str, ledger: Ledg
                 break
         else:
             continue  # as nearly all are
-        parts = [_pinned(part, origin, model, ledger) for part in message.parts]
+        parts = [_pinned(part, origin, model, ledger, readable) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger) -> Part:
+def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable: bool) -> Part:
     if type(part) is not Thought:
         return part
     if part.forged:
@@ -52,9 +57,17 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger) -> Part:
     seal = part.seal
     if seal is None:
         return part
-    if seal.origin != origin or not seal.model or seal.model == model:
+    if seal.origin != origin:
         return part
-    ledger.add(LossCode.FOREIGN_SEAL, part.path, "made by another model, which alone can read it")
+    if seal.model and seal.model != model:
+        reason = "made by another model, which alone can read it"
+    elif not readable:
+        reason = (
+            "refused by the upstream: made with an account of another organization, which alone can read it"
+        )
+    else:
+        return part
+    ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
     return msgspec.structs.replace(part, seal=None)
 
 

@@ -22,9 +22,33 @@ class ByType(msgspec.Struct, frozen=True):
     shapes: Mapping[str, Shape]
 
 
-# None: the reader takes the value, or it says nothing by itself. A string: why it goes nowhere.
+class Counters(msgspec.Struct, frozen=True):
+    """An object of figures. One that is not in the table says nothing as long as it counts nothing."""
+
+    shapes: Mapping[str, Shape]
+
+
+class Unless(msgspec.Struct, frozen=True):
+    """Why a value goes nowhere, and the strings in it that say nothing."""
+
+    reason: str
+    nothing: frozenset[str]
+
+
+# None: the reader takes the value, or no client of another protocol could use it: what repeats the request, padding,
+# and the server's own bookkeeping (its ids, times, prices).
+# A string: why it goes nowhere. It is a loss when the value says anything.
 # A mapping: an object with these members. A list of one: an array of such values.
-Shape: TypeAlias = str | ByType | Mapping[str, "Shape"] | list["Shape"] | None
+Shape: TypeAlias = str | Unless | ByType | Counters | Mapping[str, "Shape"] | list["Shape"] | None
+
+
+def says(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
+    """Whether there is anything in a value but null, false, zero, what is empty, and strings of `nothing`."""
+    if type(value) is dict:
+        return any(says(member, nothing) for member in value.values())
+    if type(value) is list:
+        return any(says(member, nothing) for member in value)
+    return bool(value) and value not in nothing
 
 
 def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
@@ -32,7 +56,11 @@ def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
     if shape is None or value is None:
         return
     if type(shape) is str:
-        ledger.dropped(path, shape)
+        if says(value):
+            ledger.dropped(path, shape)
+    elif isinstance(shape, Unless):
+        if says(value, shape.nothing):
+            ledger.dropped(path, shape.reason)
     elif type(shape) is list:
         if type(value) is list:
             for index, item in enumerate(value):
@@ -42,9 +70,11 @@ def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
             kind = value.get("type")
             note_unread(value, shape.shapes.get(kind) if type(kind) is str else None, path, ledger)
             return
-        assert isinstance(shape, Mapping)  # what is left of the four
+        counts = isinstance(shape, Counters)
+        members = shape.shapes if isinstance(shape, Counters) else shape
+        assert isinstance(members, Mapping)  # what is left of the six
         for key, member in value.items():
-            if key in shape:
-                note_unread(member, shape[key], child(path, key), ledger)
-            elif member is not None:
+            if key in members:
+                note_unread(member, members[key], child(path, key), ledger)
+            elif member is not None and (not counts or says(member)):
                 ledger.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")

@@ -7,7 +7,7 @@ those have the fields of a second half. N readers and N writers meet in the even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -19,11 +19,12 @@ from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
 from ._loss import Ledger
-from ._request import Param, Request
+from ._request import Param, Refusable, Request
 from ._seal import CARRIER, Sealer
 from ._sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
+Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -33,45 +34,86 @@ class Target(msgspec.Struct, frozen=True):
     custom_tools: takes OpenAI's custom (free text) tools; else they go as functions with one string. None: as
         servers of its protocol usually do (ToolRule.custom_usual).
     developer_role: knows the role "developer"; else it goes as "system".
+    text_content: what a Chat upstream takes where a message has nothing but text: one string, or a list of parts too.
+    turn_order: what a Chat upstream refuses of the order of turns: nothing; a user's turn behind a tool's result; that
+        and whatever else keeps user and assistant from taking turns.
     mid_system: takes system messages in mid-conversation; else they go as user text at their place.
     max_tokens_field: what a Chat upstream calls the limit.
     reasoning_field: where a Chat upstream wants earlier reasoning back, None for nowhere.
     sampling: a Messages upstream takes temperature, top_p and top_k (API version 2023-06-01, older models).
     thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
-    cache_marks: a Chat or Responses upstream knows `prompt_cache_breakpoint` on content parts.
+    cache_marks: what a Chat or Responses upstream knows on content parts: `prompt_cache_breakpoint`, or in Chat
+        `cache_control` as in Messages.
+    cache_keys: a Chat or Responses upstream keeps the caches of prompts by `prompt_cache_key`.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "enabled" or "disabled"});
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
         `enable_thinking` (a boolean).
+    thinking_word: the type that stands for thinking in a Chat upstream's `thinking`.
+    reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
+        user last spoke, or all.
+    thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
     structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
         nothing, in which case it is asked for in words or by a tool.
     hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
     tool_images: a Chat upstream takes images in tool messages.
     call_ids: "alnum9" for servers whose call ids are nine letters or digits.
-    refuses: settings (neutral names) that the model answers with an error.
+    forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
+    sampling_pair: takes temperature and top_p in one request.
+    sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
+    tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
+        call a tool when one is demanded.
+    prefill: a conversation may end with the assistant's words, which the model continues.
+    refuses: settings and members (neutral names) that the upstream answers with an error.
+    summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
+        when it asks to see it, or never.
     opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
         seals pass as they are.
+    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
+        the answer; "mend" fits it to this target as any other, and writes the answer anew.
     """
 
     max_tokens: int = 32000
     custom_tools: bool | None = None
+    text_content: Literal["string", "parts"] = "string"
+    turn_order: Literal["any", "no_user_after_tool", "alternate"] = "any"
     developer_role: bool = False
     mid_system: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     reasoning_field: str | None = "reasoning_content"
     sampling: bool = True
     thinking: Literal["adaptive", "budget", "none"] = "adaptive"
-    cache_marks: bool = False
+    cache_marks: Literal["none", "breakpoint", "cache_control"] = "none"
+    cache_keys: bool = False
     efforts: tuple[str, ...] | None = None
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
     )
+    thinking_word: Literal["enabled", "adaptive"] = "enabled"
+    reasoning_back: Literal["never", "tool_loop", "always"] = "never"
+    thought_signatures: bool = False
     structured: Literal["schema", "object", "none"] = "schema"
     hosted: frozenset[HostedUse] = frozenset()
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
-    refuses: frozenset[Param] = frozenset()
+    forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
+    sampling_pair: bool = True
+    sampling_at_none: bool = False
+    tools_with_effort: bool = True
+    enforces: frozenset[Enforced] = frozenset()
+    prefill: bool = True
+    refuses: frozenset[Refusable] = frozenset()
+    summaries: Literal["auto", "asked", "never"] = "asked"
     opens_seals: bool = False
+    relay: Literal["exact", "mend"] = "exact"
+
+    @property
+    def can_force_tools(self) -> bool:
+        """Whether the model can be made to call a tool, if need be by telling it not to think."""
+        if self.forced_tools != "not_thinking" or self.efforts == ():
+            return self.forced_tools != "no"
+        return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
 
 
 class ToolRule(msgspec.Struct, frozen=True):
@@ -81,6 +123,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    hosted: the uses of tools that the provider runs for which it has a form.
     """
 
     max_name: int = 64
@@ -89,6 +132,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -124,6 +168,8 @@ class Exchange(msgspec.Struct, frozen=True):
     book: what the request's passes changed.
     endpoint: where the request came in, None for the first one of its protocol.
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
+    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
+    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
     """
 
     request: Request
@@ -136,6 +182,12 @@ class Exchange(msgspec.Struct, frozen=True):
     book: Book = Book()
     endpoint: Endpoint | None = None
     stored: bool = False
+    clock: Callable[[], int] | None = None
+    mended: bool = False
+
+    def answer_id(self, prefix: str, upstream_id: str) -> str:
+        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):
@@ -171,6 +223,7 @@ class Tap(Protocol):
 
     begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
     ended: it ended well. fault: the error that the upstream reported in it.
+    last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
     """
@@ -178,6 +231,7 @@ class Tap(Protocol):
     usage: Usage
     begun: bool
     ended: bool
+    last: bool
     fault: Fault | None
     whole: JSONObject | None
 
@@ -205,6 +259,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
     needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
+    server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
+        are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     """
 
@@ -223,6 +279,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_usage: bool = True
     needs_model: bool = True
     failed_bodies: bool = False
+    server_held: Mapping[Param, str] = {}
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
@@ -240,6 +297,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: status and body of an upstream's error answer -> fault. Never raises.
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
+    end_marks: of these bytes every frame has some that sets Tap.last.
+    answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
@@ -254,6 +313,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_fault: Callable[[int, bytes], Fault]
     is_fault: Callable[[bytes], bool]
     tap: Callable[[Exchange], Tap]
+    end_marks: tuple[bytes, ...]
+    answer_member: str
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

@@ -55,16 +55,10 @@ def way_of(request: Request, target: Target) -> Way:
         return Way.NATIVE
     if target.structured == "object":
         return Way.OBJECT
-    free = not request.tools and request.tool_choice is None and not _thinks(request)
+    # A forced tool is refused beside thinking.
+    thinks = request.reasoning is not None and request.reasoning.thinks
+    free = not request.tools and request.tool_choice is None and not thinks and target.can_force_tools
     return Way.TOOL if free and _is_object_schema(form) else Way.WORDS
-
-
-def _thinks(request: Request) -> bool:
-    """Whether the client asked for thinking, beside which a forced tool is refused."""
-    reasoning = request.reasoning
-    if reasoning is None or reasoning.mode == "disabled":
-        return False
-    return reasoning.mode is not None or reasoning.effort not in (None, "none")
 
 
 def _is_object_schema(form: ResponseFormat) -> bool:

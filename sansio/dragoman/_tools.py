@@ -14,6 +14,7 @@ import re
 import msgspec
 
 from ._book import Book, Origin
+from ._errors import RemoteProtocolError, dotted
 from ._events import ToolKind
 from ._freeform import as_function, wrap_input
 from ._loss import Ledger
@@ -84,10 +85,18 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
     return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
 
 
-def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> tuple[Request, Book]:
-    """The request with tools, choices, calls and ids as the target takes them; the book for the way back."""
+def fit_tools(
+    request: Request, rule: ToolRule, target: Target, ledger: Ledger, own: str = ""
+) -> tuple[Request, Book]:
+    """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
+
+    own: the upstream's protocol: it knows the tools that are of it.
+    Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
+    """
+    _refuse_without_its_tool(request, rule, target, own)
     told = target.custom_tools
-    fitter = _Fitter(rule, rule.custom and (rule.custom_usual if told is None else told), target, ledger)
+    custom = rule.custom and (rule.custom_usual if told is None else told)
+    fitter = _Fitter(rule, custom, target, ledger, own)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changed: list[Message] | None = None
     messages = request.messages
@@ -107,6 +116,45 @@ def fit_tools(request: Request, rule: ToolRule, target: Target, ledger: Ledger) 
     return fitted, Book(fitter.origins, frozenset(fitter.used_ids))
 
 
+def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target, own: str) -> None:
+    """A tool that the provider runs can be left out where there are others. Left without the only one, or without
+    the one that is demanded, a model answers all the same, and clients show that as what the tool gave.
+    """
+    if not any(isinstance(tool, HostedTool) for tool in request.tools):
+        return
+    lost = [
+        tool
+        for tool in request.tools
+        if isinstance(tool, HostedTool) and tool.origin != own and not _is_run(tool, rule, target)
+    ]
+    choice = request.tool_choice
+    mode = None if choice is None else choice.mode
+    if not lost or mode == "none":
+        return
+    kinds = {tool.kind for tool in lost}
+    if choice is not None and mode == "named":
+        demanded = choice.hosted in kinds
+    elif choice is not None and mode == "allowed":
+        demanded = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
+    else:
+        demanded = len(lost) == len(request.tools)
+    if demanded:
+        tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
+        raise RemoteProtocolError(
+            f"{dotted(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called instead: "
+            "leave it out, or ask for a model whose upstream runs it",
+            path=tool.path,
+            code="unsupported_value",
+        )
+
+
+def _is_run(tool: HostedTool, rule: ToolRule, target: Target) -> bool:
+    """Whether the upstream, or a function in its place, does what the tool does."""
+    if tool.stand_in is not None or tool.use is None:
+        return tool.stand_in is not None
+    return tool.use.__struct_config__.tag in rule.hosted & target.hosted
+
+
 class _Fitter:
     """The pass over one request."""
 
@@ -116,6 +164,7 @@ class _Fitter:
         "_hosted",
         "_ids",
         "_ledger",
+        "_own",
         "_rule",
         "_same",
         "_stood",
@@ -125,8 +174,9 @@ class _Fitter:
         "used_ids",
     )
 
-    def __init__(self, rule: ToolRule, custom: bool, target: Target, ledger: Ledger) -> None:
+    def __init__(self, rule: ToolRule, custom: bool, target: Target, ledger: Ledger, own: str) -> None:
         self._rule = rule
+        self._own = own
         self._form = target.call_ids
         self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the wire name of its stand-in
         self._stood: set[str] = set()  # names that stand-ins go by
@@ -142,7 +192,9 @@ class _Fitter:
 
     def tool(self, tool: Tool) -> Tool:
         if isinstance(tool, HostedTool):
-            return tool if tool.stand_in is None else self._stand_in(tool, tool.stand_in)
+            if tool.stand_in is None or tool.origin == self._own:
+                return tool
+            return self._stand_in(tool, tool.stand_in)
         if tool.namespace is None and tool.name in self._stood:
             self._stood.discard(tool.name)
             self._same.discard(tool.name)

@@ -6,16 +6,19 @@ target and notes in the book what the answer has to undo. The machine does not k
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ._book import Book
+from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import fit_demands
+from ._demands import Session, fit_demands, fit_marks, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
-from ._foreign import leave_protocol
-from ._history import mend_history
+from ._foreign import leave_protocol, refuse_held
+from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
 from ._loss import Ledger, Policy
 from ._recall import Recall, recall_thoughts
@@ -31,7 +34,7 @@ from ._tools import fit_tools
 # the upstream tells the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks=True)
+_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -51,6 +54,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     endpoint: where the request came in.
     headers: names and values of what the upstream's protocol wants said beside this body, such as the version of
         its API. Of a relayed request the client has said them.
+    mended: the protocols are the same, but the request was fitted to the target, and the answer is written anew.
     """
 
     body: bytes
@@ -63,9 +67,19 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     answers: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    mended: bool = False
 
-    def exchange(self, *, id: str, now: int, model: str | None = None, sealer: Sealer = Sealer()) -> Exchange:
-        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch.
+    def exchange(
+        self,
+        *,
+        id: str,
+        now: int,
+        model: str | None = None,
+        sealer: Sealer = Sealer(),
+        clock: Callable[[], int] | None = None,
+    ) -> Exchange:
+        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
+        tells them later, without which the answer is said to be complete at `now`.
 
         model is the name that the client is told, by default the one that it asked for, if any.
         """
@@ -79,6 +93,8 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             book=self.book,
             endpoint=self.endpoint,
+            clock=clock,
+            mended=self.mended,
         )
 
 
@@ -121,12 +137,16 @@ class RequestTranslator:
         model: str | None = None,
         peeked: Peek | None = None,
         recall: Recall | None = None,
+        session: Session | None = None,
+        signed_reasoning: bool = True,
     ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
 
         peeked is what peek() gave for this body, for a caller who has looked already. recall gives the thoughts
         that were kept (ResponseTranslator.keepsake) for a turn's call ids; it is asked when the client did not send
-        them.
+        them. session gives a name for the conversation, for upstreams that keep the caches of prompts by one; it is
+        asked when the client named none. signed_reasoning is False for a request whose signatures or ciphertexts the
+        upstream has refused, see refuses_signed_reasoning(): the reasoning that has them is left out.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
         upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
@@ -135,42 +155,63 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            if self._client.name != upstream.name:
-                return self._translate(body, model, recall)
-            if not self._target.opens_seals and any(carrier in body for carrier in upstream.carriers):
-                return self._unwrapped(body, model, upstream)
+            target = self._target
+            if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
+                return self._translate(body, model, recall, session, signed_reasoning)
+            wrapped = not target.opens_seals and any(carrier in body for carrier in upstream.carriers)
+            if wrapped or not signed_reasoning:
+                return self._unwrapped(body, model, upstream, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
         return self._relay(body, model, peeked)
 
-    def _translate(self, body: bytes, model: str | None, recall: Recall | None) -> TranslatedRequest:
+    def _translate(
+        self,
+        body: bytes,
+        model: str | None,
+        recall: Recall | None,
+        session: Session | None,
+        signed_reasoning: bool,
+    ) -> TranslatedRequest:
         asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         streams = self._endpoint.streams_if(asked.stream)
         if streams is not asked.stream:
             asked = msgspec.structs.replace(asked, stream=streams)
         ledger = Ledger()
         upstream, target = self._upstream, self._target
-        request = leave_protocol(asked, ledger)
+        mended = self._client.name == upstream.name
+        # What the protocol itself defines stays when a request does not leave it.
+        request = asked
+        if not mended:
+            refuse_held(asked, self._client.server_held)
+            request = leave_protocol(asked, ledger)
         if recall is not None and self._client.forgets_seals:
             request = recall_thoughts(request, recall)
-        if asked.compact:
+        compacts = asked.compact and not mended
+        if compacts:
             request = ask_for_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:
             raise _no_model()
-        request = mend_history(request, ledger)
-        request = pin_seals(request, upstream, request.model, ledger)
+        request = end_with_user(mend_history(request, ledger), target, ledger)
+        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         request, way = fit_format(request, target, ledger)
-        request, book = fit_tools(request, upstream.tools, target, ledger)
+        request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
+        if not mended:
+            request = name_session(request, target, session)
+        request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        if way is not Way.NATIVE or stops or asked.compact:
+        form, choice = unenforced(asked, request, target)
+        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
                 bare_json=way in (Way.WORDS, Way.OBJECT),
                 stops=stops,
-                compacts=asked.compact,
+                compacts=compacts,
+                form=form,
+                choice=choice,
             )
         out = upstream.write_request(request, target, ledger)
         ledger.enforce(self._policy)
@@ -186,9 +227,12 @@ class RequestTranslator:
             answers,
             self._endpoint,
             tuple(upstream.request_headers(out)),
+            mended,
         )
 
-    def _unwrapped(self, body: bytes, model: str | None, upstream: UpstreamSpec) -> TranslatedRequest:
+    def _unwrapped(
+        self, body: bytes, model: str | None, upstream: UpstreamSpec, signed_reasoning: bool
+    ) -> TranslatedRequest:
         """A conversation that went through other upstreams before, for one of the client's own protocol.
 
         The seals are opened: those of this upstream's own come back to it, the others it could not read.
@@ -198,7 +242,7 @@ class RequestTranslator:
         request = asked if model is None else msgspec.structs.replace(asked, model=model)
         if not request.model:
             raise _no_model()
-        request = pin_seals(request, upstream, request.model, ledger)
+        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         out = upstream.write_request(request, _AS_IT_CAME, ledger)
         ledger.enforce(self._policy)
         return self._passed(encode(out), asked, ledger, len(body), request.model)

@@ -62,14 +62,6 @@ RULES: tuple[Rule, ...] = (
         statuses=frozenset({403}),
         words=("insufficient tokens", "upgrade your plan", "limit reached"),
     ),
-    # Messages says 400 when the money is gone.
-    Rule(Verdict.DISABLE, words=("credit balance is too low",)),
-    # Google and xAI say 400 for a key that they do not know.
-    Rule(
-        Verdict.DISABLE,
-        statuses=frozenset({400}),
-        words=("api key not valid", "api_key_invalid", "incorrect api key provided"),
-    ),
     Rule(Verdict.DISABLE, kinds=frozenset({FaultKind.BILLING, FaultKind.AUTHENTICATION})),
     Rule(Verdict.COOL, kinds=frozenset({FaultKind.RATE_LIMIT})),
     Rule(
@@ -81,10 +73,31 @@ RULES: tuple[Rule, ...] = (
                 FaultKind.SERVER,
                 FaultKind.UNREACHABLE,
                 FaultKind.TRUNCATED,
+                FaultKind.UNREADABLE,
+                FaultKind.MISCONFIGURED,
             }
         ),
     ),
 )
+
+
+# Signatures and ciphertexts can be read in the organization alone that they were made in.
+_UNREADABLE: tuple[Rule, ...] = (
+    Rule(Verdict.NEXT, codes=frozenset({"invalid_encrypted_content"})),
+    Rule(
+        Verdict.NEXT,
+        statuses=frozenset({400}),
+        words=("invalid `signature` in `thinking` block", "invalid signature in thinking block"),
+    ),
+)
+
+
+def refuses_signed_reasoning(fault: Fault) -> bool:
+    """Whether the upstream cannot read the signatures or ciphertexts of earlier reasoning.
+
+    They may come from another organization's account. Without them the request can be sent again.
+    """
+    return any(rule.fits(fault) for rule in _UNREADABLE)
 
 
 def judge(fault: Fault, own: Iterable[Rule] = ()) -> Verdict:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman import Target
 
+from ._mended_relays import needs_mending
 from ._model_families import families_of
 from ._patterns import matches
 from ._providers import provider_name, takes
@@ -18,6 +19,7 @@ from .settings import (
     ANY_VERSION,
     CAPABILITY_KEYS,
     NEWEST_VERSION,
+    OPENAI_CHAT,
     OPENAI_RESPONSES,
     Settings,
     UpstreamSettings,
@@ -35,6 +37,10 @@ def _none_is_none(value: object) -> object:
     return None if value == NONE else value
 
 
+def _names(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
 def _frozen(value: object) -> object:
     return frozenset(value) if isinstance(value, tuple) else value
 
@@ -45,39 +51,61 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "max_tokens_field": ("max_tokens_field", _same),
     "reasoning_field": ("reasoning_field", _none_is_none),
     "reasoning_setting": ("reasoning_setting", _none_is_none),
+    "thinking_word": ("thinking_word", _same),
+    "reasoning_back": ("reasoning_back", _same),
+    "thought_signatures": ("thought_signatures", _same),
     "efforts": ("efforts", _same),
     "thinking": ("thinking", _same),
     "sampling": ("sampling", _same),
     "structured_output": ("structured", _same),
     "hosted_tools": ("hosted", _frozen),
     "custom_tools": ("custom_tools", _same),
+    "text_content": ("text_content", _same),
+    "turn_order": ("turn_order", _same),
     "tool_images": ("tool_images", _same),
     "developer_role": ("developer_role", _same),
     "mid_system": ("mid_system", _same),
     "cache_marks": ("cache_marks", _same),
+    "cache_keys": ("cache_keys", _same),
     "call_ids": ("call_ids", _same),
+    "forced_tools": ("forced_tools", _same),
+    "enforces": ("enforces", _frozen),
+    "sampling_pair": ("sampling_pair", _same),
+    "sampling_at_none": ("sampling_at_none", _same),
+    "tools_with_effort": ("tools_with_effort", _same),
+    "prefill": ("prefill", _same),
     "refuses": ("refuses", _frozen),
+    "summaries": ("summaries", _same),
     "opens_seals": ("opens_seals", _same),
+    "relay": ("relay", _same),
 }
 
 
-def target_for(settings: Settings, upstream: UpstreamSettings, model: str) -> Target:
-    """What the upstream's model takes. model: by its name there."""
-    key = upstream.name, model
+def target_for(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = "") -> Target:
+    """What the upstream's model takes. model: by its name there. protocol: that is spoken, for `relay`."""
+    key = upstream.name, model, protocol
     found = settings.targets.get(key)
     if found is None:
         if len(settings.targets) >= _MOST_KEPT:
             settings.targets.clear()
-        found = settings.targets[key] = _target(settings, upstream, model)
+        found = settings.targets[key] = _target(settings, upstream, model, protocol)
     return found
 
 
-def what_is_said(settings: Settings, upstream: UpstreamSettings, model: str) -> dict[str, object]:
+def what_is_said(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+) -> dict[str, object]:
     """The settings by name. Those of which nobody says anything are missing."""
     host = takes(upstream.base_url)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
+    # A server's checks and a model's are two things: what either refuses is refused.
+    refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
         said.update(family.takes)
+    if upstream.protocol == OPENAI_CHAT:
+        said["refuses"] = (*refused, *_names(said.get("refuses")))
+    if needs_mending(upstream.base_url, protocol, model):
+        said["relay"] = "mend"
     said.update(upstream.said())
     for row in settings.capabilities:
         if _counts(row, upstream.name, model):
@@ -100,8 +128,8 @@ def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:
     return row.upstream in (None, upstream) and matches(model, row.model)
 
 
-def _target(settings: Settings, upstream: UpstreamSettings, model: str) -> Target:
-    said = what_is_said(settings, upstream, model)
+def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Target:
+    said = what_is_said(settings, upstream, model, protocol)
     said.setdefault("max_tokens", settings.server.default_max_tokens)
     said.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     if said.get("efforts") == ():

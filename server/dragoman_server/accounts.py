@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import msgspec
@@ -50,6 +50,9 @@ from .plan import Plan
 from .settings import AccountSettings, RuleSettings, Settings
 from .state.accounts import AccountStore, Candidate, Rate, Taken
 
+if TYPE_CHECKING:
+    from .balances import Balances
+
 # Leases are given back when the client has left, too. It takes one call to a store that answers within 50 ms or not
 # at all, and the lease expires by itself.
 _GIVE_BACK_S = 1.0
@@ -72,7 +75,10 @@ class Lease:
 
 
 class Pool:
-    """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance."""
+    """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance.
+
+    balances: the money that they have left, None where nobody asks.
+    """
 
     def __init__(
         self,
@@ -81,8 +87,10 @@ class Pool:
         *,
         clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
+        balances: "Balances | None" = None,
     ) -> None:
         self.store = store
+        self.balances = balances
         self.clock = clock
         self.draw = draw
         self.most = settings.server.max_attempts
@@ -92,6 +100,9 @@ class Pool:
 
     def attempts(self, plan: Plan, record: RequestRecord) -> "RequestAttempts":
         """The attempts of one planned request."""
+        if self.balances is not None:
+            for upstream in (plan.settings, *(each.settings for each in plan.later)):
+                self.balances.refresh(upstream)
         return RequestAttempts(self, plan, record)
 
     def leg(self, accounts: tuple[AccountSettings, ...], selection: str) -> Leg:
@@ -138,6 +149,7 @@ class RequestAttempts:
         self._conversation = plan.conversation
         self._record = record
         self._open: dict[str, Lease] = {}
+        self._disabling: list[Fault] = []  # that took an account out of use
 
     async def __aenter__(self) -> Self:
         return self
@@ -182,6 +194,8 @@ class RequestAttempts:
             verdict = judge(fault, self._rules[lease.account])
         else:
             verdict = self._machine.failed(lease.account, fault)
+        if self._counts and verdict is Verdict.DISABLE:
+            self._disabling.append(fault)
         await self._report(lease, verdict, fault, after, connecting=connecting)
         await self._give_back(lease, 0.0)
         return verdict
@@ -216,7 +230,13 @@ class RequestAttempts:
             for account, proxy in self._proxies.items()
             if proxy in known
         }
-        return {**known, **behind} if behind else known
+        shares = {} if self._pool.balances is None else self._pool.balances.shares
+        poorer = {
+            account: _with_share(behind.get(account) or known.get(account, _FRESH), shares[account])
+            for account in self._settings
+            if account in shares
+        }
+        return {**known, **behind, **poorer} if behind or poorer else known
 
     async def _take(self, offer: Offer) -> Lease | None:
         plan = self._plan(offer.leg)
@@ -242,7 +262,6 @@ class RequestAttempts:
             taken, account = found, found.account
         self._machine.took(account)
         self._record.attempts = self._machine.made
-        self._record.account = account
         lease = Lease(plan.sent_with(self._settings[account]), candidates[account], taken)
         self._open[account] = lease
         return lease
@@ -262,6 +281,10 @@ class RequestAttempts:
         # That some upstream cannot take the request is no reason to give up where another one soon can.
         untried = self._unfit if self.soonest is None else None
         self.fault = step.fault or untried or _nobody(self.soonest)
+        if any(self.fault is fault for fault in self._disabling):
+            # It is about an account, which is not the client's: what counts for the client is which ones are left.
+            others = self._machine.made >= self._pool.most and self.soonest is None
+            self.fault = _OTHERS_LEFT if others else _nobody(self.soonest)
 
     async def _report(
         self, lease: Lease, verdict: Verdict, fault: Fault, after: float | None, *, connecting: bool = False
@@ -295,6 +318,12 @@ def _resting(account: Health, proxy: Health) -> Health:
     return msgspec.structs.replace(account, cools_until=proxy.cools_until)
 
 
+def _with_share(account: Health, share: float) -> Health:
+    """The account with its money as one of its limits."""
+    remaining = share if account.remaining is None else min(share, account.remaining)
+    return msgspec.structs.replace(account, remaining=remaining)
+
+
 @lru_cache(maxsize=1024)  # each request asks for those of its chain
 def _proxy_id(proxy: Secret | None) -> str:
     """What the store calls a proxy, "" for none. Its URL may hold a password."""
@@ -309,13 +338,20 @@ def verdict_in_stream(fault: Fault) -> Verdict:
     return Verdict.TROUBLE if verdict in (Verdict.ANSWER, Verdict.NEXT) else verdict
 
 
+_OTHERS_LEFT = Fault(
+    FaultKind.OVERLOADED,
+    "the accounts that were tried are out of use; others may take the next request",
+    status=503,
+)
+
+
 def _nobody(soonest: float | None) -> Fault:
     """There was no account to try."""
     if soonest is None:
         message = (
             "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
         )
-        return Fault(FaultKind.OVERLOADED, message, status=503)
+        return Fault(FaultKind.MISCONFIGURED, message)
     message = f"every account of this model's upstreams rests; the first is back in {math.ceil(soonest)} s"
     return Fault(FaultKind.RATE_LIMIT, message, status=429)
 

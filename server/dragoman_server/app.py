@@ -31,7 +31,7 @@ from .gateway import Gateway
 from .headers import request_ids
 from .log import RequestRecord, log_request
 from .models_api import models_routes
-from .replies import Reply, dialect_of, fault_reply
+from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply
 from .responses_api import ResponsesEndpoint, responses_routes
 from .settings import OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
@@ -60,7 +60,7 @@ class Application:
         self._app = CORSMiddleware(
             Gatekeeper(app, gateway.keyring, self._elsewhere),
             allow_origins=gateway.settings.server.cors_origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE", "OPTIONS"],
+            allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
             allow_headers=["*"],
             expose_headers=["*"],
@@ -108,6 +108,10 @@ class Gatekeeper:
         self._elsewhere = elsewhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            # Clients and monitors look with it whether somebody is there. It tells nothing, so it needs no key.
+            await send_reply(send, Reply(200, [("allow", ", ".join(_METHODS))], b""))
+            return
         if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
             try:
                 key = self._keyring.admit(scope["headers"])
@@ -119,7 +123,9 @@ class Gatekeeper:
 
 
 # What tells nothing but that the gateway lives. Everything else needs a key, whatever is added later.
-_OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
+
+_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 # Protocols whose endpoints do more than translate.
 _ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
@@ -134,9 +140,13 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
+    async def hello(request: Request) -> Response:
+        # Claude Code opens its connection with this, and tests with it whether the network lets it through.
+        return JSONResponse({"message": "hello"})
+
     async def readyz(request: Request) -> Response:
         settings = gateway.settings
-        usable = gateway.ready and bool(settings.upstreams or settings.server.simulator)
+        usable = gateway.ready and bool(settings.upstreams or settings.server.offers_simulator)
         return JSONResponse({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
 
     endpoints: list[BaseRoute] = [
@@ -155,6 +165,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         *models_routes(gateway),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
+        Route("/api/hello", hello),
         Route("/", root),
     ]
 
@@ -174,14 +185,23 @@ class Elsewhere:
         """404 and 405 and their kin."""
         assert isinstance(error, HTTPException)
         headers = error.headers or {}
-        message = error.detail
+        message, code = error.detail, None
         if error.status_code == 404 and message == "Not Found":
-            known = ", ".join(_endpoints(self._protocols))
-            message = f"there is nothing at this path; this gateway serves {known} and GET /v1/models"
+            message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        reply = self._refusal(request.scope, request.headers, error.status_code, message)
+        reply = self._refusal(request.scope, request.headers, error.status_code, message, code)
         return _response(reply, headers)
+
+    def _elsewhere(self, request: Request) -> str:
+        """Where a request to a wrong path should have gone."""
+        meant = base_and_rest(_path(request.scope), self._protocols)
+        if meant is None:
+            return f"this gateway serves {', '.join(_endpoints(self._protocols))} and GET {MODELS_PATH}"
+        base, rest = meant
+        url = request.base_url  # from the Host header: it is what the client calls us
+        root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
+        return f"the base URL for a client that adds {rest} is {ascii(root)[1:-1][:200]}{base}"
 
     async def bug(self, request: Request, error: Exception) -> Response:
         """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""

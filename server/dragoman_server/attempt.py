@@ -11,23 +11,26 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import anyio
+import msgspec
 
 from dragoman import (
     FanOut,
     Fault,
     FaultKind,
+    LossCode,
     Outcome,
     Relay,
+    RemoteProtocolError,
     ResponseTranslator,
+    refuses_signed_reasoning,
     retry_after,
     translate_fault,
 )
+from dragoman._fault import unreadable
 
-from ._secret import MASK
 from .accounts import Lease
 from .headers import HeaderList, for_client, request_ids
 from .plan import Plan
-from .replies import fault_of_upstream
 from .upstream import (
     UpstreamError,
     UpstreamTimeout,
@@ -35,6 +38,7 @@ from .upstream import (
     UpstreamTimeouts,
     UpstreamUnreachable,
 )
+from .upstream_faults import fault_of_upstream, masked, no_answer, redirected, told
 
 Answer: TypeAlias = ResponseTranslator | Relay | FanOut
 
@@ -48,7 +52,7 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # lets the connection be used again.
 DRAIN_S = 0.25
 
-_TOO_LARGE = Fault(FaultKind.SERVER, "the upstream's answer is too large")
+_TOO_LARGE = unreadable(f"it has more than {MAX_ANSWER_BYTES} bytes")
 
 
 class ResponseLike(Protocol):
@@ -84,13 +88,16 @@ class Door(Protocol):
 class Failure:
     """An attempt of which the client has seen nothing.
 
-    status, body: the error in the client's form, where the upstream answered with one.
+    fault: by which its account is judged. told: as the client is told of it. cause: and the log.
     headers: what the client may be told of the upstream's.
+    status, body: the upstream's error answer in the client's form, where that is what the client is told.
     after: seconds that the upstream wants to be left alone.
     connecting: no connection came about.
     """
 
     fault: Fault
+    told: Fault
+    cause: str
     headers: HeaderList
     status: int | None = None
     body: bytes = b""
@@ -128,19 +135,44 @@ class Attempt:
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
 
+    @property
+    def target(self) -> str:
+        """What it asks, as `upstream/model`."""
+        return f"{self.plan.settings.name}/{self.plan.upstream_model}"
+
     async def run(self) -> Failure | None:
         """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
+        failure = await self._run()
+        if failure is None or not refuses_signed_reasoning(failure.fault):
+            return failure
+        plan = self._unsigned()
+        if plan is None:
+            return failure
+        # The conversation has changed accounts, and goes on without what this one cannot read.
+        self.plan, self.answer = plan, None
+        return await self._run()
+
+    def _unsigned(self) -> Plan | None:
+        """The plan without the reasoning that the upstream has refused, None where there is none to leave out."""
+        plan = self.plan
+        if plan.unsigned is None:
+            return None
+        try:
+            unsigned = plan.unsigned().sent_with(plan.account)
+        except RemoteProtocolError:
+            return None
+        return unsigned if _foreign(unsigned) > _foreign(plan) else None
+
+    async def _run(self) -> Failure | None:
         try:
             if self.plan.translated.answers > 1:
                 return await self._read_legs(self.plan.fan_out())
             async with self._open() as response:
-                self._note(response)
-                if not 200 <= response.status < 300:
-                    return self._refused(response.status, await response.read_all(MAX_ERROR_BYTES))
-                return await self._read_answer(response)
+                begun = await self._begin(response)
+                return begun if isinstance(begun, Failure) else await self._read_answer(response, begun)
         except UpstreamError as error:
-            failure = await self._broke(fault_of_upstream(error))
-            return failure and replace(failure, connecting=is_connecting(error))
+            failure = await self._broke(self._unreached(error))
+            return failure and replace(failure, cause=str(error), connecting=is_connecting(error))
 
     def _open(self) -> AbstractAsyncContextManager[ResponseLike]:
         plan = self.plan
@@ -153,8 +185,16 @@ class Attempt:
         self._raw_headers = response.headers
         self.headers = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
 
-    async def _read_answer(self, response: ResponseLike) -> Failure | None:
+    async def _begin(self, response: ResponseLike) -> bytes | Failure:
+        """The first bytes of an answer, if it is one."""
+        self._note(response)
+        if not 200 <= response.status < 300:
+            return self._refused(response.status, await response.read_all(MAX_ERROR_BYTES))
         data = await response.receive()
+        fault = no_answer(self.plan.settings, response.headers, data)
+        return data if fault is None else self._failure(fault)
+
+    async def _read_answer(self, response: ResponseLike, data: bytes) -> Failure | None:
         answer = self.answer = self.plan.answer(upstream_streams=is_stream(response.headers, data))
         size = 0
         while data:
@@ -207,7 +247,7 @@ class Attempt:
         if refusals and not self.shown:
             return refusals[0]
         if refusals:
-            fan.fail(refusals[0].fault)
+            fan.fail(refusals[0].told)
         fan.receive_eof()
         return await self._end(fan)
 
@@ -216,12 +256,11 @@ class Attempt:
     ) -> None:
         try:
             async with self._open() as response:
-                self._note(response)
-                if not 200 <= response.status < 300:
-                    refusals.append(self._refused(response.status, await response.read_all(MAX_ERROR_BYTES)))
+                data = await self._begin(response)
+                if isinstance(data, Failure):
+                    refusals.append(data)
                     legs.cancel()
                     return
-                data = await response.receive()
                 leg = fan.start(number, upstream_streams=is_stream(response.headers, data))
                 size = 0
                 while data and leg.outcome is Outcome.OPEN:
@@ -237,7 +276,7 @@ class Attempt:
                 leg.receive_eof()
                 await self._merge(fan)
         except UpstreamError as error:
-            fan.fail(fault_of_upstream(error))
+            fan.fail(self._unreached(error))
         if fan.outcome is Outcome.FAILED:
             legs.cancel()
 
@@ -249,18 +288,38 @@ class Attempt:
         """The upstream's error answer, in the client's form."""
         plan = self.plan
         if status < 400:
-            status = 502  # a redirect is followed by nobody and is no answer
-        if plan.account.api_key:
-            # Some servers repeat the key that they refuse. It is the gateway's, not the client's.
-            body = body.replace(plan.account.api_key.reveal().encode(), MASK.encode())
-        status, body, fault = translate_fault(
+            failure = self._failure(redirected(plan.settings, status))
+            place = self._masked(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
+            return replace(failure, cause=f"{failure.cause} {status} to {place}: put that into base_url")
+        body = self._masked(body.decode("latin-1")).encode("latin-1")
+        status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        return self._failure(fault, status, body)
+        if fault.kind is FaultKind.NOT_FOUND and plan.advice:
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
+            status, shown = plan.client.write_fault(fault, plan.id)
+        failure = self._failure(fault, body)
+        return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
 
-    def _failure(self, fault: Fault, status: int | None = None, body: bytes = b"") -> Failure:
+    def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
+        """body: of an error answer."""
+        plan = self.plan
+        fault = msgspec.structs.replace(fault, message=self._masked(fault.message))
+        shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
+        words = "" if fault.message in shown.message else f": {fault.message}"
         after = retry_after(self._raw_headers, self._now)
-        return Failure(fault, self.headers or request_ids((), self.plan.id), status, body, after)
+        headers = self.headers or request_ids((), plan.id)
+        return Failure(fault, shown, shown.message + words, headers, after=after)
+
+    def _unreached(self, error: UpstreamError) -> Fault:
+        return fault_of_upstream(error, self.plan.settings, self.plan.url)
+
+    def _masked(self, text: str) -> str:
+        return masked(text, self.plan.settings, self.plan.account)
+
+
+def _foreign(plan: Plan) -> int:
+    return sum(loss.code is LossCode.FOREIGN_SEAL for loss in plan.translated.losses)
 
 
 def is_connecting(error: UpstreamError) -> bool:

@@ -8,20 +8,39 @@ import enum
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from types import MappingProxyType
+from typing import TextIO, TypeAlias
 from urllib.parse import urlsplit
 
+import anyio
+
 from ._listen import Listening
-from .config import Loaded
-from .routes import DEFAULT_MODEL
-from .settings import SIMULATOR, Settings, UpstreamSettings
+from ._model_info import ModelInfo
+from ._patterns import ANY_TEXT
+from ._providers import PROVIDERS, provider_name
+from .config import DEFAULT_FILE, Loaded
+from .model_lists import can_list, fetch_all
+from .routes import DEFAULT_MODEL, Listed, Route, conversational, default_model_of, resolve
+from .settings import OPENAI_CHAT, SIMULATOR, Settings, UpstreamSettings
+from .upstream import UpstreamClient
 
 # The vendors' clients insist on some key, also where none is needed.
 _ANY_KEY = "any"
 # The gateway itself does not know the keys that it takes.
 _OWN_KEY = "YOUR_KEY"
+_UNKNOWN_MODEL = "MODEL"
+
+# Of the providers so many are named.
+_EXAMPLES = 4
+
+# How long the banner waits for lists of models.
+LISTS_S = 2.0
+
+# By upstream: its models, or why it has told none.
+Lists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
 class Style(enum.Enum):
@@ -42,8 +61,18 @@ class Line:
     text: str
 
 
-def banner(loaded: Loaded, listening: Listening, version: str) -> Iterator[Line]:
-    """All lines, the last one being `Dragoman listens on URL (BACKEND)`."""
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A model to try. context: what it reads, in tokens, if its upstream has told."""
+
+    model: str
+    context: int | None = None
+
+
+def banner(
+    loaded: Loaded, listening: Listening, version: str, lists: Lists = MappingProxyType({})
+) -> Iterator[Line]:
+    """All lines, the last one being `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
     settings = loaded.settings
     yield Line(Style.TITLE, f"Dragoman {version}, configured by {loaded.path or 'the environment'}")
     for warning in loaded.warnings:
@@ -51,31 +80,68 @@ def banner(loaded: Loaded, listening: Listening, version: str) -> Iterator[Line]
     yield Line(Style.LABEL, "Upstreams")
     for upstream in settings.upstreams:
         yield Line(Style.TEXT, "  " + _upstream(upstream))
-    if settings.server.simulator:
+    if settings.lists_simulator:
         yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
+    if not settings.upstreams:
+        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_EXAMPLES])
+        yield Line(Style.TEXT, f"  for a real model set {variables} or another provider's key,")
+        yield Line(
+            Style.TEXT, f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and start again"
+        )
+    example = example_of(settings, lists)
+    if example is None:
+        first = settings.upstreams[0].name
+        example = Example(f"{first}/{_UNKNOWN_MODEL}")
+        reason = lists.get(first, "it was not asked")
+        told = reason if isinstance(reason, str) else "its list is empty"
+        yield Line(
+            Style.WARNING,
+            f"warning: the models of {first} are not known ({told}): write one in place of {_UNKNOWN_MODEL}, "
+            f'and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]',
+        )
     for title, command in commands(
-        _reachable(listening), example_model(settings), needs_key=bool(settings.client_keys)
+        _reachable(listening), example, needs_key=bool(settings.client_keys)
     ).items():
         yield Line(Style.LABEL, title)
         yield Line(Style.COMMAND, "  " + command)
     yield Line(Style.TITLE, f"Dragoman listens on {listening.url} ({listening.backend})")
 
 
-def example_model(settings: Settings) -> str:
-    """A model name that works, as far as we know: an alias, an upstream's own list, the simulator."""
-    for alias in settings.models:
-        if "*" not in alias:
-            return alias
+def example_of(settings: Settings, lists: Lists = MappingProxyType({})) -> Example | None:
+    """A model that works, as far as we know: what people have named comes first, then what upstreams list."""
+    infos = {
+        name: {model.id: model for model in models}
+        for name, models in lists.items()
+        if not isinstance(models, str)
+    }
+    name = next(_candidates(settings, infos), None)
+    if name is None:
+        return None
+    route = resolve(settings, OPENAI_CHAT, name, infos)
+    info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, Route) else None
+    return Example(name, None if info is None else info.context)
+
+
+def _candidates(settings: Settings, listed: Listed) -> Iterator[str]:
+    if settings.server.default_model is not None:
+        yield settings.server.default_model
+    yield from (alias for alias in settings.models if ANY_TEXT not in alias)
+    for chain in settings.models.values():
+        target = chain if isinstance(chain, str) else chain[0]
+        if ANY_TEXT not in target:
+            yield target
     for upstream in settings.upstreams:
-        for model in upstream.models:
-            return f"{upstream.name}/{model}"
-    if settings.server.simulator:
-        return DEFAULT_MODEL
-    return f"{settings.upstreams[0].name}/MODEL"
+        there = listed.get(upstream.name, ())
+        default = default_model_of(upstream, there)
+        for model in [*([default] if default else ()), *conversational([*upstream.models, *there])]:
+            yield f"{upstream.name}/{model}"
+    if not settings.upstreams:
+        yield DEFAULT_MODEL
 
 
-def commands(url: str, model: str, *, needs_key: bool = False) -> dict[str, str]:
+def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str, str]:
     """A shell command for each kind of client, ready to be pasted. needs_key: with a place for the user's own key."""
+    model = example.model
     own_key = _OWN_KEY if needs_key else _ANY_KEY
     headers = ["-H", "content-type: application/json"]
     headers += ["-H", f"authorization: Bearer {own_key}"] if needs_key else []
@@ -94,6 +160,9 @@ def commands(url: str, model: str, *, needs_key: bool = False) -> dict[str, str]
         f"messages={json.dumps(chat['messages'])}).content[0].text)"
     )
     claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": own_key, "ANTHROPIC_MODEL": model}
+    if example.context is not None:
+        # It takes every model for one with 200,000 tokens.
+        claude["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(example.context)
     return {
         "curl": _shell(
             "curl",
@@ -135,8 +204,28 @@ def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str
 
 
 def print_banner(loaded: Loaded, version: str, environ: Mapping[str, str], listening: Listening) -> None:
-    """Print the banner to stderr."""
-    print_lines(banner(loaded, listening, version), sys.stderr, environ)
+    """Print the banner to stderr: at once, or within LISTS_S where upstreams are to be asked for their models first."""
+    # What well-known hosts have is known.
+    asked = [
+        upstream
+        for upstream in loaded.settings.upstreams
+        if can_list(upstream) and provider_name(upstream.base_url) is None
+    ]
+
+    def show() -> None:
+        lists = anyio.run(_ask, loaded.settings, asked) if asked else {}
+        print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
+
+    if asked:
+        # The caller serves already, and must not wait.
+        threading.Thread(target=show, name="banner", daemon=True).start()
+    else:
+        show()
+
+
+async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Lists:
+    async with UpstreamClient() as client:
+        return await fetch_all(client, settings, upstreams, LISTS_S)
 
 
 def _upstream(upstream: UpstreamSettings) -> str:

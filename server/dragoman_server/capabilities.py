@@ -2,8 +2,8 @@
 
 Strategy: one table of keys for all who may say it: hosts and model families that are well known, the
 configuration's `[[upstreams]]`, and its `[[capabilities]]`. None means unsaid, so that what is said can be laid over
-what was said before. Clients that are relayed say themselves what they want: these count for translated requests
-alone.
+what was said before. They count for translated requests: clients of the upstream's own protocol say themselves what
+they want, unless `relay` is "mend".
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, get_args
 
 from dragoman._effort import EFFORTS
-from dragoman._request import Param
-from dragoman._spec import HostedUse
+from dragoman._request import Refusable
+from dragoman._spec import Enforced, HostedUse
 
 from ._fields import Key, Kind, choice, integer
 
@@ -20,8 +20,9 @@ from ._fields import Key, Kind, choice, integer
 NONE = "none"
 
 # By the neutral names of the core: those of Chat Completions where it has the setting.
-PARAMS: tuple[str, ...] = get_args(Param)
+REFUSABLE: tuple[str, ...] = tuple(sorted(name for part in get_args(Refusable) for name in get_args(part)))
 HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
+ENFORCED: tuple[str, ...] = get_args(Enforced)
 
 
 def _switch(help_: str, default: bool | None = None) -> Key:
@@ -67,6 +68,30 @@ class Capabilities:
             default="reasoning_effort",
         ),
     ] = None
+    thinking_word: Annotated[
+        str | None,
+        choice(
+            "the type that asks for thinking where reasoning_setting is thinking",
+            "enabled",
+            "adaptive",
+            default="enabled",
+        ),
+    ] = None
+    reasoning_back: Annotated[
+        str | None,
+        choice(
+            "the assistant's turns whose reasoning Chat Completions demands back: none, those with calls since the user"
+            " last spoke, or all; where it is lost, a blank stands for it",
+            "never",
+            "tool_loop",
+            "always",
+            default="never",
+        ),
+    ] = None
+    thought_signatures: Annotated[
+        bool | None,
+        _switch("Chat Completions demands Google's thought_signature with the first call of a turn", False),
+    ] = None
     efforts: Annotated[
         tuple[str, ...] | None,
         Key(
@@ -108,6 +133,26 @@ class Capabilities:
     custom_tools: Annotated[
         bool | None, _switch("takes free-text tools; else they go as functions; unset: only in Responses")
     ] = None
+    text_content: Annotated[
+        str | None,
+        choice(
+            "what Chat Completions takes of messages that are text alone: one string, or several parts as well",
+            "string",
+            "parts",
+            default="string",
+        ),
+    ] = None
+    turn_order: Annotated[
+        str | None,
+        choice(
+            "the order of turns in Chat Completions: any; no user behind a tool's result, so that what the user says"
+            " becomes part of that; alternate: nor two turns of one role, nor an assistant at the head",
+            "any",
+            "no_user_after_tool",
+            "alternate",
+            default="any",
+        ),
+    ] = None
     tool_images: Annotated[
         bool | None,
         _switch("Chat Completions takes images in tool messages; else they follow as a user message", False),
@@ -120,8 +165,33 @@ class Capabilities:
         _switch("takes system messages after the first turn; else they go as marked user text", False),
     ] = None
     cache_marks: Annotated[
+        str | None,
+        choice(
+            "what marks content parts for the prompt cache: prompt_cache_breakpoint (Chat Completions, Responses),"
+            " cache_control (Chat Completions), or nothing",
+            NONE,
+            "breakpoint",
+            "cache_control",
+            default=NONE,
+        ),
+    ] = None
+    cache_keys: Annotated[
         bool | None,
-        _switch("Chat Completions or Responses knows prompt_cache_breakpoint on content parts", False),
+        _switch(
+            "Chat Completions or Responses gets a prompt_cache_key; a hash of the conversation if there is none",
+            False,
+        ),
+    ] = None
+    summaries: Annotated[
+        str | None,
+        choice(
+            "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
+            " to see it, or never",
+            "auto",
+            "asked",
+            "never",
+            default="asked",
+        ),
     ] = None
     opens_seals: Annotated[
         bool | None,
@@ -139,13 +209,56 @@ class Capabilities:
             default="any",
         ),
     ] = None
+    forced_tools: Annotated[
+        str | None,
+        choice(
+            "takes a tool_choice that demands a call: always, only while the model does not think, or never",
+            "yes",
+            "not_thinking",
+            "no",
+            default="yes",
+        ),
+    ] = None
+    enforces: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            Kind.CHOICES,
+            "what it is known to make the model do: keep to a strict schema, call a tool that is demanded; the rest is "
+            "checked, and the losses say `breach`",
+            choices=ENFORCED,
+            default=(),
+        ),
+    ] = None
+    sampling_pair: Annotated[
+        bool | None, _switch("takes temperature and top_p together; else the temperature is sent alone", True)
+    ] = None
+    sampling_at_none: Annotated[
+        bool | None,
+        _switch("temperature, top_p and logprobs count as refused only with an effort above none", False),
+    ] = None
+    tools_with_effort: Annotated[
+        bool | None, _switch("Chat Completions takes tools beside a reasoning effort", True)
+    ] = None
+    prefill: Annotated[
+        bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)
+    ] = None
     refuses: Annotated[
         tuple[str, ...] | None,
         Key(
             Kind.CHOICES,
             "settings that are answered with an error, so they are left out",
-            choices=PARAMS,
+            choices=REFUSABLE,
             default=(),
+        ),
+    ] = None
+
+    relay: Annotated[
+        str | None,
+        choice(
+            "requests in its own protocol: exact: bytes pass, and those of answers; mend: fitted like translated ones",
+            "exact",
+            "mend",
+            default="exact",
         ),
     ] = None
 

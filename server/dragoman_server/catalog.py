@@ -7,17 +7,18 @@ keeps its last list, and the log has one line about it.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
+from ._background import background
 from ._model_info import ModelInfo
 from .attempt import Door
 from .model_lists import ModelListError, can_list, fetch_models
-from .routes import Route, UnknownModel, resolve_chain
+from .routes import Route, UnknownModel, resolve_chain, undecided
 from .settings import (
     FULL,
     OPENAI_CHAT,
@@ -97,45 +98,49 @@ class Catalog:
         self._lists = [_UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream)]
         self._tasks: TaskGroup | None = None
         self._merged: dict[str, Entry] | None = None
+        # For routes: the names of the models that each upstream lists, as far as they are known.
+        self.listed: dict[str, Collection[str]] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The time in which upstreams are asked."""
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+        async with background() as self._tasks:
             try:
                 yield
-            except Exception as error:
-                failure = error
             finally:
                 self._tasks = None
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure  # as it was: the group would have wrapped it
 
     async def entries(self) -> Mapping[str, Entry]:
         """All names, in the order of lists. Takes FIRST_WAIT_S at most."""
-        if self._tasks is not None:
-            self._ask(self._tasks)
-            await self._wait_for_the_first()
+        await self._have(self._lists)
         if self._merged is None:
             known = {each.upstream.name: each.models for each in self._lists}
             self._merged = merged(self._settings, known)
         return self._merged
 
-    def _ask(self, tasks: TaskGroup) -> None:
+    async def decide(self, model: str) -> None:
+        """Have the list by which it is decided where a name leads, if there is one. Takes FIRST_WAIT_S at most."""
+        upstream = undecided(self._settings, model)
+        if upstream is not None:
+            await self._have([each for each in self._lists if each.upstream is upstream])
+
+    async def _have(self, lists: Sequence[_UpstreamList]) -> None:
+        if self._tasks is not None:
+            self._ask(self._tasks, lists)
+            await self._wait_for_the_first(lists)
+
+    def _ask(self, tasks: TaskGroup, lists: Sequence[_UpstreamList]) -> None:
         """Start a task for each list that is due."""
         now = anyio.current_time()
-        for each in self._lists:
+        for each in lists:
             if each.ended is None and now >= each.due:
                 each.ended = anyio.Event()
                 if each.begun is None:
                     each.begun = now
                 tasks.start_soon(self._refresh, each, each.ended, name=f"models of {each.upstream.name}")
 
-    async def _wait_for_the_first(self) -> None:
-        for each in self._lists:
+    async def _wait_for_the_first(self, lists: Sequence[_UpstreamList]) -> None:
+        for each in lists:
             if not each.tried and each.ended is not None and each.begun is not None:
                 # From when it was first asked: one slow upstream makes nobody wait twice.
                 with anyio.CancelScope(deadline=each.begun + FIRST_WAIT_S):
@@ -157,6 +162,7 @@ class Catalog:
             if each.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
             each.models, each.failing = models, False
+            self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
             self._merged = None
         finally:
             each.tried = True
@@ -187,10 +193,11 @@ def merged(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict
         for model in dict.fromkeys([*upstream.models, *infos.get(upstream.name, ())]):
             for entry in _names_of(settings, infos, upstream.name, model):
                 found.setdefault(entry.name, entry)
-    if settings.server.simulator:
+    if settings.server.offers_simulator:
         for model in MODELS:
             name = f"{SIMULATOR}/{model}"
-            found.setdefault(name, _entry(settings, infos, name))
+            entry = _entry(settings, infos, name)
+            found.setdefault(name, replace(entry, listed=settings.lists_simulator))
     return found
 
 
@@ -208,7 +215,7 @@ def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> I
 
 
 def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
-    routes = _routes(settings, name)
+    routes = _routes(settings, infos, name)
     if not routes:
         return Entry(name, name, _NOBODY, ModelInfo(""))
     known = [
@@ -221,7 +228,7 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
     return Entry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
 
 
-def _routes(settings: Settings, name: str) -> tuple[Route, ...]:
+def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[Route, ...]:
     # The client's protocol decides which protocol is spoken there, not where it goes.
-    routes = resolve_chain(settings, OPENAI_CHAT, name)
+    routes = resolve_chain(settings, OPENAI_CHAT, name, infos)
     return () if isinstance(routes, UnknownModel) else routes

@@ -9,12 +9,14 @@ _sources.py's matter; this module knows which tables there are and what must fit
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ._fields import Key
+from ._patterns import ANY_TEXT
 from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, dotted
 from ._providers import PROVIDERS, Found, discover, takes
 from ._secret import MASK, Secret
@@ -78,6 +80,10 @@ _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "pric
 
 _DEFAULTS = ServerSettings()
 
+# Those that upstreams are called with.
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+SOCKS_IS_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -104,7 +110,7 @@ def load(
         sources.read(Path(file))
     loader = _Loader(sources, flags)
     settings = loader.settings()
-    warnings = tuple(_warnings(settings, loader.warnings))
+    warnings = tuple(_warnings(settings, loader.warnings, environ))
     return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
@@ -116,8 +122,21 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _warnings(settings: Settings, collected: list[str]) -> Iterator[str]:
+def is_socks(url: str) -> bool:
+    """Whether `url` is that of a SOCKS proxy."""
+    return url.lower().startswith("socks")
+
+
+def socks_available() -> bool:
+    """Whether the extra is installed."""
+    return find_spec("socksio") is not None
+
+
+def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, str]) -> Iterator[str]:
     yield from collected
+    for name, value in environ.items():
+        if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
+            yield f"{name}: {SOCKS_IS_MISSING}"
     if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
             f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
@@ -230,6 +249,7 @@ class _Loader:
                 if name not in table and name not in values:
                     self.sources.problem((*path, name), "missing")
             self._check_upstream(path, values, server)
+            self._check_proxy(path, values)
             if len(self.sources.problems) == faults:
                 upstreams.append(_upstream(values))
         return upstreams
@@ -259,6 +279,11 @@ class _Loader:
             )
         else:
             self.names[name] = (*path, "name")
+
+    def _check_proxy(self, path: KeyPath, values: Mapping[str, object]) -> None:
+        proxy = values.get("proxy")
+        if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
+            self.sources.problem((*path, "proxy"), SOCKS_IS_MISSING)
 
     def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams: list[UpstreamSettings] = []
@@ -356,6 +381,7 @@ class _Loader:
         for path, values in self.sources.rows("accounts", ACCOUNT_KEYS):
             account = _make(AccountSettings, values)
             self._check_upstream_name(path, account.upstream)
+            self._check_proxy(path, values)
             if account.id in found:
                 self.sources.problem(
                     (*path, "name"), f"{show(account.name)} is already an account of this upstream"
@@ -414,12 +440,14 @@ class _Loader:
             path = ("models", alias)
             references: list[str] = []
             if not isinstance(raw, list):
-                target = self._target(path, raw, references)
+                target = self._target(path, alias, raw, references)
                 targets = [] if target is None else [target]
             else:
                 if not raw:
                     self.sources.problem(path, "is an empty chain")
-                found = [self._target((*path, index), each, references) for index, each in enumerate(raw)]
+                found = [
+                    self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
+                ]
                 targets = [each for each in found if each is not None]
                 for index, each in enumerate(found):
                     if each is not None and each in found[:index]:
@@ -429,11 +457,11 @@ class _Loader:
                 self.sources.came_from_file(path, references)
         return models
 
-    def _target(self, path: KeyPath, raw: object, references: list[str]) -> str | None:
+    def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
         """An `upstream/model`, None where something is wrong with it."""
         faults = len(self.sources.problems)
         target = self.sources.expand(path, raw, references)
-        text = _target_fault(target, raw, self.names)
+        text = _target_fault(target, raw, self.names) or _stars_fault(str(target), raw, alias)
         if text is None:
             return str(target)
         if len(self.sources.problems) == faults:
@@ -455,11 +483,25 @@ def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> 
     return None
 
 
+def _stars_fault(target: str, raw: object, alias: str) -> str | None:
+    """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
+    here, there = target.count(ANY_TEXT), alias.count(ANY_TEXT)
+    if here <= there:
+        return None
+    have = "has none" if there == 0 else f"has {there}"
+    return (
+        f"{show(raw)} has {here} *, and the name {show(alias)} {have}: a * here stands for what the * of the name "
+        "matched; write the model's own name in its place"
+    )
+
+
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
     # What models take is worked out for each of them, see _targets.py.
     known = {
         name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
     }
+    if values.get("models"):
+        known.pop("default_model", None)  # what the user says that it has comes first
     return _make(UpstreamSettings, {**known, **values})
 
 

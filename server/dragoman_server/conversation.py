@@ -317,6 +317,19 @@ def listed(item: Item) -> JSONObject:
     return out
 
 
+def compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
+    """ "A list of all user messages, followed by a single compaction item": an answer that sums up these items."""
+    summary = [item for item in whole["output"] if item.get("type") == "compaction"]
+    messages = [listed(entry.item) for entry in conversation((), items, {})]
+    return {
+        "id": whole["id"],
+        "object": "response.compaction",
+        "created_at": whole["created_at"],
+        "output": [item for item in messages if item.get("role") == "user"] + summary,
+        "usage": whole["usage"],
+    }
+
+
 def _text_part(role: JSON, text: str) -> JSONObject:
     if role == "assistant":
         return {"type": "output_text", "text": text, "annotations": []}

@@ -16,12 +16,13 @@ from dragoman import ProtocolSpec, RemoteProtocolError, peek
 from dragoman._estimate import estimate_tokens
 from dragoman._json import JSONObject, decode_object, encode
 
+from ._targets import target_for
 from .access import sealer_of
 from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
 from .gateway import Gateway
 from .headers import HeaderList
 from .log import RequestRecord
-from .plan import Destination, Plan, find_destination
+from .plan import Destination, Plan
 from .replies import Reply
 from .settings import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 from .stored_responses import StoredResponses
@@ -116,7 +117,7 @@ class CountEndpoint(BaseEndpoint):
         body = await call.body()
         peeked = peek(body)
         await self.admit(call, peeked.model, counts=False)
-        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        goal = self.destination(peeked.model)
         _note(call.record, peeked.model, goal)
         unknown = None
         if self.protocol.name == OPENAI_RESPONSES:
@@ -126,7 +127,7 @@ class CountEndpoint(BaseEndpoint):
             body, unknown = expanded.body, expanded.unknown
         form = FORMS.get(goal.upstream.name) if goal.settings.counts_tokens else None
         if form is not None:
-            counted = await self._ask(call, body, form)
+            counted = await self._ask(call, body, goal, form)
             if call.record.outcome == "client_left":
                 return
             if counted is not None:
@@ -138,16 +139,17 @@ class CountEndpoint(BaseEndpoint):
         call.record.input_tokens, call.record.estimated = tokens, True
         await call.answer({**self._form.constant, "input_tokens": tokens}, ESTIMATE)
 
-    async def _ask(self, call: Call, body: bytes, form: Form) -> Reply | None:
+    async def _ask(self, call: Call, body: bytes, goal: Destination, form: Form) -> Reply | None:
         """What the upstream says, None when it cannot say now. form: the upstream's.
 
         Of a translated request, a refusal is no concern of the client: the upstream refused what we made.
         """
-        relayed = FORMS[self.protocol.name] is form
+        target = target_for(self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name)
+        relayed = FORMS[self.protocol.name] is form and target.relay == "exact"
         plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
         if not relayed:
             plan = _in_form(plan, form)
-        plan = plan.below(form.suffix)
+        plan = plan.below(form.suffix, "input_tokens")
         reply = None
         with anyio.move_on_after(COUNT_S):
             reply = await self.whole_reply(plan, call)
@@ -187,13 +189,13 @@ def _in_form(plan: Plan, form: Form) -> Plan:
     """A translated request for an answer as one for a count, in the upstream's protocol on both sides."""
     asked = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in asked.items() if name in form.fields})
-    translated = msgspec.structs.replace(plan.translated, body=body, relayed=True, answers=1)
-    return replace(plan, client=plan.upstream, translated=translated, later=())
+    translated = msgspec.structs.replace(plan.translated, body=body, answers=1)
+    return replace(plan, client=plan.upstream, translated=translated, later=(), unsigned=None)
 
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:
     return RemoteProtocolError(
-        f"the upstream alone knows the conversation, and it cannot count at the moment: {record.error}",
+        f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
         status_hint=503,
     )
 

@@ -26,7 +26,7 @@ from .gateway import Gateway
 from .headers import JSON_HEADERS, HeaderList, request_ids
 from .limits import ClientRefused
 from .log import RequestRecord, log_request
-from .plan import Plan, make_plan
+from .plan import Destination, Plan, find_destination, make_plan
 from .replies import Reply, fault_reply
 from .request_body import ClientLeft, read_body
 from .routes import default_model
@@ -106,7 +106,7 @@ class Call:
         self.headers = _flat(Headers(scope=scope))
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.http1: bool = scope.get("http_version", "1.1").startswith("1")
-        self.now = int(time.time())
+        self.now = seconds()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
@@ -191,10 +191,13 @@ class BaseEndpoint(ABC):
         model: as the request names it, "" when it names none. counts: it is one of the requests that have limits.
         Raises RemoteProtocolError.
         """
+        model = model or default_model(self.gateway.settings) or ""
+        await self.gateway.catalog.decide(model)
         if call.key is not None:
-            model = model or default_model(self.gateway.settings) or ""
             if model:  # else it is refused when it is planned
-                self.gateway.limits.check_model(call.key, self.protocol.name, model)
+                self.gateway.limits.check_model(
+                    call.key, self.protocol.name, model, self.gateway.catalog.listed
+                )
             if counts:
                 await self.gateway.limits.admit(call.key)
         if counts and self.gateway.limits.wants_usage(call.key):
@@ -266,6 +269,13 @@ class BaseEndpoint(ABC):
             remember=self._remember(call),
         )
 
+    def destination(self, model: str) -> Destination:
+        """Where the requests of a client for a model go first. Raises RemoteProtocolError, see find_destinations()."""
+        gateway = self.gateway
+        return find_destination(
+            gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
+        )
+
     async def whole_reply(self, plan: Plan, call: Call) -> Reply | None:
         """The reply to a plan without a stream, before the client has it. None when the client has left."""
         taken = _Taken()
@@ -316,9 +326,11 @@ class ProtocolEndpoint(BaseEndpoint):
             body,
             id=call.record.id,
             now=call.now,
+            clock=seconds,
             endpoint=self.endpoint,
             peeked=peeked,
             upstreams=self.gateway.upstreams,
+            listed=self.gateway.catalog.listed,
             client_key=call.key,
             recall=self._recall(call),
             check_input=self.gateway.check_input,
@@ -329,6 +341,11 @@ class ProtocolEndpoint(BaseEndpoint):
         if thoughts is None:
             return None
         return lambda calls: thoughts.recall(call.owner, calls, anyio.current_time())
+
+
+def seconds() -> int:
+    """Since the epoch."""
+    return int(time.time())
 
 
 def note_plan(record: RequestRecord, plan: Plan) -> None:

@@ -12,14 +12,14 @@ Nothing is sent before there is content: until then a failed call can still be a
 what clients retry on. Silence that calls for a heartbeat comes first, though.
 """
 
-import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import anyio
+import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from dragoman import Fault, FaultKind, Keepalive, Ledger, Outcome, Relay, Verdict
+from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay, Verdict
 from dragoman._json import JSONObject
 from dragoman._recall import Keepsake
 
@@ -28,7 +28,8 @@ from .attempt import Answer, Attempt, Door, Failure
 from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
 from .log import RequestRecord
 from .plan import Plan
-from .replies import Reply, fault_reply, loss_header
+from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
+from .upstream_faults import masked
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -40,6 +41,11 @@ Keep = Callable[[JSONObject, bool], Awaitable[None]]
 
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
 KEEP_S = 5.0
+
+# How long the account of an answer may take to be told that it ended well, when its client has left.
+_SETTLE_S = 1.0
+
+_LEFT = Fault(FaultKind.TRUNCATED, "the client has left")
 
 
 class Chunk(NamedTuple):
@@ -85,12 +91,13 @@ class ClientExchange:
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
         self._winner: Attempt | None = None  # whose answer the client gets
-        self._failures: list[Failure] = []
+        self._failed: list[tuple[Attempt, Failure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
         self._answer: Answer | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
+        self._unsent = 0  # chunks on their way to `send`
         # Held from taking bytes (or from the decision for a plain error) to the end of the hand-off.
         self._turn = anyio.Lock(fast_acquire=True)
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
@@ -116,8 +123,24 @@ class ClientExchange:
                 pass
             if self._last_words:
                 return  # servers also say "disconnect" when a response is complete
-            self._record.outcome = "client_left"
+            self._record.outcome = "completed" if self._has_end() else "client_left"
             whole.cancel()
+
+    def _has_end(self) -> bool:
+        """Settle the answer of a client that leaves, and tell whether it was sent its end.
+
+        A relay may know so only now: there are clients that leave, and servers that end, with a finish reason.
+        """
+        answer = self._answer
+        if answer is None:
+            return False
+        sent = not (self._unsent or answer.data_to_send())
+        answer.fail(_LEFT)
+        return sent and answer.outcome is Outcome.COMPLETED
+
+    async def _hand_over(self, item: Reply | Chunk, outbox: ObjectSendStream[Reply | Chunk]) -> None:
+        self._unsent += 1
+        await outbox.send(item)
 
     async def _tick(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         with self._helpers[1]:
@@ -131,7 +154,7 @@ class ClientExchange:
                         if not beat:
                             return
                         self._started = True
-                        await outbox.send(Chunk(beat, last=False))
+                        await self._hand_over(Chunk(beat, last=False), outbox)
                         self._keepalive.sent(anyio.current_time())
 
     def _heartbeat(self) -> bytes:
@@ -163,26 +186,44 @@ class ClientExchange:
 
     def _attempt_with(self, lease: Lease) -> Attempt:
         self._plan = lease.plan
-        return Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
+        attempt = Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
+        if self._winner is None:
+            self._note(attempt)
+        return attempt
 
     async def _attempt(self, attempt: Attempt) -> Failure | None:
         """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
-        failure = await attempt.run()
+        begun = anyio.current_time()
+        try:
+            failure = await attempt.run()
+        except anyio.get_cancelled_exc_class():
+            answer = attempt.answer
+            if attempt is self._winner and answer is not None and answer.outcome is Outcome.COMPLETED:
+                with anyio.move_on_after(_SETTLE_S, shield=True):
+                    await self._settle(attempt)  # the client has left, but its account has done its work
+            raise
         if failure is None:
             if attempt is self._winner:
-                await self._attempts.ended(
-                    attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
-                )
+                await self._settle(attempt)
             return None
-        self._failures.append(failure)
+        self._failed.append((attempt, failure))
+        self._record.note_failure(
+            attempt.lease.account, attempt.target, attempt.status, failure.cause, anyio.current_time() - begun
+        )
         if self._winner is None:
-            self._record.upstream_status = attempt.status
+            self._note(attempt)
         verdict = await self._attempts.failed(
             attempt.lease, failure.fault, failure.after, connecting=failure.connecting
         )
         if verdict is Verdict.ANSWER:
             self._cancel_others(attempt)
         return failure
+
+    async def _settle(self, attempt: Attempt) -> None:
+        """Tell the account how the answer that the client gets has ended."""
+        await self._attempts.ended(
+            attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
+        )
 
     async def _hedged(self, first: Lease, hedge_s: float) -> None:
         """An attempt, and a second one beside it if it gives nothing for a time. The first content decides."""
@@ -194,7 +235,7 @@ class ClientExchange:
             with self._scopes[account]:
                 failure = await self._attempt(attempt)
                 if failure is not None:
-                    outcomes[account] = {"outcome": "failed", "error": failure.fault.message}
+                    outcomes[account] = {"outcome": "failed"}
             if attempt is not self._winner and account not in outcomes:
                 outcomes[account] = {"outcome": "cancelled", **_figures(attempt)}
                 await self._attempts.dropped(attempt.lease, _tokens_of(attempt))
@@ -217,22 +258,31 @@ class ClientExchange:
         """Tell the client in its own form what went wrong, and when it is worth trying again."""
         plan, fault = self._plan, attempts.fault
         assert fault is not None
-        failure = next((failure for failure in self._failures if failure.fault is fault), None)
-        self._record.error = fault.message
+        failure = None
+        for attempt, each in self._failed:
+            if each.fault is fault:
+                failure, fault = each, each.told
+                self._note(attempt)
+        if failure is None and self._failed:
+            # The pool's word. The last attempt says how it came to that.
+            last = self._failed[-1][1].told
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({last.message})")
+        self._record.error = fault.message if failure is None else failure.cause
         async with self._turn:
             if self._started:
                 # Only heartbeats went out: the answer that never came ends as one that broke off.
                 answer = self._answer = plan.answer(upstream_streams=True)
                 answer.fail(fault)
                 await self._keep_whole(answer)
-                await self._outbox.send(Chunk(answer.data_to_send(), last=True))
+                await self._hand_over(Chunk(answer.data_to_send(), last=True), self._outbox)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
-            headers = _with_retry_after(self._headers(), attempts.soonest)
+            headers = with_retry_after(self._headers(), attempts.soonest)
             if failure is None or failure.status is None:
-                await self._outbox.send(fault_reply(plan.client, fault, plan.id, headers))
+                reply = fault_reply(plan.client, fault, plan.id, headers)
             else:
-                await self._outbox.send(Reply(failure.status, [*JSON_HEADERS, *headers], failure.body))
+                reply = error_reply(fault.kind, failure.status, failure.body, headers)
+            await self._hand_over(reply, self._outbox)
 
     # What attempts do with the client: see Outlet.
 
@@ -246,7 +296,7 @@ class ClientExchange:
             ready = answer.data_to_send()
             if ready:
                 self._started = True
-                await self._outbox.send(Chunk(ready, last=False))
+                await self._hand_over(Chunk(ready, last=False), self._outbox)
         return True
 
     async def finish(self, attempt: Attempt) -> bool:
@@ -256,7 +306,7 @@ class ClientExchange:
         assert answer is not None
         await self._keep_whole(answer)
         async with self._turn:
-            await self._outbox.send(self._ending(answer))
+            await self._hand_over(self._ending(answer), self._outbox)
         return True
 
     def _claim(self, attempt: Attempt) -> bool:
@@ -265,14 +315,17 @@ class ClientExchange:
             self._winner = attempt
             self._answer, self._plan = attempt.answer, attempt.plan
             self._upstream_headers = attempt.headers
-            self._record.account = attempt.lease.account
-            self._record.upstream_status = attempt.status
-            self._record.upstream = attempt.plan.settings.name
-            self._record.upstream_protocol = attempt.plan.upstream.name
-            self._record.upstream_model = attempt.plan.upstream_model
+            self._note(attempt)
             self._attempts.committed()
             self._cancel_others(attempt)
         return self._winner is attempt
+
+    def _note(self, attempt: Attempt) -> None:
+        """The log says of this attempt what it says of one."""
+        record, plan = self._record, attempt.plan
+        record.account, record.upstream_status = attempt.lease.account, attempt.status
+        record.upstream, record.upstream_protocol = plan.settings.name, plan.upstream.name
+        record.upstream_model = plan.upstream_model
 
     def _cancel_others(self, attempt: Attempt) -> None:
         for account, scope in self._scopes.items():
@@ -293,12 +346,10 @@ class ClientExchange:
         answer = self._answer
         if self._keep is None or answer is None or not self._started:
             return
-        left = Fault(FaultKind.TRUNCATED, "the client has left")
-        answer.fail(left)
         body = answer.whole_body()
         if body is not None:
             with anyio.move_on_after(KEEP_S, shield=True):
-                await self._keep(body, answer.fault is left)
+                await self._keep(body, answer.fault is _LEFT)
 
     def _is_refusal(self, answer: Answer) -> bool:
         """Whether the answer failed so early that it can be told as a plain error."""
@@ -336,6 +387,7 @@ class ClientExchange:
                 self._record.first_byte_s = anyio.current_time() - self._begun
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
             self._last_words = item.last
+            self._unsent -= 1
             await send({"type": "http.response.body", "body": item.data, "more_body": not item.last})
             if item.last:
                 return
@@ -373,8 +425,12 @@ class ClientExchange:
             record.output_tokens = answer.usage.output
             record.cached_tokens = answer.usage.cached
             record.cache_write_tokens = answer.usage.cache_write
-            if answer.fault is not None:
-                record.error = answer.fault.message
+            if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
+                record.estimated = True
+            if answer.fault is not None and answer.fault is not _LEFT:
+                record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
+            if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
+                record.upstream_completed = True
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"
@@ -411,11 +467,3 @@ def _figures(attempt: Attempt) -> dict[str, object]:
     usage = attempt.answer.usage
     figures = {"input_tokens": usage.input, "output_tokens": usage.output}
     return {name: figure for name, figure in figures.items() if figure is not None}
-
-
-def _with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
-    """The headers with the time at which the first account is back, if the pool knows one."""
-    if soonest is None:
-        return headers
-    own = [("retry-after", str(math.ceil(soonest))), ("retry-after-ms", str(math.ceil(soonest * 1000)))]
-    return [*((name, value) for name, value in headers if not name.startswith("retry-after")), *own]

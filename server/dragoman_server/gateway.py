@@ -9,6 +9,7 @@ from .access import keyring_of
 from .account_stores import account_store_of
 from .accounts import Pool
 from .attempt import Door
+from .balances import Balances
 from .catalog import Catalog
 from .grammar import checker
 from .limits import ClientLimits
@@ -27,6 +28,7 @@ class Gateway:
     responses: where answers are kept, None for nowhere.
     keyring: who may come in.
     accounts: the health of upstream accounts, and all counters.
+    balances: the money that accounts have left.
     pool: chooses among accounts.
     limits: what client keys may use.
     thoughts: reasoning for clients that do not send it back, None for none.
@@ -50,7 +52,8 @@ class Gateway:
         self.responses = _response_store(settings.server)
         self.keyring = keyring_of(settings)
         self.accounts = accounts or account_store_of(settings.server)
-        self.pool = Pool(settings, self.accounts)
+        self.balances = Balances(settings, self.door)
+        self.pool = Pool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes
         self.thoughts = ThoughtStore(kept) if kept else None
@@ -79,6 +82,7 @@ class Gateway:
                 await stack.enter_async_context(self.responses)
             await stack.enter_async_context(self.accounts.running())
             await stack.enter_async_context(self.catalog.running())
+            await stack.enter_async_context(self.balances.running())
             self.ready = True
             try:
                 yield

@@ -23,7 +23,7 @@ from dragoman import RemoteProtocolError, Usage
 from .access import may_use
 from .headers import HeaderList, limit_headers
 from .prices import cost, names_of, price_of
-from .routes import Route, UnknownModel, resolve_chain
+from .routes import NOTHING_LISTED, Listed, Route, UnknownModel, resolve_chain
 from .settings import ClientKey, Price, Settings
 from .state.accounts import AccountStore, AccountStoreError, Rate
 
@@ -83,10 +83,6 @@ class BudgetSpent(ClientRefused):
             code="insufficient_quota",
         )
 
-    def headers(self, protocol: str) -> HeaderList:
-        # Both vendors' libraries would try a 429 again by themselves.
-        return [("x-should-retry", "false")]
-
 
 class ClientLimits:
     """The limits of all client keys. clock: seconds since the epoch."""
@@ -99,10 +95,10 @@ class ClientLimits:
         self._clock = clock
         self._down = False
 
-    def check_model(self, key: ClientKey, protocol: str, model: str) -> None:
+    def check_model(self, key: ClientKey, protocol: str, model: str, listed: Listed = NOTHING_LISTED) -> None:
         """Whether the key may use the model. protocol: the client's. model: as the client names it.
 
-        Raises RemoteProtocolError (403).
+        listed: the models that upstreams list. Raises RemoteProtocolError (403).
         """
         if not may_use(key, model):
             more = ", ..." if len(key.models) > _MOST_NAMES else ""
@@ -112,7 +108,7 @@ class ClientLimits:
             )
         if key.budget is None:
             return
-        chain = resolve_chain(self._settings, protocol, model)
+        chain = resolve_chain(self._settings, protocol, model, listed)
         if isinstance(chain, UnknownModel):
             return  # which is told when the request is planned
         for route in chain:

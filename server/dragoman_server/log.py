@@ -19,7 +19,12 @@ _LONGEST = 500
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of one request. Times are seconds. None: it never came that far."""
+    """What is known of one request. Times are seconds. None: it never came that far.
+
+    upstream, upstream_protocol, upstream_model, account: of the attempt whose answer or error the client was told.
+    attempts: how many were made. failures: each that failed before the client saw anything of it: see note_failure().
+    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
+    """
 
     id: str
     protocol: str
@@ -31,11 +36,13 @@ class RequestRecord:
     upstream_model: str | None = None
     account: str | None = None
     attempts: int | None = None
+    failures: list[dict[str, object]] = field(default_factory=list)
     hedge: dict[str, object] | None = None
     stream: bool | None = None
     status: int | None = None
     upstream_status: int | None = None
     outcome: str = "open"
+    upstream_completed: bool | None = None
     error: str | None = None
     first_byte_s: float | None = None
     duration_s: float | None = None
@@ -46,6 +53,12 @@ class RequestRecord:
     cost_usd: float | None = None
     estimated: bool | None = None
     losses: list[str] = field(default_factory=list)
+
+    def note_failure(self, account: str, model: str, status: int | None, cause: str, seconds: float) -> None:
+        """An attempt has failed. model: `upstream/model`. status: of the upstream's response, if there was one."""
+        row = {"account": account, "model": _short(model), "status": status}
+        more = {"cause": _short(cause), "seconds": round(seconds, 4)}
+        self.failures.append({**{name: value for name, value in row.items() if value is not None}, **more})
 
     def as_dict(self) -> dict[str, object]:
         """The known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
@@ -118,10 +131,18 @@ def _short(text: str) -> str:
 
 def _plain(value: object) -> str:
     """A value behind `key=`: in quotes where it would not be one word."""
-    text = str(value)
+    text = _joined(value)
     if text.isprintable() and " " not in text and '"' not in text:
         return text
     return json.dumps(text, ensure_ascii=True)
+
+
+def _joined(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_joined, value))
+    if isinstance(value, dict):
+        return " ".join(f"{key}={each}" for key, each in value.items())
+    return str(value)
 
 
 def _visible(text: str) -> str:

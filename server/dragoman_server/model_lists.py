@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlencode
 
+import anyio
+
 from dragoman import RemoteProtocolError
 
+from ._get import get
 from ._model_info import ModelInfo, ModelPage, read_models
 from .attempt import Door
-from .headers import for_upstream
 from .settings import (
     ANTHROPIC_MESSAGES,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
     AccountSettings,
+    Settings,
     UpstreamSettings,
 )
-from .upstream import UpstreamError, UpstreamTimeouts
+from .upstream import UpstreamError
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
 MOST_BYTES = 16 * 2**20
@@ -86,6 +89,27 @@ async def fetch_models(
     raise refusal
 
 
+async def fetch_all(
+    door: Door, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
+) -> dict[str, tuple[ModelInfo, ...] | str]:
+    """The models of several upstreams, asked at the same time; of one that gives no list in time, the reason."""
+    found: dict[str, tuple[ModelInfo, ...] | str] = {
+        upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
+    }
+
+    async def fetch(upstream: UpstreamSettings) -> None:
+        try:
+            found[upstream.name] = await fetch_models(door, upstream, settings.accounts_of(upstream))
+        except ModelListError as error:
+            found[upstream.name] = str(error)
+
+    with anyio.move_on_after(within_s):
+        async with anyio.create_task_group() as tasks:
+            for upstream in upstreams:
+                tasks.start_soon(fetch, upstream)
+    return found
+
+
 async def _fetch_with(
     door: Door, upstream: UpstreamSettings, account: AccountSettings
 ) -> tuple[ModelInfo, ...]:
@@ -112,17 +136,9 @@ async def _page(
     question = _QUESTIONS[protocol]
     query = urlencode({**question.first, **({} if cursor is None else {question.cursor: cursor})})
     url = upstream.base_url_for(protocol) + question.path + (f"?{query}" if query else "")
-    headers = for_upstream(upstream, protocol, "", {}, stream=False, api_key=account.api_key)
-    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
-    proxy = account.proxy or upstream.proxy
-    timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
-    opening = door.open(
-        "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
-    )
-    async with opening as response:
-        if response.status in _ABOUT_ACCOUNT:
-            raise _Refused(f"it answered with status {response.status}")
-        if response.status != 200:
-            raise ModelListError(f"it answered with status {response.status}")
-        body = await response.read_all(room)
+    status, body = await get(door, upstream, account, url, room)
+    if status in _ABOUT_ACCOUNT:
+        raise _Refused(f"it answered with status {status}")
+    if status != 200:
+        raise ModelListError(f"it answered with status {status}")
     return read_models(body), len(body)

@@ -19,10 +19,8 @@ from .access import may_use
 from .catalog import Entry
 from .endpoint import BaseEndpoint, Call
 from .gateway import Gateway
-from .replies import wants_anthropic
+from .replies import MODELS_PATH, wants_anthropic
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
-
-PATH = "/v1/models"
 
 # "Ranges from 1 to 1000."
 _MOST_ON_A_PAGE = 1000
@@ -32,9 +30,11 @@ _USUAL_LIFECYCLES = ("active", "deprecated")
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     return [
-        Route(PATH, _ByDialect(OpenAIModels(gateway), AnthropicModels(gateway)), methods=["GET"]),
+        Route(MODELS_PATH, _ByDialect(OpenAIModels(gateway), AnthropicModels(gateway)), methods=["GET"]),
         Route(
-            PATH + "/{model:path}", _ByDialect(OpenAIModel(gateway), AnthropicModel(gateway)), methods=["GET"]
+            MODELS_PATH + "/{model:path}",
+            _ByDialect(OpenAIModel(gateway), AnthropicModel(gateway)),
+            methods=["GET"],
         ),
     ]
 
@@ -142,9 +142,11 @@ def openai_model(entry: Entry) -> JSONObject:
     info = entry.info
     known = {
         "name": entry.display_name if entry.display_name != entry.name else None,
+        # Clients look for either. Not `max_tokens`: there are some that take it for the context.
         "context_length": info.context,
-        # Not `max_tokens`: there are clients that take it for the context.
+        "max_input_tokens": info.context,
         "max_completion_tokens": info.output,
+        "max_output_tokens": info.output,
         "shutdown_date": None if info.retires is None else _moment(info.retires)[:10],
     }
     return {

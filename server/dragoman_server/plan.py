@@ -6,7 +6,9 @@ translation, losses. The clock and the random id come in as arguments, so the sa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+
+import msgspec
 
 from dragoman import (
     UPSTREAMS,
@@ -31,7 +33,7 @@ from . import headers as header_tables
 from ._targets import target_for
 from .access import sealer_of
 from .affinity import conversation_of
-from .routes import UnknownModel, default_model, resolve_chain
+from .routes import NOTHING_LISTED, Listed, UnknownModel, default_model, resolve_chain
 from .settings import (
     AccountSettings,
     ClientKey,
@@ -55,7 +57,7 @@ class Destination:
     """Where the requests of a client for a model go.
 
     model: as the client calls it, or the default that stands in. upstream: the protocol that is spoken there.
-    accounts: with any of which they can be sent.
+    accounts: with any of which they can be sent. advice: see Route.
     """
 
     model: str
@@ -63,6 +65,7 @@ class Destination:
     upstream: UpstreamSpec
     settings: UpstreamSettings
     accounts: tuple[AccountSettings, ...]
+    advice: str = ""
 
 
 def find_destinations(
@@ -70,13 +73,14 @@ def find_destinations(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
 ) -> tuple[Destination, ...]:
-    """The chain, the best first. model: as the request names it, "" when it names none.
+    """The chain, the best first. model: as the request names it, "" when it names none. listed: see resolve_chain().
 
     Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
     """
     model = model or _default_model(settings, client)
-    chain = resolve_chain(settings, client.name, model)
+    chain = resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, UnknownModel):
         raise RemoteProtocolError(chain.message, status_hint=404, path="/model", code="model_not_found")
     found = []
@@ -84,7 +88,8 @@ def find_destinations(
         target = settings.upstream(route.upstream)
         assert target is not None  # resolve_chain() only gives upstreams that exist
         spoken = upstreams[route.upstream_protocol]
-        found.append(Destination(model, route.upstream_model, spoken, target, settings.accounts_of(target)))
+        accounts = settings.accounts_of(target)
+        found.append(Destination(model, route.upstream_model, spoken, target, accounts, route.advice))
     return tuple(found)
 
 
@@ -93,9 +98,10 @@ def find_destination(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
 ) -> Destination:
     """The first of the chain, see find_destinations()."""
-    return find_destinations(settings, client, model, upstreams)[0]
+    return find_destinations(settings, client, model, upstreams, listed)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,12 @@ class Plan:
     later: the rest of the chain, in its order.
     conversation: what keeps it with its account, None where nothing needs to.
     streams: the client gets a stream.
+    member: what a whole answer must have, None for what its protocol's always have.
     keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
     check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
+    advice: see Route.
+    unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None where that was
+        done. RemoteProtocolError where it may not be left out.
     """
 
     id: str
@@ -135,8 +145,11 @@ class Plan:
     account: AccountSettings
     later: tuple["Later", ...] = ()
     conversation: str | None = None
+    member: str | None = None
     keeps_answer: bool = False
     check_input: CheckInput | None = None
+    advice: str = ""
+    unsigned: Callable[[], "Plan"] | None = None
 
     @property
     def timeouts(self) -> UpstreamTimeouts:
@@ -158,22 +171,31 @@ class Plan:
         return replace(self, account=account, headers=headers)
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
-        """The plan with a change that holds for the rest of the chain too."""
+        """The plan with a change that holds for the plans that it leads to as well."""
         later = tuple(replace(each, make=_then(each.make, change)) for each in self.later)
-        return replace(change(self), later=later)
+        unsigned = None if self.unsigned is None else _then(self.unsigned, change)
+        return replace(change(self), later=later, unsigned=unsigned)
 
-    def below(self, suffix: str) -> "Plan":
-        """The same request to a path below the one where answers are made. It never streams."""
-        return self.changed(lambda plan: plan._below(suffix))
+    def below(self, suffix: str, member: str) -> "Plan":
+        """The same request to a path below the one where answers are made. It never streams.
 
-    def _below(self, suffix: str) -> "Plan":
+        member: what an answer from there always has.
+        """
+        return self.changed(lambda plan: plan._below(suffix, member))
+
+    def _below(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
-        return replace(self, url=f"{path}{suffix}{mark}{query}", streams=False)
+        translated = msgspec.structs.replace(
+            self.translated, relayed=True
+        )  # what comes from there is no answer
+        return replace(
+            self, url=f"{path}{suffix}{mark}{query}", translated=translated, streams=False, member=member
+        )
 
     def answer(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.exchange, streams=self.streams)
+            return Relay(self.upstream, self.exchange, streams=self.streams, member=self.member)
         return ResponseTranslator(
             self.upstream,
             self.client,
@@ -206,18 +228,22 @@ def make_plan(
     *,
     id: str,
     now: int,
+    clock: Callable[[], int] | None = None,
     endpoint: Endpoint | None = None,
     peeked: Peek | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    listed: Listed = NOTHING_LISTED,
     client_key: ClientKey | None = None,
     recall: Recall | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
-    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch.
+    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
+    clock: what tells them later.
 
     endpoint: where it came in, by default the first one of the client's protocol.
     peeked: what peek() gave for this body, for a caller who has looked already.
     upstreams: the protocols that upstreams may speak.
+    listed: the models that upstreams list.
     client_key: the one that the request came with.
     recall, check_input: as for the core's translators.
 
@@ -225,28 +251,36 @@ def make_plan(
     for a model that leads nowhere.
     """
     peeked = peeked or peek(body)
-    chain = find_destinations(settings, client, peeked.model, upstreams)
+    chain = find_destinations(settings, client, peeked.model, upstreams, listed)
     endpoint = endpoint or client.endpoints[0]
     streams = endpoint.streams_if(peeked.stream)
     sealer = sealer_of(settings.server.secret)
     owner = "" if client_key is None else client_key.name
     sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
-    conversation = conversation_of(owner, headers, peeked) if sticks else None
+    session = cache(lambda: conversation_of(owner, headers, peeked))
+    conversation = session() if sticks else None
 
-    def plan_for(goal: Destination) -> Plan:
+    def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
         target, upstream = goal.settings, goal.upstream
         translator = RequestTranslator(
             client,
             upstream,
-            target=target_for(settings, target, goal.upstream_model),
+            target=target_for(settings, target, goal.upstream_model, upstream.name),
             policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
             sealer=sealer,
             most_answers=MAX_ANSWERS,
             endpoint=endpoint,
         )
-        translated = translator.translate(body, model=goal.upstream_model, peeked=peeked, recall=recall)
+        translated = translator.translate(
+            body,
+            model=goal.upstream_model,
+            peeked=peeked,
+            recall=recall,
+            session=session,
+            signed_reasoning=signed_reasoning,
+        )
         url = target.base_url_for(upstream.name) + upstream.path
-        if translated.relayed and query in _RELAYED_QUERY:
+        if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]
         return Plan(
@@ -257,7 +291,7 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer),
+            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer, clock=clock),
             url=url,
             headers=header_tables.for_upstream(
                 target,
@@ -273,6 +307,8 @@ def make_plan(
             account=account,
             conversation=conversation,
             check_input=check_input,
+            advice=goal.advice,
+            unsigned=partial(plan_for, goal, False) if signed_reasoning else None,
         )
 
     refusals: list[RemoteProtocolError] = []
@@ -288,7 +324,7 @@ def make_plan(
 
 
 def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
-    return lambda: change(make())
+    return lambda: make().changed(change)
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:

@@ -1,22 +1,21 @@
 """Answers that are not streams: bodies, headers and errors, in the dialect of the path that was asked."""
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec
+from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec, UpstreamSpec
 
 from .headers import JSON_HEADERS, HeaderList
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
-from .upstream import UpstreamError, UpstreamErrorKind
 
-# How a failed call to an upstream is told: its class, and so its status.
-_KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
-    UpstreamErrorKind.UNREACHABLE: FaultKind.UNREACHABLE,
-    UpstreamErrorKind.TIMEOUT: FaultKind.TIMEOUT,
-    UpstreamErrorKind.BROKEN: FaultKind.UNREACHABLE,
-    UpstreamErrorKind.TOO_LARGE: FaultKind.SERVER,
-    UpstreamErrorKind.INVALID_REQUEST: FaultKind.SERVER,
-}
+# The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
+_LASTING_KINDS = frozenset(
+    {FaultKind.AUTHENTICATION, FaultKind.PERMISSION, FaultKind.BILLING, FaultKind.MISCONFIGURED}
+)
+_LASTING_STATUSES = frozenset({401, 403})
+_SHOULD_RETRY = "x-should-retry"
 
 # Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
 _LOSS_HEADER_BYTES = 1024
@@ -33,13 +32,26 @@ class Reply:
 
 def fault_reply(client: ProtocolSpec, fault: Fault, request_id: str, headers: HeaderList) -> Reply:
     """An error in the client's dialect."""
-    status, body = client.write_fault(fault, request_id)
+    return error_reply(fault.kind, *client.write_fault(fault, request_id), headers)
+
+
+def error_reply(kind: FaultKind, status: int, body: bytes, headers: HeaderList) -> Reply:
+    """An error answer with this body, which says when trying again cannot help. headers: may say so themselves."""
+    if kind in _LASTING_KINDS or status in _LASTING_STATUSES:
+        headers = [*(pair for pair in headers if pair[0] != _SHOULD_RETRY), (_SHOULD_RETRY, "false")]
     return Reply(status, [*JSON_HEADERS, *headers], body)
 
 
-def fault_of_upstream(error: UpstreamError) -> Fault:
-    """A failed call as a fault. Its text names the host and what failed, never a key."""
-    return Fault(_KIND_OF[error.kind], f"upstream: {error}")
+def with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
+    """The headers with the seconds until the first account is back, if the pool knows them.
+
+    Then an upstream's own word, which is about one account, does not count.
+    """
+    if soonest is None:
+        return headers
+    own = [("retry-after", str(math.ceil(soonest))), ("retry-after-ms", str(math.ceil(soonest * 1000)))]
+    others = (pair for pair in headers if not pair[0].startswith("retry-after") and pair[0] != _SHOULD_RETRY)
+    return [*others, *own]
 
 
 def dialect_of(
@@ -55,6 +67,41 @@ def dialect_of(
             if path == endpoint.path or path.startswith(endpoint.path + "/"):
                 return spec
     return REGISTRY[ANTHROPIC_MESSAGES if wants_anthropic(headers) else OPENAI_CHAT]
+
+
+def base_and_rest(path: str, protocols: Mapping[str, ProtocolSpec] = REGISTRY) -> tuple[str, str] | None:
+    """For a path that nobody serves because a client's base URL is wrong: the path of the right one, and what the
+    client adds to it. None where it is wrong for another reason.
+
+    Vendors' SDKs add what UpstreamSpec.path says, other clients with or without the version.
+    """
+    served = [(endpoint.path, spec) for spec in protocols.values() for endpoint in spec.endpoints]
+    for right, spec in [*served, (MODELS_PATH, None)]:
+        shorter = right.removeprefix(_VERSION)
+        if (head := _before(path, right)) is not None:
+            if not head:
+                return None
+            added = spec.path if isinstance(spec, UpstreamSpec) else shorter
+            base = "" if head.endswith(_VERSION) else right.removesuffix(added)
+        elif _before(path, shorter) is not None:
+            base = right.removesuffix(shorter)
+        else:
+            continue
+        return base, right.removeprefix(base)
+    return None
+
+
+_VERSION = "/v1"
+MODELS_PATH = f"{_VERSION}/models"
+
+# What base URLs have behind the host, at other servers or twice by mistake.
+_BASE = re.compile(r"(/v1|/api|/openai|/anthropic)*")
+
+
+def _before(path: str, end: str) -> str | None:
+    """What of a base URL stands before an endpoint's path, or before what lies below that one. None: no base URL."""
+    head, found, below = path.rpartition(end)
+    return head if found and below[:1] in ("", "/") and _BASE.fullmatch(head) else None
 
 
 def wants_anthropic(headers: Mapping[str, str]) -> bool:

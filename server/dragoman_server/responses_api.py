@@ -28,7 +28,6 @@ from ._query import invalid, last, number, parameters, switch
 from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
 from .gateway import Gateway
 from .headers import STREAM_HEADERS, request_ids
-from .plan import find_destination
 from .replies import Reply
 from .settings import OPENAI_RESPONSES
 from .state.responses import Item, StoredResponse
@@ -71,7 +70,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
         if not self._stored.concern(peeked):
             await self.exchange(self.plan(call, body, peeked), call).run()
             return
-        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        goal = self.destination(peeked.model)
         expanded = await self._stored.expand(body, peeked, goal, keep=True, now=call.now, owner=call.owner)
         plan = self.plan(call, expanded.body)
         keeps = expanded.whole is not None
@@ -204,10 +203,10 @@ class CompactEndpoint(BaseEndpoint):
         body = await call.body()
         peeked = peek(body)
         await self.admit(call, peeked.model)
-        goal = find_destination(self.gateway.settings, self.protocol, peeked.model, self.gateway.upstreams)
+        goal = self.destination(peeked.model)
         expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
         if goal.upstream.name == OPENAI_RESPONSES:
-            plan = self._asking.plan(call, expanded.body).below("/compact")
+            plan = self._asking.plan(call, expanded.body).below("/compact", "output")
             await self.exchange(plan, call).run()
         else:
             await self._summarize(call, expanded.body)
@@ -221,21 +220,8 @@ class CompactEndpoint(BaseEndpoint):
             return
         if reply.status == 200:
             whole = decode_object(reply.body, "the answer")
-            reply = replace(reply, body=encode(_compaction(whole, items)))
+            reply = replace(reply, body=encode(chain.compaction(whole, items)))
         await call.reply(reply)
-
-
-def _compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
-    """ "A list of all user messages, followed by a single compaction item." """
-    summary = [item for item in whole["output"] if item.get("type") == "compaction"]
-    messages = [chain.listed(entry.item) for entry in chain.conversation((), items, {})]
-    return {
-        "id": whole["id"],
-        "object": "response.compaction",
-        "created_at": whole["created_at"],
-        "output": [item for item in messages if item.get("role") == "user"] + summary,
-        "usage": whole["usage"],
-    }
 
 
 # Replaying a stored response as a stream.

@@ -10,12 +10,18 @@ The first rule that fits decides:
 6. with no upstream but the simulator, the simulator's `echo`, so that any client works at the first try.
 
 Everything else is UnknownModel. A client whose own protocol the upstream speaks is relayed in it.
+
+Rules 4 and 5 guess. Agents ask for models of one vendor whatever upstream there is, so a guess leads to the upstream's
+default model where the upstream neither lists the name nor is that vendor's.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from ._patterns import matches
+from ._patterns import ANY_TEXT, filled, matched, matches
+from ._providers import provider_name
 from ._suggest import nearest
 from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
 from .simulator import MODELS
@@ -23,14 +29,28 @@ from .simulator import MODELS
 # The simulator's model that answers when there is nothing else.
 DEFAULT_MODEL = f"{SIMULATOR}/echo"
 
+# What Claude Code and Codex ask for by themselves.
+AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
+
+# Words in names of models that take no conversation. Few lists say what a model is for.
+_OTHER_USES = ("embed", "rerank", "whisper", "tts", "transcribe", "moderation", "dall-e", "image", "realtime")
+
+# The names of models that upstreams list, by upstream. One that has not told is missing.
+Listed = Mapping[str, Collection[str]]
+NOTHING_LISTED: Listed = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes: the upstream's name, and the model and the protocol to use there."""
+    """Where a request goes: the upstream's name, and the model and the protocol to use there.
+
+    advice: what to do if the upstream does not know the model, "" where it is likely to.
+    """
 
     upstream: str
     upstream_model: str
     upstream_protocol: str
+    advice: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +87,68 @@ FAMILIES = (
     Family("ministral-*", "mistral"),
     Family("codestral-*", "mistral"),
     Family("devstral-*", "mistral"),
+    Family("gemini-*", "gemini"),
+    Family("kimi-*", "moonshot"),
+    Family("glm-*", "zai"),
+    Family("qwen*", "dashscope"),
 )
 
 
 def default_model(settings: Settings) -> str | None:
     """The name of the model for requests that may leave it out and do, None when there is none."""
-    if settings.server.default_model is None and not settings.upstreams and settings.server.simulator:
+    if settings.server.default_model is None and not settings.upstreams and settings.server.offers_simulator:
         return DEFAULT_MODEL  # rule 6
     return settings.server.default_model
 
 
-def resolve(settings: Settings, client_protocol: str, model: str) -> Route | UnknownModel:
+def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -> str | None:
+    """The upstream's model for names that it does not have: as it is set, else the only one that it has."""
+    if upstream.default_model is not None:
+        return upstream.default_model
+    models = conversational([*upstream.models, *listed])
+    return models[0] if len(models) == 1 else None
+
+
+def conversational(models: Collection[str]) -> list[str]:
+    """The models that can be talked to, as far as their names tell, each once."""
+    return [
+        model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _OTHER_USES)
+    ]
+
+
+def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
+    """The upstream whose list decides what the name means there, None where no list is needed."""
+    if _alias(settings, model) or _named(settings, model):
+        return None
+    upstream = _guessed(settings, model)
+    return upstream if upstream is not None and _is_foreign(upstream, model) else None
+
+
+def resolve(
+    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+) -> Route | UnknownModel:
     """Where a request of a client of `client_protocol` for `model` goes first."""
-    chain = resolve_chain(settings, client_protocol, model)
+    chain = resolve_chain(settings, client_protocol, model, listed)
     return chain if isinstance(chain, UnknownModel) else chain[0]
 
 
-def resolve_chain(settings: Settings, client_protocol: str, model: str) -> tuple[Route, ...] | UnknownModel:
+def resolve_chain(
+    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+) -> tuple[Route, ...] | UnknownModel:
     """Where a request goes, and where it goes when that fails. At least one route."""
     if not model:
         return UnknownModel(model, "the request names no model")
-    targets = _alias(settings, model) or _upstream_and_model(settings, model)
+    advice = ""
+    targets = _alias(settings, model) or _named(settings, model)
     if not targets:
-        return _unknown(settings, model)
+        guess = _guessed(settings, model)
+        if guess is not None:
+            there, advice = _model_there(guess, model, listed.get(guess.name, ()))
+            targets = (f"{guess.name}/{there}",)
+        elif not settings.upstreams and settings.server.offers_simulator:
+            targets = (DEFAULT_MODEL,)
+        else:
+            return _unknown(settings, model, listed)
     routes = []
     for target in targets:
         name, _, upstream_model = target.partition("/")
@@ -97,42 +156,73 @@ def resolve_chain(settings: Settings, client_protocol: str, model: str) -> tuple
         # The loader checks aliases; settings made by hand may still have one that leads nowhere.
         if upstream is None:
             return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+        if not upstream_model:  # the text that a pattern matched was empty
+            return UnknownModel(
+                model, f'the model "{_short(model)}" leads to no model of the upstream "{name}"'
+            )
         protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
-        routes.append(Route(name, upstream_model, protocol))
+        routes.append(Route(name, upstream_model, protocol, advice))
     return tuple(routes)
 
 
 def model_ids(settings: Settings) -> tuple[str, ...]:
     """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
-    names = [alias for alias in settings.models if "*" not in alias]
+    names = [alias for alias in settings.models if ANY_TEXT not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
-    if settings.server.simulator:
+    if settings.server.offers_simulator:
         names += [f"{SIMULATOR}/{model}" for model in MODELS]
     return tuple(dict.fromkeys(names))
 
 
 def _alias(settings: Settings, model: str) -> tuple[str, ...]:
-    found = settings.models.get(model)
-    if found is None:
-        matching = (
-            target for name, target in settings.models.items() if "*" in name and matches(model, name)
-        )
-        found = next(matching, ())
-    return (found,) if isinstance(found, str) else found
+    exact = [(model, settings.models[model])] if model in settings.models else settings.models.items()
+    for name, target in exact:
+        texts = matched(model, name)
+        if texts is not None:
+            targets = (target,) if isinstance(target, str) else target
+            return tuple(filled(each, texts) for each in targets)
+    return ()
 
 
-def _upstream_and_model(settings: Settings, model: str) -> tuple[str, ...]:
-    """Rules 2 to 6, as `upstream/model`."""
+def _named(settings: Settings, model: str) -> tuple[str, ...]:
+    """Rules 2 and 3, as `upstream/model`."""
     first, slash, rest = model.partition("/")
     if slash and rest and settings.upstream(first) is not None:
         return (model,)
-    chosen = next((upstream for upstream in settings.upstreams if model in upstream.models), None)
-    chosen = chosen or next(_by_family(settings, model), None)
-    if chosen is None and len(settings.upstreams) == 1:
-        chosen = settings.upstreams[0]
-    if chosen is not None:
-        return (f"{chosen.name}/{model}",)
-    return (DEFAULT_MODEL,) if not settings.upstreams and settings.server.simulator else ()
+    return tuple(f"{upstream.name}/{model}" for upstream in settings.upstreams if model in upstream.models)[
+        :1
+    ]
+
+
+def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
+    """Rules 4 and 5."""
+    only = settings.upstreams[0] if len(settings.upstreams) == 1 else None
+    return next(_by_family(settings, model), only)
+
+
+def _is_foreign(upstream: UpstreamSettings, model: str) -> bool:
+    """Whether an agent asks for the model by itself, and the upstream is not the vendor whose model it is."""
+    vendors = [family.upstream for family in FAMILIES if matches(model, family.pattern)]
+    asked = any(matches(model, pattern) for pattern in AGENT_MODELS)
+    return asked and provider_name(upstream.base_url) not in vendors
+
+
+def _model_there(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:
+    """The model that a guess leads to, and the advice for the case that there is none."""
+    if model in listed or not _is_foreign(upstream, model):
+        return model, ""
+    default = default_model_of(upstream, listed)
+    if default is not None:
+        return default, ""
+    return model, _line_to_add(upstream, model, listed)
+
+
+def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> str:
+    """What to write so that the name leads to a model of the upstream."""
+    name = next((pattern for pattern in AGENT_MODELS if matches(model, pattern)), _short(model))
+    there = next(iter(conversational([*upstream.models, *listed])), "MODEL")
+    target = f"{upstream.name}/{default_model_of(upstream, listed) or there}"
+    return f"add to dragoman.toml, below [models]: {json.dumps(name)} = {json.dumps(target)}"
 
 
 def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
@@ -142,7 +232,7 @@ def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
             yield from (upstream for upstream in settings.upstreams if family.protocol in upstream.protocols)
 
 
-def _unknown(settings: Settings, model: str) -> UnknownModel:
+def _unknown(settings: Settings, model: str, listed: Listed) -> UnknownModel:
     # The simulator's names are no help to somebody who looks for a real model.
     known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
     upstreams = [upstream.name for upstream in settings.upstreams]
@@ -153,8 +243,11 @@ def _unknown(settings: Settings, model: str) -> UnknownModel:
     hint = f'did you mean "{_short(suggestion)}"? ' if suggestion is not None else ""
     message = (
         f'the model "{_short(model)}" is not known here; {hint}write "upstream/model" with one of '
-        f"the upstreams {', '.join(upstreams) or SIMULATOR}, or give the name a line in [models] of the configuration."
+        f"the upstreams {', '.join(upstreams) or SIMULATOR}"
     )
+    if suggestion is None and settings.upstreams:
+        best = settings.upstreams[0]
+        message += f", or {_line_to_add(best, model, listed.get(best.name, ()))}"
     return UnknownModel(model, message, suggestion)
 
 

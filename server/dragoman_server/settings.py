@@ -159,11 +159,21 @@ class ServerSettings:
         int,
         _integer("reasoning kept for Chat clients that do not send it back; 0 keeps none", 0, 2**34),
     ] = 64 * 2**20
-    simulator: Annotated[bool, Key(Kind.SWITCH, "offer the built-in simulator as upstream sim")] = True
+    simulator: Annotated[
+        bool | None,
+        Key(
+            Kind.SWITCH,
+            "offer the built-in simulator as upstream sim; unset: it is offered, and listed while there is no other",
+        ),
+    ] = None
     log_level: Annotated[str, _choice("least severe log line", "debug", "info", "warning", "error")] = "info"
     log_format: Annotated[str, _choice("auto: text on a terminal, else json", "auto", "text", "json")] = (
         "auto"
     )
+
+    @property
+    def offers_simulator(self) -> bool:
+        return self.simulator is not False
 
     @property
     def tls(self) -> bool:
@@ -201,6 +211,13 @@ class UpstreamSettings(Capabilities):
     )
     proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
     models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
+    default_model: Annotated[
+        str | None,
+        Key(
+            Kind.TEXT,
+            "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
+        ),
+    ] = None
     model_list: Annotated[
         bool, Key(Kind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
     ] = True
@@ -311,6 +328,10 @@ class Price:
     ] = None
 
 
+# The account of an upstream without `[[accounts]]`.
+DEFAULT_ACCOUNT = "default"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
@@ -362,6 +383,7 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     base_url="http://simulator.invalid/v1",
     max_tokens_field="max_completion_tokens",
     efforts=EFFORTS,
+    refuses=(),
     opens_seals=True,
 )
 
@@ -372,7 +394,7 @@ class Settings:
 
     models: the name that clients send, and the `upstream/model` that it means, or several, best first.
 
-    targets: what `_targets` has worked out so far, by upstream and model.
+    targets: what `_targets` has worked out so far, by upstream, model and protocol.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -383,7 +405,7 @@ class Settings:
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
-    targets: dict[tuple[str, str], Target] = field(
+    targets: dict[tuple[str, str, str], Target] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -392,12 +414,20 @@ class Settings:
         for upstream in self.upstreams:
             if upstream.name == name:
                 return upstream
-        return SIMULATOR_UPSTREAM if name == SIMULATOR and self.server.simulator else None
+        return SIMULATOR_UPSTREAM if name == SIMULATOR and self.server.offers_simulator else None
+
+    @property
+    def lists_simulator(self) -> bool:
+        """Whether people are shown the simulator: it was asked for, or there is nothing else."""
+        asked = self.server.simulator
+        return not self.upstreams if asked is None else asked
 
     def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
         """The accounts of an upstream, of which there is at least one."""
         own = tuple(account for account in self.accounts if account.upstream == upstream.name)
-        return own or (AccountSettings(upstream=upstream.name, name="default", api_key=upstream.api_key),)
+        return own or (
+            AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
+        )
 
 
 def keys_of(cls: type[Any]) -> dict[str, Key]:

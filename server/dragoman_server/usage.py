@@ -46,7 +46,7 @@ def usage_of(record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
         cached=record.cached_tokens,
         cache_write=record.cache_write_tokens,
     )
-    ended = record.outcome == "completed"
+    ended = record.outcome == "completed" or record.upstream_completed
     if told.input is not None and told.output is not None and ended:
         return told
     if not _was_answered(record):

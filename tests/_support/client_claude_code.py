@@ -70,9 +70,9 @@ SCHEMAS: dict[str, Json] = {
     "ScheduleWakeup": _schema(["seconds"], seconds={"type": "number", "exclusiveMinimum": 0}),
     "Skill": _schema(["skill"], skill=_STRING),
     "ToolSearch": _schema(["query"], query=_STRING, max_results={"type": "number", "default": 5}),
-    "Workflow": _schema(["script"], script=_STRING),
     "DeferredToolPlaceholder": _schema([]),
     "Write": _schema(["file_path", "content"], file_path=_STRING, content=_STRING),
+    "Workflow": _schema(["script"], script=_STRING),
 }  # fmt: skip
 DEFERRED = "DeferredToolPlaceholder"
 _LOADED_LATE = ("Workflow", DEFERRED)
@@ -134,7 +134,7 @@ def _body(model: str, messages: list[Json], **fields: Any) -> Json:
         "messages": messages,
         "system": SYSTEM,
         "tools": [_tool(name) for name in SCHEMAS],
-        "metadata": {"user_id": "user_1f_account__session_5f0c9a2e"},
+        "metadata": {"user_id": f"user_{'1f' * 32}_account__session_5f0c9a2e-0000-4000-8000-000000000000"},
         **fields,
         "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
         "stream": True,

@@ -18,7 +18,6 @@ Fate = tuple[dict[str, Row], dict[str, Any]]
 _IN_RESPONSES: dict[str, Any] = {"/store": False}
 # Reasoning has to come back sealed, where the client keeps it.
 _THINKING: dict[str, Any] = {"/include/0": "reasoning.encrypted_content"}
-_SHOWN: dict[str, Any] = {"/reasoning/summary": "auto"}
 
 
 def _mark(place: str, **more: Any) -> Row:
@@ -139,7 +138,6 @@ _OPENCODE_CHAT_IN_RESPONSES: dict[str, Row] = {
 _OPENCODE_CHAT_IN_RESPONSES_ADDED: dict[str, Any] = {
     **_IN_RESPONSES,
     **_THINKING,
-    **_SHOWN,
     **_UNSAID_STRICT,
     **_FUNCTIONS,
     **_item(0, _ASKED),
@@ -198,7 +196,6 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_IN_RESPONSES,
             **_THINKING,
-            **_SHOWN,
             **_UNSAID_STRICT,
             **_FUNCTIONS,
             **_item(0, _ASKED),
@@ -244,7 +241,6 @@ FATES: dict[tuple[str, str, str], Fate] = {
         },
         {
             **_THINKING,
-            **_SHOWN,
             **_FUNCTIONS,
             **_item(0, _ASKED),
             "/input/1/type": "message",

@@ -5,11 +5,12 @@ At its own vendor's host the bytes pass as they are, so there is no table for th
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from client_claude_code import DEFERRED
 from client_requests import MODELS
-from client_rows import IMPLIED, Row, as_json, by, lost, made, to
+from client_rows import IMPLIED, Row, as_json, by, inside, lost, made, to
 from oracle import CHAT, RESPONSES
 
 Fate = tuple[dict[str, Row], dict[str, Any]]
@@ -24,27 +25,36 @@ def _error(place: str) -> Row:
     return by(lambda text: f"Error: {text}", place)
 
 
+def _with_a_picture(text: str) -> str:
+    return f"{text}\n\n[image: see the next message]"
+
+
 _FOUND = f"The tool {DEFERRED} can be called now."
 
 # What says the same at both upstreams.
 _COMMON: dict[str, Row] = {
     "/stream": to("/stream"),
-    "/metadata/user_id": to("/user"),
+    "/metadata/user_id": by(lambda name: sha256(name.encode()).hexdigest(), "/user", code="altered"),
     # To keep all thinking is what upstreams do that know no such setting.
     "/context_management/...": IMPLIED,
 }
 
 
+# At both upstreams: the line for the client's provider, and a tool that no search has found.
+_FOR_THE_PROVIDER: dict[str, Row] = {"/system/0/...": lost(), "/tools/11/...": lost()}
+
+
 def _chat_rows(shift: int) -> dict[str, Row]:
-    """Rows of the conversation. shift: how many system messages stand before the first answer."""
+    """Rows of the conversation. shift: how many system messages stand before the first answer; they are joined to
+    what the user says."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    asked, first, second, pictures, asked_again, answer = (number + shift for number in (2, 3, 4, 5, 6, 7))
+    asked, first, second, pictures, asked_again, answer = range(2, 8)
     call = f"/messages/{asked}/tool_calls"
     return {
         # --- the opening
         "/messages/0/role": to("/messages/1/role"),
-        "/messages/0/content/{n}/type": to("/messages/1/content/{n}/type"),
-        "/messages/0/content/{n}/text": to("/messages/1/content/{n}/text"),
+        "/messages/0/content/{n}/type": IMPLIED,
+        "/messages/0/content/{n}/text": inside("/messages/1/content"),
         # --- thinking that only its maker can read, words, two calls
         f"/messages/{read}/role": to(f"/messages/{asked}/role"),
         f"/messages/{read}/content/0/...": lost("foreign_seal"),
@@ -62,8 +72,8 @@ def _chat_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/role": made("tool", f"/messages/{first}/role", f"/messages/{second}/role"),
         f"/messages/{results}/content/{{n}}/type": IMPLIED,
         f"/messages/{results}/content/0/tool_use_id": to(f"/messages/{first}/tool_call_id"),
-        f"/messages/{results}/content/0/content/0/type": to(f"/messages/{first}/content/0/type"),
-        f"/messages/{results}/content/0/content/0/text": to(f"/messages/{first}/content/0/text"),
+        f"/messages/{results}/content/0/content/0/type": IMPLIED,
+        f"/messages/{results}/content/0/content/0/text": by(_with_a_picture, f"/messages/{first}/content"),
         f"/messages/{results}/content/0/content/1/type": made(
             "image_url",
             f"/messages/{pictures}/content/0/type",
@@ -98,47 +108,43 @@ def _chat_rows(shift: int) -> dict[str, Row]:
     }
 
 
-def _chat_added(shift: int) -> dict[str, Any]:
-    return {
-        # Always asked for: the client's protocol has figures in every answer.
-        "/stream_options/include_usage": True,
-        "/messages/0/role": "system",
-        f"/messages/{3 + shift}/content/1/type": "text",
-        f"/messages/{3 + shift}/content/1/text": "[image: see the next message]",
-        f"/messages/{5 + shift}/role": "user",
-        f"/messages/{6 + shift}/content": None,
-        "/tools/{n}/type": "function",
-    }
+_CHAT_ADDED: dict[str, Any] = {
+    # Always asked for: the client's protocol has figures in every answer.
+    "/stream_options/include_usage": True,
+    "/messages/0/role": "system",
+    "/messages/5/role": "user",
+    "/messages/6/content": None,
+    "/tools/{n}/type": "function",
+}
 
 
 _CHAT_COMMON: dict[str, Row] = {
     **_COMMON,
     "/model": made(MODELS[CHAT], "/model"),
     "/max_tokens": to("/max_completion_tokens"),
-    "/system/{n}/type": to("/messages/0/content/{n}/type"),
-    "/system/{n}/text": to("/messages/0/content/{n}/text"),
+    **_FOR_THE_PROVIDER,
+    "/system/{n}/type": IMPLIED,
+    "/system/{n}/text": inside("/messages/0/content"),
     "/system/{n}/cache_control/...": lost(),
     "/tools/{n}/name": to("/tools/{n}/function/name"),
     "/tools/{n}/description": to("/tools/{n}/function/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/function/parameters"),
     # The conversation says that the tool was found, so it is shown like the others.
-    "/tools/{n:10}/defer_loading": IMPLIED,
-    # Nothing has found this one, and nothing here could: it is shown at once.
-    "/tools/{n:9}/defer_loading": lost("altered"),
+    "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
 
 def _said_by_the_user(place: str) -> Row:
-    return by(lambda text: f"<system>\n{text}\n</system>", place)
+    return Row((place,), lambda text, found: f"<system>\n{text}\n</system>" in found)
 
 
 # System messages in mid-conversation: a server of which nothing is said may not take any.
 _SYSTEM_IN_CHAT: dict[str, Row] = {
-    "/messages/1/role": made("user", "/messages/2/role", code="altered"),
-    "/messages/1/content": _said_by_the_user("/messages/2/content"),
-    "/messages/6/role": made("user", "/messages/9/role", code="altered"),
+    "/messages/1/role": Row(code="altered"),
+    "/messages/1/content": _said_by_the_user("/messages/1/content"),
+    "/messages/6/role": made("user", "/messages/8/role", code="altered"),
     "/messages/6/content/0/type": IMPLIED,
-    "/messages/6/content/0/text": _said_by_the_user("/messages/9/content"),
+    "/messages/6/content/0/text": _said_by_the_user("/messages/8/content"),
     "/messages/6/content/0/cache_control/...": lost(),
 }
 
@@ -213,19 +219,27 @@ def _responses_added(shift: int) -> dict[str, Any]:
     return added
 
 
+def _system_in_responses(source: int) -> dict[str, Row]:
+    block, part = f"/system/{source}", f"/input/0/content/{source - 1}"
+    return {
+        f"{block}/type": made("input_text", f"{part}/type"),
+        f"{block}/text": to(f"{part}/text"),
+        f"{block}/cache_control/type": made("explicit", f"{part}/prompt_cache_breakpoint/mode"),
+    }
+
+
 _RESPONSES_COMMON: dict[str, Row] = {
     **_COMMON,
     "/model": made(MODELS[RESPONSES], "/model"),
     "/max_tokens": to("/max_output_tokens"),
-    "/system/{n}/type": made("input_text", "/input/0/content/{n}/type"),
-    "/system/{n}/text": to("/input/0/content/{n}/text"),
-    "/system/{n}/cache_control/type": made("explicit", "/input/0/content/{n}/prompt_cache_breakpoint/mode"),
+    **_FOR_THE_PROVIDER,
+    **_system_in_responses(1),
+    **_system_in_responses(2),
     "/tools/{n}/name": to("/tools/{n}/name"),
     "/tools/{n}/description": to("/tools/{n}/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
     # The conversation says that the tool was found, so it is shown like the others.
-    "/tools/{n:10}/defer_loading": IMPLIED,
-    "/tools/{n:9}/defer_loading": lost(),
+    "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
 _SYSTEM_IN_RESPONSES: dict[str, Row] = {
@@ -256,7 +270,7 @@ FATES: dict[tuple[str, str], Fate] = {
             "/thinking/type": IMPLIED,  # an effort makes a model think
             **_THINKING_IN_CHAT,
         },
-        _chat_added(1),
+        _CHAT_ADDED,
     ),
     ("claude-code-budget", CHAT): (
         {
@@ -267,7 +281,7 @@ FATES: dict[tuple[str, str], Fate] = {
             "/thinking/budget_tokens": made("xhigh", "/reasoning_effort"),
             **_THINKING_IN_CHAT,
         },
-        _chat_added(0),
+        _CHAT_ADDED,
     ),
     ("claude-code", RESPONSES): (
         {

@@ -81,8 +81,8 @@ _SETTINGS_IN_MESSAGES: dict[str, Row] = {
     "/prompt_cache_key": lost(),
 }
 _CHOICES_IN_CHAT: dict[str, Row] = {
-    "/tool_choice": to("/tool_choice"),
-    "/parallel_tool_calls": to("/parallel_tool_calls"),
+    "/tool_choice": IMPLIED,  # auto, the default
+    "/parallel_tool_calls": IMPLIED,  # true, the default
 }
 _CHOICES_IN_MESSAGES: dict[str, Row] = {
     "/tool_choice": to("/tool_choice/type"),
@@ -157,7 +157,7 @@ def _added_tools(inner: str, found: int) -> dict[str, Any]:
 
 
 _TOOLS_IN_CHAT: dict[str, Row] = {
-    **_tools("/function", "parameters", 12, "/messages/15/content"),
+    **_tools("/function", "parameters", 12, "/messages/14/content"),
     f"/tools/{_WEB}/...": lost("unknown_kind"),
 }
 _TOOLS_IN_MESSAGES: dict[str, Row] = {
@@ -205,51 +205,51 @@ def _chat_call(call: int, message: int) -> dict[str, Row]:
 _CHAT_ITEMS: dict[str, Row] = {
     **_ITEMS,
     "/input/0/role": made("system", "/messages/0/role", code="altered"),
-    "/input/0/content/{m}/type": made("text", "/messages/0/content/{m}/type"),
-    "/input/0/content/{m}/text": to("/messages/0/content/{m}/text"),
-    "/input/{n:1,2}/role": to("/messages/{n}/role"),
+    "/input/0/content/{m}/type": IMPLIED,
+    "/input/0/content/{m}/text": inside("/messages/0/content"),
+    "/input/{n:1,2}/role": to("/messages/1/role"),
     "/input/{n:1,2}/content/0/type": IMPLIED,
-    "/input/{n:1,2}/content/0/text": to("/messages/{n}/content"),
-    "/input/4/role": to("/messages/3/role"),
+    "/input/{n:1,2}/content/0/text": inside("/messages/1/content"),
+    "/input/4/role": to("/messages/2/role"),
     "/input/4/content/0/type": IMPLIED,
-    "/input/4/content/0/text": to("/messages/3/content"),
-    **_chat_call(5, 3),
-    "/input/5/name": to("/messages/3/tool_calls/0/function/name"),
-    "/input/5/arguments": to("/messages/3/tool_calls/0/function/arguments"),
-    "/input/6/output": to("/messages/4/content"),
-    **_chat_call(7, 5),
-    "/input/7/name": to("/messages/5/tool_calls/0/function/name"),
-    "/input/7/arguments": to("/messages/5/tool_calls/0/function/arguments"),
-    **_chat_call(9, 8),
-    "/input/9/name": made(_AGENTS[0], "/messages/8/tool_calls/0/function/name"),
-    "/input/9/arguments": to("/messages/8/tool_calls/0/function/arguments"),
-    "/input/10/output": to("/messages/9/content"),
-    **_chat_call(11, 10),
-    "/input/11/name": to("/messages/10/tool_calls/0/function/name"),
+    "/input/4/content/0/text": to("/messages/2/content"),
+    **_chat_call(5, 2),
+    "/input/5/name": to("/messages/2/tool_calls/0/function/name"),
+    "/input/5/arguments": to("/messages/2/tool_calls/0/function/arguments"),
+    "/input/6/output": to("/messages/3/content"),
+    **_chat_call(7, 4),
+    "/input/7/name": to("/messages/4/tool_calls/0/function/name"),
+    "/input/7/arguments": to("/messages/4/tool_calls/0/function/arguments"),
+    **_chat_call(9, 7),
+    "/input/9/name": made(_AGENTS[0], "/messages/7/tool_calls/0/function/name"),
+    "/input/9/arguments": to("/messages/7/tool_calls/0/function/arguments"),
+    "/input/10/output": to("/messages/8/content"),
+    **_chat_call(11, 9),
+    "/input/11/name": to("/messages/9/tool_calls/0/function/name"),
     "/input/11/input": by(
         lambda text: json.dumps({"input": text}, separators=(",", ":")),
-        "/messages/10/tool_calls/0/function/arguments",
+        "/messages/9/tool_calls/0/function/arguments",
     ),
-    "/input/12/output": to("/messages/11/content"),
-    **_chat_call(13, 12),
-    "/input/13/action/...": _action_is(json.loads, "/messages/12/tool_calls/0/function/arguments"),
-    "/input/14/output": to("/messages/13/content"),
-    **_chat_call(15, 14),
-    "/input/15/arguments/...": as_json("/messages/14/tool_calls/0/function/arguments"),
+    "/input/12/output": to("/messages/10/content"),
+    **_chat_call(13, 11),
+    "/input/13/action/...": _action_is(json.loads, "/messages/11/tool_calls/0/function/arguments"),
+    "/input/14/output": to("/messages/12/content"),
+    **_chat_call(15, 13),
+    "/input/15/arguments/...": as_json("/messages/13/tool_calls/0/function/arguments"),
     # The picture follows behind the result, which has a word in its place.
     "/input/8/output/0/type": made(
-        "image_url", "/messages/7/content/0/type", code="altered", at="/input/8/output/0"
+        "image_url", "/messages/6/content/0/type", code="altered", at="/input/8/output/0"
     ),
-    "/input/8/output/0/image_url": to("/messages/7/content/0/image_url/url"),
-    "/input/8/output/0/detail": to("/messages/7/content/0/image_url/detail"),
+    "/input/8/output/0/image_url": to("/messages/6/content/0/image_url/url"),
+    "/input/8/output/0/detail": to("/messages/6/content/0/image_url/detail"),
 }
 _CHAT_ITEMS_ADDED: dict[str, Any] = {
-    "/messages/6/content": "[image: see the next message]",
-    "/messages/7/role": "user",
-    "/messages/{n:5,8,10,12,14}/role": "assistant",
-    "/messages/{n:5,8,10,12,14}/content": None,
-    "/messages/12/tool_calls/0/function/name": "local_shell",
-    "/messages/14/tool_calls/0/function/name": "tool_search",
+    "/messages/5/content": "[image: see the next message]",
+    "/messages/6/role": "user",
+    "/messages/{n:4,7,9,11,13}/role": "assistant",
+    "/messages/{n:4,7,9,11,13}/content": None,
+    "/messages/11/tool_calls/0/function/name": "local_shell",
+    "/messages/13/tool_calls/0/function/name": "tool_search",
 }
 
 
@@ -342,8 +342,8 @@ FATES: dict[tuple[str, str], Fate] = {
     ("codex", CHAT): (_CODEX_IN_CHAT, _CODEX_IN_CHAT_ADDED),
     ("codex", MESSAGES): (_CODEX_IN_MESSAGES, _CODEX_IN_MESSAGES_ADDED),
     ("codex-compaction", CHAT): (
-        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _asks("/messages/16/content")},
-        {**_CODEX_IN_CHAT_ADDED, "/messages/16/role": "user"},
+        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _asks("/messages/15/content")},
+        {**_CODEX_IN_CHAT_ADDED, "/messages/15/role": "user"},
     ),
     ("codex-compaction", MESSAGES): (
         {

@@ -96,7 +96,7 @@ _OPENCODE_IN_CHAT: dict[str, Row] = {
     **_NO_MARKS,
     **_chat_turns(0),
     **_budget("low", "/reasoning_effort"),
-    "/tool_choice/type": to("/tool_choice"),
+    "/tool_choice/type": IMPLIED,  # auto, the default
 }
 
 # --- to OpenAI's own host -----------------------------------------------------------------------------------------
@@ -122,8 +122,6 @@ _RESPONSES_ADDED: dict[str, Any] = {
     "/input/0/role": "system",
     "/input/1/type": "message",
     "/include/0": "reasoning.encrypted_content",
-    # The client's protocol shows thinking unless it is told not to.
-    "/reasoning/summary": "auto",
     "/tools/{n}/type": "function",
     # The server's default is true, the client's false.
     "/tools/{n}/strict": False,

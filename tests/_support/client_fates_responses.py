@@ -131,6 +131,7 @@ _THOUGHTS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_sea
 
 # --- by client and upstream ---------------------------------------------------------------------------------------
 
+_DEFAULTS_IN_CHAT: dict[str, Row] = {"/tool_choice": IMPLIED}  # auto
 _ASKED_IN_CHAT: dict[str, Row] = {**_STRICT_IN_CHAT, **_DEVELOPER_IN_CHAT, **_REASONING_IN_CHAT}
 _ASKED_IN_MESSAGES: dict[str, Row] = {
     **_STRICT_IN_MESSAGES,
@@ -140,7 +141,7 @@ _ASKED_IN_MESSAGES: dict[str, Row] = {
 
 FATES: dict[tuple[str, str, str], Fate] = {
     ("opencode", RESPONSES, CHAT): (
-        {**_CHAT, **_ASKED_IN_CHAT, **_chat_calls(2, 4), "/tool_choice": to("/tool_choice")},
+        {**_CHAT, **_ASKED_IN_CHAT, **_chat_calls(2, 4), **_DEFAULTS_IN_CHAT},
         _CHAT_ADDED,
     ),
     ("opencode-reasoning", RESPONSES, CHAT): (
@@ -149,7 +150,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_ASKED_IN_CHAT,
             **_THOUGHTS_IN_CHAT,
             **_chat_calls(3, 6),
-            "/tool_choice": to("/tool_choice"),
+            **_DEFAULTS_IN_CHAT,
             "/text/verbosity": to("/verbosity"),
         },
         _CHAT_ADDED,
@@ -167,8 +168,8 @@ FATES: dict[tuple[str, str, str], Fate] = {
             "/input/0/content/0/type": IMPLIED,
             "/input/0/content/0/text": to("/messages/1/content"),
             **_chat_calls(1, 3),
-            "/tool_choice": to("/tool_choice"),
-            "/parallel_tool_calls": to("/parallel_tool_calls"),
+            **_DEFAULTS_IN_CHAT,
+            "/parallel_tool_calls": IMPLIED,  # true, the default
         },
         {**_CHAT_ADDED, "/messages/0/role": "system"},
     ),

@@ -51,7 +51,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def _vendor_target(provider: str, protocol: str, model: str) -> Target:
+def vendor_target(provider: str, protocol: str, model: str) -> Target:
     """What the vendor's own host takes, as the server knows it."""
     url = next(each.base_url for each in PROVIDERS if each.name == provider)
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=url)
@@ -59,9 +59,9 @@ def _vendor_target(provider: str, protocol: str, model: str) -> Target:
 
 
 # The upstream's model, and what it takes.
-MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.5"}
+MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
 TARGETS: dict[str, Target] = {
     CHAT: Target(),
-    MESSAGES: _vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),
-    RESPONSES: _vendor_target("openai", RESPONSES, MODELS[RESPONSES]),
+    MESSAGES: vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),
+    RESPONSES: vendor_target("openai", RESPONSES, MODELS[RESPONSES]),
 }

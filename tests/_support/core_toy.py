@@ -173,7 +173,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
         each = getattr(value, name)
         if name == "parts":
             out[name] = [_plain_object(part) for part in each]
-        elif name not in ("path", "extra", "cache", "forged") and each is not None and each != ():
+        elif name not in ("path", "extra", "cache", "forged", "stand_in") and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
 
@@ -278,7 +278,7 @@ class ToyWriter:
 class ToyTap:
     def __init__(self) -> None:
         self.usage = Usage()
-        self.begun = self.ended = False
+        self.begun = self.ended = self.last = self._started = False
         self.fault: Fault | None = None
         self.whole: dict[str, Any] | None = None
 
@@ -289,8 +289,10 @@ class ToyTap:
             return
         if isinstance(event, Usage):
             self.usage = self.usage.updated(event)
-        self.ended = self.ended or isinstance(event, Ended)
-        self.begun = self.begun or not isinstance(event, (Started, Failed))
+        self.last = isinstance(event, Ended)
+        self._started = self._started or not self.last
+        self.ended = self.ended or (self._started and isinstance(event, (Stopped, Ended)))
+        self.begun = self.begun or not isinstance(event, (Started, Failed, Ended))
         if isinstance(event, Failed):
             self.fault = event.fault
 
@@ -401,6 +403,8 @@ def toy(
         is_fault=is_fault,
         write_fault=write_fault,
         tap=lambda exchange: ToyTap(),
+        end_marks=(b'"e":"end"',),
+        answer_member="blocks",
         keeps_seals=keeps_seals,
         needs_usage=needs_usage,
         **habits,

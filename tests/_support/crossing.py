@@ -40,7 +40,7 @@ def translate_stream(
     """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
     answer: Relay | ResponseTranslator
-    exchange = _ask(client, upstream, body)
+    exchange = ask(client, upstream, body)
     if upstream == client:
         answer = Relay(UPSTREAMS[client], exchange)
     else:
@@ -56,7 +56,7 @@ def translate_stream(
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
     """What a client gets for a whole answer that is no error. Raises AssertionError where it became one."""
     asked = client_request(client, upstream, request, stream=False)
-    exchange = _ask(client, upstream, asked, streams=False)
+    exchange = ask(client, upstream, asked, streams=False)
     answer: Relay | ResponseTranslator
     if upstream == client:
         answer = Relay(UPSTREAMS[client], exchange, streams=False)
@@ -75,7 +75,8 @@ def translate_error(upstream: str, client: str, status: int, body: bytes) -> tup
     return answer[0], answer[1]
 
 
-def _ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> Exchange:
+def ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> Exchange:
+    """What an answer's side knows of this request."""
     specs = spec_of(client), UPSTREAMS[upstream]
     translator = RequestTranslator(*specs, endpoint=endpoint_of(client) if streams else None)
     return translator.translate(json.dumps(body).encode()).exchange(id=EXCHANGE_ID, now=NOW)

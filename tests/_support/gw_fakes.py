@@ -119,11 +119,22 @@ class FakeDoor:
 
 
 class FakeClient:
-    """The client's side of ASGI. Leaves after `leaves_after` seconds, reads a message in `pace` seconds."""
+    """The client's side of ASGI. Leaves after `leaves_after` seconds, or at once when it has read `leaves_at`.
 
-    def __init__(self, body: bytes = b"", leaves_after: float | None = None, pace: float = 0) -> None:
+    Reads a message in `pace` seconds.
+    """
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        leaves_after: float | None = None,
+        pace: float = 0,
+        leaves_at: bytes | None = None,
+    ) -> None:
         self._body: bytes | None = body
         self._leaves_after = leaves_after
+        self._leaves_at = leaves_at
+        self._has_read = anyio.Event()
         self._pace = pace
         self.messages: list[tuple[float, MutableMapping[str, Any]]] = []
         self.sending = 0
@@ -132,6 +143,9 @@ class FakeClient:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
+        if self._leaves_at is not None:
+            await self._has_read.wait()
+            return {"type": "http.disconnect"}
         if self._leaves_after is None:
             await anyio.sleep_forever()
         await anyio.sleep_until(self._leaves_after or 0)
@@ -143,6 +157,8 @@ class FakeClient:
         try:
             await anyio.sleep(self._pace)
             self.messages.append((anyio.current_time(), message))
+            if self._leaves_at is not None and self._leaves_at in message.get("body", b""):
+                self._has_read.set()
         finally:
             self.sending -= 1
 

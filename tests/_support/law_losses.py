@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from law_extras import BOOKKEEPING
 from law_plant import Place, covered, leaves, objects, planted, steps_of
 from law_runs import ECHO, Outcome, streamed, token
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
@@ -109,9 +110,11 @@ MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
     (CHAT, r"/choices/\*/message/role"): "has one value, assistant",
     (CHAT, r"/choices/\*/message/tool_calls/\w+/type"): "the member beside it says the same",
     (CHAT, r"/choices/\*/message/(annotations|content/thinking/thinking)/\w+/type"): "the members say it",
+    (CHAT, r"/choices/\*/message/content/text/type"): "a list of texts is one string to Chat clients",
     (CHAT, r"/usage/(total_tokens|prompt_cache_miss_tokens)"): "follows from the other figures",
     (MESSAGES, r"/(id|model)"): "the client is told ours",
     (MESSAGES, r"/(type|role|stop_details/type)"): "has one value",
+    (MESSAGES, r"/usage/iterations/.*"): "a single one repeats the figures",
     (RESPONSES, r"/(id|created_at|completed_at|model)"): "the client is told ours",
     (RESPONSES, r"/object"): "has one value",
     (RESPONSES, r"/output/message.*/role"): "has one value, assistant",
@@ -119,6 +122,7 @@ MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
     (RESPONSES, r"/usage/total_tokens"): "follows from the other figures",
     (RESPONSES, r"/output_text"): "all texts once more",
     (RESPONSES, ECHO): "repeats the request",
+    **dict.fromkeys(BOOKKEEPING.items(), "the server's own bookkeeping"),
 }
 
 
@@ -133,6 +137,7 @@ MEANINGLESS_IN_FRAMES: dict[tuple[str, str], str] = {
     (RESPONSES, r"/response/output/.*"): "says the finished items again",
     (MESSAGES, r"/content_block/input/.*"): "the deltas say it",
     (RESPONSES, "/response" + ECHO): "repeats the request",
+    **dict.fromkeys(BOOKKEEPING.items(), "the server's own bookkeeping"),
 }
 
 

@@ -565,7 +565,6 @@ MESSAGES_FULL: Body = {
     "compaction": {"type": "summarize", "instructions": "In short."},
     "fallbacks": [{"model": "other-model", "max_tokens": 5}],
     "fallback_credit_token": "credit-1",
-    "thread": {"type": "create"},
     "betas": ["files-api-2025-04-14"],
 }
 
@@ -584,6 +583,7 @@ def _asked(*content: Body) -> Body:
 
 
 MESSAGES_SMALL: dict[str, Body] = {
+    "thread": _messages(thread={"type": "create"}),
     "budget": _messages(thinking={"type": "enabled", "budget_tokens": 5000, "display": "omitted"}),
     "between": _messages(thinking={"type": "between_tools", "display": "updates"}),
     "off": _messages(thinking={"type": "disabled"}),

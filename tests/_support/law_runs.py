@@ -49,9 +49,19 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
     # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
     ledger = Ledger()
     request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Sealer())
-    own = Target(mid_system=True, developer_role=True, cache_marks=True)
+    own = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
     out = encode(UPSTREAMS[client].write_request(request, own, ledger))
     return out.decode(), tuple(loss.path for loss in ledger)
+
+
+def mended(protocol: str, body: Any) -> Outcome:
+    """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
+    translator = RequestTranslator(
+        UPSTREAMS[protocol], UPSTREAMS[protocol], target=Target(relay="mend"), most_answers=16
+    )
+    done = translator.translate(json.dumps(body).encode())
+    kept = json.dumps(done.book.stops, ensure_ascii=False)
+    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
 
 
 def asked(client: str) -> Exchange:

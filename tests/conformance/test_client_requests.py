@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import client_fates_chat
@@ -18,7 +19,7 @@ import client_fates_codex
 import client_fates_messages
 import client_fates_responses
 import pytest
-from client_requests import CASES, MODELS, TARGETS, Case
+from client_requests import CASES, MODELS, TARGETS, Case, vendor_target
 from client_rows import IMPLIED, Judge, Row, lost, made, to
 from fail_cross import Asked, ask, name_of
 from fail_rules import refused
@@ -109,7 +110,52 @@ def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(
     asked = ask(case.protocol, upstream, case.body)
     text = json.dumps(asked.body, ensure_ascii=False)
     for word in words_of(case.body):
+        if word.startswith("x-anthropic-billing-header:"):
+            continue  # for the client's provider, and for no model
         assert json.dumps(word, ensure_ascii=False)[1:-1] in text
+
+
+# Of Chat Completions, as far as these requests could have them.
+_TAKEN = {
+    "deepseek": {"thinking"},
+    "mistral": {"reasoning_effort"},
+}
+_TAKEN_BY_ALL = {
+    "max_tokens",
+    "messages",
+    "model",
+    "reasoning_effort",
+    "response_format",
+    "stop",
+    "stream",
+    "stream_options",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_p",
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.protocol != CHAT],
+    ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES if case.protocol != CHAT],
+)
+@pytest.mark.parametrize(
+    ("host", "model"), [("deepseek", "deepseek-v4-pro"), ("mistral", "devstral-medium-latest")]
+)
+def test_hosts_that_check_bodies_take_them(case: Case, host: str, model: str) -> None:
+    sent = ask(case.protocol, CHAT, case.body, target=vendor_target(host, CHAT, model), model=model).body
+    assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
+    roles = [message["role"] for message in sent["messages"]]
+    assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
+    assert ("tool", "user") not in pairwise(roles) or host != "mistral"
+    assert ("user", "user") not in pairwise(roles)
+    for message in sent["messages"]:
+        # "invalid type: sequence, expected a string"; "body.messages.31.assistant.reasoning_content: extra_forbidden"
+        pictures = isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
+        assert message["content"] is None or isinstance(message["content"], str) or pictures
+        assert host != "mistral" or message.keys() <= {"role", "content", "tool_calls", "tool_call_id"}
 
 
 def words_of(body: Json) -> list[str]:

@@ -24,7 +24,7 @@ from law_losses import (
 from law_plant import leaves
 from law_requests import FIXTURES
 from law_requests import SIMPLE as SIMPLE_REQUESTS
-from law_runs import answered, translated
+from law_runs import answered, mended, translated
 from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 
@@ -56,11 +56,30 @@ def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -
     assert lost == []
 
 
+MENDED = [
+    pytest.param(protocol, name, id=f"{name}-{protocol}")
+    for protocol in PROTOCOLS
+    for name in FIXTURES[protocol]
+]
+
+
+@pytest.mark.parametrize(("protocol", "name"), MENDED)
+def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None:
+    body = FIXTURES[protocol][name]
+    run = lambda each: mended(protocol, each)  # noqa: E731
+    try:
+        run(body)
+    except RemoteProtocolError as error:
+        if not error.path:
+            raise
+        return
+    assert lost_in(body, protocol, MEANINGLESS_IN_REQUESTS, run, set()) == []
+
+
 WHOLE = [
     pytest.param(upstream, client, name, id=f"{name}-{upstream}-to-{client}")
     for upstream, client in [*PAIRS, *[(upstream, SIMPLE_EVENTS) for upstream in PROTOCOLS]]
     for name in ANSWERS[upstream]
-    if upstream != client  # the same protocol is relayed, byte for byte
 ]
 
 

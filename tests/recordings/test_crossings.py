@@ -63,13 +63,13 @@ def test_same_protocol_is_byte_exact(recording: corpus.Recording) -> None:
     stream = recording.read()
     sent = translate_stream(recording.protocol, recording.protocol, stream, recording.request)
     said = meaning_of_upstream(recording.protocol, stream)
+    assert compare(said, meaning_of_client_stream(recording.protocol, sent), recording.protocol) == []
     if said.stop is Stop.CUT:
         # Whole frames as they came, then the protocol's own error.
-        heard = meaning_of_client_stream(recording.protocol, sent)
-        assert compare(said, heard, recording.protocol) == []
         assert stream.startswith(sent[: stream.rindex(b"\n\n") + 2])
     else:
-        assert sent == stream
+        # Up to the last event: what some servers send behind it does not pass.
+        assert stream.startswith(sent)
 
 
 @pytest.mark.parametrize(("answer", "client"), WHOLE)

@@ -307,8 +307,14 @@ def test_a_reader_that_says_nothing_of_the_end() -> None:
     [
         (b"data: no json\n\n", "the upstream's answer cannot be read: JSON is malformed"),
         (b'data: {"e":"?"}\n\n', "the upstream's answer cannot be read: no toy event"),
-        (frame_of(TextDelta(9, "a")), "cannot be read: TextDelta for block 9, which is not open"),
-        (frame_of(STARTED), "cannot be read: Started may not come while the answer is active"),
+        (
+            frame_of(TextDelta(9, "a")),
+            "the upstream's answer cannot be read: TextDelta for block 9, which is not open",
+        ),
+        (
+            frame_of(STARTED),
+            "the upstream's answer cannot be read: Started may not come while the answer is active",
+        ),
     ],
 )
 def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
@@ -316,8 +322,8 @@ def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
     for pieces in ([data], one_by_one(data)):
         translator = machine()
         fault = failed(translator, run(translator, pieces), *HELLO[:3])
-        assert message in fault.message
-        assert fault.kind is FaultKind.SERVER
+        assert fault.message.startswith(message)
+        assert fault.kind is FaultKind.UNREADABLE
 
 
 def test_a_last_frame_that_breaks_the_order() -> None:
@@ -393,23 +399,23 @@ def test_a_whole_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "message"),
+    ("body", "message"),
     [
-        (b"", FaultKind.SERVER, "the upstream's answer is not valid JSON"),
-        (b"<html>", FaultKind.SERVER, "the upstream's answer is not valid JSON"),
-        (b"[]", FaultKind.SERVER, "must be a JSON object, not an array"),
-        (b"{}", FaultKind.SERVER, "no toy answer"),
-        (whole_of(HELLO)[:-9], FaultKind.SERVER, "the upstream's answer is not valid JSON"),
+        (b"", "it is not valid JSON"),
+        (b"<html>", "it is not valid JSON"),
+        (b"[]", "it must be a JSON object, not an array"),
+        (b"{}", "no toy answer"),
+        (whole_of(HELLO)[:-9], "it is not valid JSON"),
     ],
 )
-def test_a_bad_whole_answer(body: bytes, kind: FaultKind, message: str) -> None:
+def test_a_bad_whole_answer(body: bytes, message: str) -> None:
     for streams in (True, False):
         translator = machine(upstream_streams=False, client_streams=streams)
         out = run(translator, [body])
         assert bool(out) is streams
         assert translator.fault is not None
-        assert (translator.outcome, translator.fault.kind) == (Outcome.FAILED, kind)
-        assert message in translator.fault.message
+        assert (translator.outcome, translator.fault.kind) == (Outcome.FAILED, FaultKind.UNREADABLE)
+        assert translator.fault.message.startswith(f"the upstream's answer cannot be read: {message}")
 
 
 def test_a_whole_answer_without_its_end() -> None:

@@ -33,6 +33,8 @@ def test_the_commonest_events_are_not_tracked_by_the_collector() -> None:
         (Usage(extra={"a": 1, "b": 1}), Usage(extra={"b": 2}), Usage(extra={"a": 1, "b": 2})),
         (Usage(), Usage(extra={"b": 2}), Usage(extra={"b": 2})),
         (Usage(extra={"a": 1}), Usage(), Usage(extra={"a": 1})),
+        (Usage(service_tier="flex"), Usage(), Usage(service_tier="flex")),
+        (Usage(service_tier="auto"), Usage(service_tier="flex"), Usage(service_tier="flex")),
     ],
 )
 def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage) -> None:
@@ -43,7 +45,7 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
     ("told", "shown"),
     [
         (Usage(), Usage()),
-        (Usage(9, 9, 4, 5, 9, {"a": 1}), Usage(9, 9, 4, 5, 9, {"a": 1})),
+        (Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex"), Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex")),
         (Usage(output=5, reasoning=9), Usage(output=5, reasoning=5)),
         (Usage(input=5, cached=9), Usage(input=5, cached=5)),
         (Usage(input=5, cached=3, cache_write=9), Usage(input=5, cached=3, cache_write=2)),
@@ -63,9 +65,9 @@ def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
         (Usage(), Usage(), Usage()),
         (Usage(1, 2, 3, 4, 5, {"a": 1}, 6), Usage(), Usage(1, 2, 3, 4, 5, {"a": 1}, 6)),
         (
-            Usage(1, 2, 3, 4, 5, {"a": 1}, 6),
+            Usage(1, 2, 3, 4, 5, {"a": 1}, 6, "flex"),
             Usage(1, 1, 1, 1, 1, {"b": 2}, 1),
-            Usage(2, 3, 4, 5, 6, {"a": 1, "b": 2}, 7),
+            Usage(2, 3, 4, 5, 6, {"a": 1, "b": 2}, 7, "flex"),
         ),
     ],
 )

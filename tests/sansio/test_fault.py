@@ -2,12 +2,15 @@
 
 import pytest
 
+from dragoman._errors import RemoteProtocolError
 from dragoman._fault import (
     KIND_BY_STATUS,
     STATUS_BY_KIND,
+    Fault,
     FaultKind,
+    kind_by_words,
     kind_of_status,
-    says_context_length,
+    unreadable,
 )
 
 
@@ -37,15 +40,35 @@ def test_any_other_status(status: int, kind: FaultKind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "full"),
+    ("kind", "text", "meant"),
     [
-        ("This model's maximum context length is 8192 tokens", True),
-        ("prompt is too long: 210000 tokens > 200000 maximum", True),
-        ("Your input exceeds the Context Window of this model", True),
-        ("context_length_exceeded", True),
-        ("the model is too long in the tooth", False),
-        ("", False),
+        (
+            FaultKind.INVALID_REQUEST,
+            "This model's maximum context length is 8192 tokens",
+            FaultKind.CONTEXT_LENGTH,
+        ),
+        (FaultKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", FaultKind.CONTEXT_LENGTH),
+        (
+            FaultKind.UNPROCESSABLE,
+            "Your input exceeds the Context Window of this model",
+            FaultKind.CONTEXT_LENGTH,
+        ),
+        (FaultKind.INVALID_REQUEST, "context_length_exceeded", FaultKind.CONTEXT_LENGTH),
+        (FaultKind.RATE_LIMIT, "the context window of this minute is used up", FaultKind.RATE_LIMIT),
+        (FaultKind.INVALID_REQUEST, "Your credit balance is too low to access the API", FaultKind.BILLING),
+        (FaultKind.SERVER, "credit balance is too low", FaultKind.BILLING),
+        (FaultKind.INVALID_REQUEST, "API key not valid. Pass a valid one.", FaultKind.AUTHENTICATION),
+        (FaultKind.INVALID_REQUEST, "Incorrect API key provided: xa***1", FaultKind.AUTHENTICATION),
+        (FaultKind.RATE_LIMIT, "API key not valid for this many requests", FaultKind.RATE_LIMIT),
+        (FaultKind.INVALID_REQUEST, "the model is too long in the tooth", FaultKind.INVALID_REQUEST),
+        (FaultKind.SERVER, "", FaultKind.SERVER),
     ],
 )
-def test_says_context_length(text: str, full: bool) -> None:
-    assert says_context_length(text) is full
+def test_the_words_of_an_error_may_say_more(kind: FaultKind, text: str, meant: FaultKind) -> None:
+    assert kind_by_words(kind, text) is meant
+
+
+def test_what_cannot_be_read() -> None:
+    fault = unreadable(RemoteProtocolError("it has no choices"))
+    assert fault == Fault(FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no choices")
+    assert STATUS_BY_KIND[fault.kind] == 502

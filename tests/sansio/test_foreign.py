@@ -1,7 +1,11 @@
 """What a request loses by leaving its protocol, whatever the target is."""
 
-from dragoman._foreign import leave_protocol
-from dragoman._loss import Ledger, LossCode
+import msgspec
+import pytest
+
+from dragoman._errors import RemoteProtocolError
+from dragoman._foreign import leave_protocol, refuse_held
+from dragoman._loss import Ledger, Loss, LossCode
 from dragoman._request import (
     CustomTool,
     FunctionTool,
@@ -10,6 +14,7 @@ from dragoman._request import (
     Message,
     Namespace,
     OpaquePart,
+    Param,
     ReasoningConfig,
     Refusal,
     Request,
@@ -18,6 +23,8 @@ from dragoman._request import (
     Thought,
     Tool,
     ToolCall,
+    ToolChoice,
+    ToolRef,
     ToolResult,
 )
 
@@ -46,6 +53,16 @@ def test_what_is_known_to_all_loses_nothing() -> None:
     out, losses = left(given)
     assert out is given
     assert losses == []
+
+
+def test_what_only_its_own_servers_hold_is_refused() -> None:
+    held: dict[Param, str] = {"thread": "no_thread"}
+    refuse_held(request(params={"temperature": 1}), held)
+    given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
+    with pytest.raises(RemoteProtocolError, match=r"^more\.thread: .* send all its messages") as caught:
+        refuse_held(given, held)
+    error = caught.value
+    assert (error.status_hint, error.code, error.path) == (400, "no_thread", "/more/thread")
 
 
 def test_every_unknown_field_is_entered_once() -> None:
@@ -87,6 +104,12 @@ def test_every_unknown_field_is_entered_once() -> None:
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
 
 
+def test_what_the_reader_put_right_is_entered() -> None:
+    repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
+    _, losses = left(request(repairs=(repair,)))
+    assert losses == [(LossCode.REPAIRED, "/tools/0")]
+
+
 def test_namespaces_are_taken_apart() -> None:
     given = request(
         namespaces=(
@@ -101,7 +124,7 @@ def test_namespaces_are_taken_apart() -> None:
 def test_parts_without_a_counterpart_leave_their_words() -> None:
     says = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
     mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
-    plain = Text("words", path="/p")
+    plain = Text("words", path="/p", stand_in=True)
     quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
     given = request(
         quiet,
@@ -120,3 +143,37 @@ def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> 
     out, losses = left(request(plain, odd))
     assert out.messages == (plain, odd)
     assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]
+
+
+def test_what_is_for_the_provider_goes_nowhere() -> None:
+    header = OpaquePart("toy", "header", {}, "/system/0", text="")
+    out, losses = left(request(Message("system", (header, Text("Be brief."))), Message("user", (Text("a"),))))
+    assert out.messages == (Message("system", (Text("Be brief."),)), Message("user", (Text("a"),)))
+    assert losses == [(LossCode.DROPPED, "/system/0")]
+
+
+LATE, OTHER = FunctionTool("late", path="/t/0", deferred=True), FunctionTool("other", path="/t/1")
+CALL = Message("assistant", (ToolCall("c", "late", "{}"),))
+SEARCHES = HostedTool("toy", "tool_search_tool_bm25", {}, "/t/2")
+CLIENT_SEARCHES = HostedTool("toy", "tool_search", {}, "/t/2", stand_in=FunctionTool("tool_search"))
+LOADED = msgspec.structs.replace(LATE, deferred=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "tools"),
+    [
+        pytest.param(request(tools=(LATE, OTHER)), (OTHER,), id="nothing has found it"),
+        (request(tools=(LATE, CLIENT_SEARCHES)), (CLIENT_SEARCHES,)),
+        pytest.param(request(tools=(LATE, SEARCHES)), (LATE, SEARCHES), id="nothing else would find it"),
+        pytest.param(request(CALL, tools=(LATE, OTHER)), (LATE, OTHER), id="it was called"),
+        (request(tools=(LATE, OTHER), tool_choice=ToolChoice("named", "late")), (LATE, OTHER)),
+        (request(tools=(LATE,), tool_choice=ToolChoice("allowed", allowed=(ToolRef("late"),))), (LATE,)),
+        (request(tools=(LOADED, OTHER)), (LOADED, OTHER)),
+    ],
+)
+def test_a_tool_whose_loading_is_deferred_waits_until_it_is_found(
+    given: Request, tools: tuple[Tool, ...]
+) -> None:
+    out, losses = left(given)
+    assert out.tools == tools
+    assert losses == ([(LossCode.DROPPED, "/t/0")] if len(tools) < len(given.tools) else [])

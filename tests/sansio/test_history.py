@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._events import ToolKind
-from dragoman._history import mend_history
+from dragoman._history import end_with_user, mend_history
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import Media, Message, Request, Text, Thought, ToolCall, ToolResult
+from dragoman._spec import Target
 
 MISSING = "No result: the conversation went on before the tool had answered."
 
@@ -43,6 +44,7 @@ def history(text: str) -> tuple[Message, ...]:
 
 
 ROLES = {"a": "assistant", "u": "user", "s": "system", "d": "developer"}
+MARKED = "<tool_result>\nr\n</tool_result>"
 LETTERS = {value: key for key, value in ROLES.items()}
 
 
@@ -57,7 +59,8 @@ def told(messages: tuple[Message, ...]) -> str:
                 missing = part.parts == (Text(MISSING, path=part.path),) and part.is_error is True
                 words.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
             else:
-                words.append({Media: "M", Thought: "H"}.get(type(part)) or part.text)
+                said = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
+                words.append({Media: "M", Thought: "H"}.get(type(part)) or said)
         lines.append(f"{LETTERS[message.role]}:{' '.join(words)}")
     return " | ".join(lines)
 
@@ -94,11 +97,12 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
     ("text", "expected", "repairs"),
     [
         # results without calls
-        ("u:Rx hi", "u:hi", ["/0/0"]),
-        ("u:hi | u:Rx", "u:hi", ["/1/0"]),
-        ("a:Cx | u:Rx Rx", "a:Cx | u:Rx", ["/1/1"]),
+        ("u:Rx hi", "u:O hi", ["/0/0"]),
+        ("u:hi | u:Rx", "u:hi | u:O", ["/1/0"]),
+        ("a:Cx | u:Rx Rx", "a:Cx | u:Rx | u:O", ["/1/1"]),
+        ("a:Cx | u:Ry Rx", "a:Cx | u:Rx | u:O", ["/1/0", "/1/1"]),
         ("a:Rx t", "a:t", ["/0/0"]),
-        ("u:Cx | u:Rx", "u:Cx", ["/1/0"]),
+        ("u:Cx | u:Rx", "u:Cx | u:O", ["/1/0"]),
         # calls without results
         ("a:Cx", "a:Cx | u:?x", ["/0/0"]),
         ("a:Cx* Cy | u:Ry", "a:Cx* Cy | u:?x* Ry", ["/0/0"]),
@@ -130,6 +134,13 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
 )
 def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
     assert mended(text) == (expected, repairs)
+
+
+def test_what_a_result_without_a_call_holds_is_the_users() -> None:
+    media = Media("image", "url", "u", path="/0/1")
+    result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
+    out = mend_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
+    assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
 def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
@@ -181,3 +192,37 @@ def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
         part = mend_history(Request("toy", "m", turns[:end], {}), Ledger()).messages
         assert whole[: len(part)] == part
     assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
+
+
+CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
+
+
+@pytest.mark.parametrize(
+    ("prefill", "before", "added"),
+    [
+        (True, "u:a | a:b", False),
+        (False, "", False),
+        (False, "u:a", False),
+        (False, "u:a | a:Cx | u:Rx", False),
+        (False, "u:a | a:b", True),
+        (False, "u:a | a:H", True),
+    ],
+)
+def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", history(before), {})
+    out = end_with_user(request, Target(prefill=prefill), ledger)
+    assert (out is request) is not added
+    assert out.messages[: len(request.messages)] == request.messages
+    asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
+    assert out.messages[len(request.messages) :] == ((asks,) if added else ())
+    assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
+
+
+def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
+    [call, result] = history("a:Cx | u:Rx Ry")
+    result = msgspec.structs.replace(result, extra={"more": 1})
+    ledger = Ledger()
+    out = mend_history(Request("toy", "m", (call, result), {}), ledger)
+    assert told(out.messages) == "a:Cx | u:Rx"
+    assert (LossCode.UNKNOWN_FIELD, "/1/more") in [(loss.code, loss.path) for loss in ledger]

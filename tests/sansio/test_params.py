@@ -1,8 +1,12 @@
 """Plain settings by table."""
 
+from hashlib import sha256
+
+import pytest
+
 from dragoman._json import JSON
 from dragoman._loss import Ledger, LossCode
-from dragoman._params import Converter, param_paths, read_params, write_params
+from dragoman._params import Converter, hashed_beyond, param_paths, read_params, write_params
 from dragoman._request import Param, Request
 
 NAMES: dict[str, Param] = {"max_tokens": "max_output_tokens", "new_max": "max_output_tokens", "seed": "seed"}
@@ -74,3 +78,18 @@ def test_a_converter_without_a_name_consumes() -> None:
 
     assert written({"seed": 7}, {}, {"seed": consume}) == ({}, [])
     assert seen == [(7, "/dice")]
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("abc", "abc"),
+        (7, 7),
+        ("abcd", sha256(b"abcd").hexdigest()),
+        ("ab\ud800c", sha256(b"ab\xed\xa0\x80c").hexdigest()),
+    ],
+)
+def test_a_long_name_of_a_user_is_hashed(value: JSON, sent: JSON) -> None:
+    ledger = Ledger()
+    assert hashed_beyond(3)(value, "/user", ledger) == sent
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/user")] * (sent != value)

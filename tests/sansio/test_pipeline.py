@@ -9,11 +9,13 @@ from core_toy import exchange_of, toy
 
 from dragoman._book import Book
 from dragoman._calls import CallStage
+from dragoman._checks import CheckStage
 from dragoman._compact import CompactStage
 from dragoman._events import BlockKind, Event, TextDelta
 from dragoman._loss import Ledger
 from dragoman._pipeline import Pipeline, pipeline
 from dragoman._recall import Keeper
+from dragoman._request import ResponseFormat, ToolChoice
 from dragoman._sealed import SealStage
 from dragoman._spec import ToolRule
 from dragoman._stops import StopStage
@@ -31,6 +33,14 @@ ALWAYS = [SealStage, CallStage]
         (Book(bare_json=True), False, [BareJsonStage], True),
         (Book(stops=("x",)), False, [StopStage], True),
         (Book(compacts=True), False, [CompactStage], True),
+        (Book(form=ResponseFormat()), False, [CheckStage], True),
+        (Book(choice=ToolChoice("required")), False, [CheckStage], False),
+        (
+            Book(json_tool="t", stops=("x",), form=ResponseFormat()),
+            False,
+            [JsonToolStage, StopStage, CheckStage],
+            True,
+        ),
         (Book(json_tool="t", stops=("x",)), True, [JsonToolStage, StopStage, Keeper], True),
     ],
 )

@@ -10,6 +10,7 @@ from dragoman._events import (
     BlockKind,
     Event,
     ReasoningDelta,
+    Seal,
     SealDelta,
     Stopped,
     StopReason,
@@ -50,6 +51,13 @@ def test_readable_reasoning_gives_way_to_the_sealed_one() -> None:
     turn = Message("assistant", (Thought("hm"), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
+
+
+def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
+    turn = Message("assistant", (Thought("hm", Seal("toy", {"reasoning_content": "hm"})), CALL))
+    messages, _ = recalled(turn, known=("c1",))
+    assert messages[0].parts == (*KEPT, CALL)
+    assert recalled(turn)[0] == (turn,)  # nothing was kept
 
 
 def test_what_needs_nothing_is_not_asked_for() -> None:

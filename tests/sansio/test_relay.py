@@ -62,9 +62,7 @@ def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]
 
 def lines(ending: bytes) -> bytes:
     """The stream with comments, event names and other lines between, in one kind of line ending."""
-    text = (
-        b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:]) + b": bye\n\n"
-    )
+    text = b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:])
     return text.replace(b"\n", ending)
 
 
@@ -85,8 +83,9 @@ STREAMS = {
     ),
     "BOM": b"\xef\xbb\xbf" + lines(b"\n"),
     "more blank lines": lines(b"\n").replace(b"\n\n", b"\n\n\n\n\n"),
-    "no blank line at the end": lines(b"\n").removesuffix(b": bye\n\n")[:-2],
-    "half a frame after the end": lines(b"\r\n") + b"data: left ov",
+    "no blank line at the end": lines(b"\n")[:-2],
+    "no end event": stream_of(HELLO[:-1]),
+    "half a comment instead of one": stream_of(HELLO[:-1]) + b": bye",
 }
 
 
@@ -94,8 +93,54 @@ STREAMS = {
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
+        # The answer may end before the LF of its last CRLF has come.
+        assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
+        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+TAILS = {
+    "a comment": b": bye\n\n",
+    "an event": frame_of(TextDelta(0, "more")),
+    "another end": frame_of(ENDED),
+    "an error": frame_of(Failed(FAULT)),
+    "half a frame": b"data: left ov",
+    "blank lines": b"\n\n\n",
+}
+
+
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+def test_nothing_passes_behind_the_end(tail: bytes) -> None:
+    data = stream_of(HELLO)
+    for pieces in all_ways(data + tail):
+        out, machine = relayed(pieces)
         assert out == data
         assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+def test_the_last_event_completes_the_answer() -> None:
+    """Nobody has to wait for the end of the connection."""
+    machine = relay()
+    machine.receive_data(stream_of(HELLO[:-1]))
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(frame_of(ENDED))
+    assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+
+
+def test_an_end_mark_that_the_model_wrote_is_text() -> None:
+    events = [*HELLO[:2], TextDelta(0, 'data: {"e":"end"}'), *HELLO[3:]]
+    data = stream_of(events[:2]) + b'data: {"e":"text","block":0,"text":"x","y":{"e":"end"}}\n\n'
+    out, machine = relayed([data, stream_of(events[2:])])
+    assert out == data + stream_of(events[2:])
+    assert machine.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
+def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
+    out, machine = relayed([before + frame_of(ENDED)])
+    assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert frame_of(ENDED) not in out
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
@@ -164,8 +209,8 @@ def test_committed_with_the_first_frame_of_content() -> None:
 
 def test_committed_with_the_end_of_an_empty_answer() -> None:
     machine = relay()
-    machine.receive_data(frame_of(ENDED))
-    assert machine.committed
+    machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
+    assert (machine.committed, machine.outcome) == (True, Outcome.COMPLETED)
 
 
 def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
@@ -187,7 +232,8 @@ def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
 
 
 def test_an_unfinished_frame_behind_the_end_counts() -> None:
-    data = stream_of([*HELLO[:-2], ENDED, USAGE])[:-2]
+    """As of servers that end with a stop reason, and send no end event."""
+    data = stream_of(HELLO[:-1])[:-2]
     out, machine = relayed([data])
     assert (out, machine.usage, machine.outcome) == (data, USAGE, Outcome.COMPLETED)
 
@@ -222,8 +268,8 @@ def test_a_long_stream_that_fails(size: int) -> None:
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r")], ids=["LF", "CRLF", "CR"])
 def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
-    """At every place before the end event: what came of the last frame is dropped, an error follows."""
-    end = data.index(b'{"e":"end"}')
+    """At every place before the stop reason: what came of the last frame is dropped, an error follows."""
+    end = data.index(b'{"e":"stop"')
     for head, _ in two_parts(data[:end]):
         out, machine = relayed([head])
         assert machine.outcome is Outcome.FAILED
@@ -234,6 +280,30 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         parser, kept = SSEParser(), SSEParser()
         assert kept.receive_data(whole) == parser.receive_data(head)
         assert kept.receive_eof() == []
+
+
+ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: ")
+
+
+@pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
+@pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
+def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
+    begun = stream_of(before)
+    for pieces in all_ways(begun + ERROR_LINE + tail):
+        out, machine = relayed(pieces)
+        assert out == begun + frame_of(Failed(FAULT))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, FAULT)
+
+
+def test_an_error_behind_the_end_says_nothing() -> None:
+    out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
+    assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
+
+
+def test_an_error_without_words_is_one_all_the_same() -> None:
+    _, machine = relayed([b"error: {\n\n"])
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.UNREADABLE
 
 
 def test_the_driver_fails_it() -> None:
@@ -257,12 +327,12 @@ def test_nothing_comes_after_a_failure() -> None:
 
 
 def test_no_error_after_the_end() -> None:
-    """The upstream resets the connection when all was said."""
-    data = stream_of(HELLO)
+    """The upstream resets the connection when all was said, but for the end event."""
+    data = stream_of(HELLO[:-1])
     machine = relay()
-    machine.receive_data(data + b"\n")
+    machine.receive_data(data)
     machine.fail(GONE)
-    assert machine.data_to_send() == data + b"\n"
+    assert machine.data_to_send() == data
     assert (machine.outcome, machine.fault) == (Outcome.COMPLETED, None)
     machine.fail(GONE)
     assert machine.data_to_send() == b""
@@ -344,14 +414,31 @@ def test_a_whole_answer_passes_as_it_comes() -> None:
 
 
 def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
-    body = encode({"started": {"id": "i", "model": "m"}, "stops": [{"reason": "max_tokens", "choice": 1}]})
+    body = encode(
+        {"started": {"id": "i", "model": "m"}, "blocks": [], "stops": [{"reason": "max_tokens", "choice": 1}]}
+    )
     _, machine = relayed([body], streams=False)
     assert (machine.stop_reason, machine.upstream_id) == (None, "i")
 
 
 def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
-    out, machine = relayed([b"{}"], streams=False)
-    assert (out, machine.outcome, machine.usage) == (b"{}", Outcome.COMPLETED, Usage())
+    out, machine = relayed([b'{"blocks":5}'], streams=False)
+    assert (out, machine.outcome, machine.usage) == (b'{"blocks":5}', Outcome.COMPLETED, Usage())
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"detail":"ok"}'])
+def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
+    _, machine = relayed([data], streams=False)
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault == Fault(FaultKind.SERVER, "the upstream's answer has no blocks", status=502)
+
+
+def test_what_must_be_there_is_the_callers_to_say() -> None:
+    """Not every document that is relayed is an answer."""
+    machine = Relay(toy(), exchange_of(), streams=False, member="tokens")
+    machine.receive_data(b'{"tokens":5}')
+    machine.receive_eof()
+    assert machine.outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
@@ -360,7 +447,8 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert machine.fault.kind is FaultKind.UNREADABLE
+    assert machine.fault.message.startswith("the upstream's answer cannot be read: it ")
 
 
 def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
@@ -408,7 +496,7 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
     class Repeats(ToyTap):
         def watch(self, frame: Frame) -> None:
             super().watch(frame)
-            self.whole = {"seen": True} if self.ended else None
+            self.whole = {"seen": True} if self.last else None
 
     spec = msgspec.structs.replace(toy(), tap=lambda exchange: Repeats())
     machine = Relay(spec, exchange_of())

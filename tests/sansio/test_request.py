@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from dragoman._request import McpServer, Message, Param, Part, Request, Text, Tool
+from dragoman._request import McpServer, Message, Param, Part, ReasoningConfig, Request, Text, Tool
 
 
 def test_frozen() -> None:
@@ -39,3 +39,19 @@ def test_neutral_names_are_unique_and_sorted() -> None:
 def test_no_secret_is_shown() -> None:
     server = McpServer("files", "https://secret.example/?key=1", "token", ("read",))
     assert repr(server) == "McpServer(label='files', url=..., authorization=..., allowed_tools=('read',))"
+
+
+@pytest.mark.parametrize(
+    ("config", "thinks"),
+    [
+        (ReasoningConfig(), False),
+        (ReasoningConfig(show="omitted"), False),
+        (ReasoningConfig(effort="none"), False),
+        (ReasoningConfig(mode="disabled", effort="low"), False),
+        (ReasoningConfig(effort="low"), True),
+        (ReasoningConfig(mode="adaptive"), True),
+        (ReasoningConfig(mode="enabled", budget=2000), True),
+    ],
+)
+def test_whether_thinking_is_asked_for(config: ReasoningConfig, thinks: bool) -> None:
+    assert config.thinks is thinks

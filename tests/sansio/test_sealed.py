@@ -56,6 +56,20 @@ def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Seal | None, left: Seal
     assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
 
 
+@pytest.mark.parametrize(
+    ("seal", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
+)
+def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
+    seal: Seal | None, left: Seal | None
+) -> None:
+    ledger = Ledger()
+    request = Request("client", "big", (Message("assistant", (thought(seal), Text("a"))),), {})
+    out = pin_seals(request, UPSTREAM, "big", ledger, readable=False)
+    assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
+    losses = [(loss.code, loss.path) for loss in ledger]
+    assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
+
+
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
 def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
     ledger = Ledger()

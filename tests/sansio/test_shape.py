@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman._loss import Ledger, LossCode
-from dragoman._shape import ByType, Shape, note_unread
+from dragoman._shape import ByType, Counters, Shape, Unless, note_unread
 
 UNKNOWN, DROPPED = LossCode.UNKNOWN_FIELD, LossCode.DROPPED
 
@@ -25,6 +25,23 @@ CASES: dict[str, tuple[Any, Shape, list[tuple[LossCode, str]]]] = {
         [{"a": None}],
         [(UNKNOWN, "/r/1/x"), (UNKNOWN, "/r/2/y")],
     ),
+    "going nowhere, and saying nothing": (
+        {"a": False, "b": [], "c": {"d": [0, ""], "e": None}},
+        dict.fromkeys("abc", "no such thing there"),
+        [],
+    ),
+    "a string that says nothing": ({"a": "safe"}, {"a": Unless("why", frozenset({"safe"}))}, []),
+    "strings of which one says something": (
+        {"a": [{"b": "safe"}, {"b": "bad"}]},
+        {"a": Unless("why", frozenset({"safe"}))},
+        [(DROPPED, "/r/a")],
+    ),
+    "counters": (
+        {"a": 1, "b": 0, "c": [0, {"d": 0.0}], "x": 2, "y": [3]},
+        Counters({"a": None}),
+        [(UNKNOWN, "/r/x"), (UNKNOWN, "/r/y")],
+    ),
+    "no counters where some are expected": (7, Counters({}), []),
     "an array of reasons": ([1, None, 2], ["nowhere"], [(DROPPED, "/r/0"), (DROPPED, "/r/2")]),
     "no array where one is expected": ({"x": 1}, [{"a": None}], []),
     "no object where one is expected": ("text", {"a": None}, []),

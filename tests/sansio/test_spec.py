@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from core_toy import exchange_of, toy
 
@@ -31,6 +32,20 @@ def test_exchange_hides_no_secret_by_default() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mended", "stored", "upstream", "told"),
+    [
+        (False, False, "up_1", "a_abc123"),
+        (True, False, "up_1", "up_1"),
+        (True, False, "", "a_abc123"),
+        (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
+    ],
+)
+def test_the_id_of_an_answer(mended: bool, stored: bool, upstream: str, told: str) -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mended=mended, stored=stored)
+    assert exchange.answer_id("a_", upstream) == told
+
+
+@pytest.mark.parametrize(
     ("streams", "asked", "does"),
     [
         ("asked", True, True),
@@ -41,3 +56,19 @@ def test_exchange_hides_no_secret_by_default() -> None:
 )
 def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> None:
     assert Endpoint("/x", streams=streams).streams_if(asked) is does
+
+
+@pytest.mark.parametrize(
+    ("target", "can"),
+    [
+        (Target(), True),
+        (Target(forced_tools="no"), False),
+        (Target(forced_tools="not_thinking"), True),
+        (Target(forced_tools="not_thinking", efforts=("none", "low")), True),
+        (Target(forced_tools="not_thinking", efforts=("low",)), False),
+        (Target(forced_tools="not_thinking", reasoning_setting=None), False),
+        (Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
+    ],
+)
+def test_whether_a_call_can_be_demanded(target: Target, can: bool) -> None:
+    assert target.can_force_tools is can

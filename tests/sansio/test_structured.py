@@ -59,6 +59,7 @@ def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
         (asked(), NONE, Way.TOOL),
         (asked(ANY), NONE, Way.TOOL),
         (asked(LIST), NONE, Way.WORDS),
+        (asked(), Target(structured="none", forced_tools="no"), Way.WORDS),
         # the client's own choices win
         (asked(tools=(TOOL,)), NONE, Way.WORDS),
         (asked(tool_choice=ToolChoice("none")), NONE, Way.WORDS),

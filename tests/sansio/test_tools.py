@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._book import Book, Origin
+from dragoman._errors import RemoteProtocolError
 from dragoman._events import ToolKind
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
+    CodeExecution,
     CustomTool,
     FunctionTool,
     Grammar,
@@ -23,6 +25,7 @@ from dragoman._request import (
     ToolChoice,
     ToolRef,
     ToolResult,
+    WebSearch,
 )
 from dragoman._spec import Target, ToolRule
 from dragoman._tools import fit_call_id, fit_name, fit_tools
@@ -337,6 +340,16 @@ def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
 SHELL = HostedTool("toy", "shell", {"type": "shell"}, "/tools/0", stand_in=FunctionTool("shell", "Runs."))
 ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", stand_in=FunctionTool("run.2"))
 SEARCH = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2")
+SEARCHES = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2", use=WebSearch())
+SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecution())
+RUNS_SEARCHES = Target(hosted=frozenset({"web_search"}))
+
+
+def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
+    asked = request(SHELL, ODD)
+    ledger = Ledger()
+    fitted, book = fit_tools(asked, PLAIN, Target(), ledger, "toy")
+    assert (fitted.tools, book, len(ledger)) == (asked.tools, Book(), 0)
 
 
 def test_functions_stand_in_for_them() -> None:
@@ -399,8 +412,69 @@ def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None
     ],
 )
 def test_choices_of_them(choice: ToolChoice, expected: ToolChoice) -> None:
-    out, _, _ = fitted(request(SHELL, SEARCH, choice=choice), PLAIN)
+    out, _, _ = fitted(request(SHELL, SEARCHES, choice=choice), PLAIN, RUNS_SEARCHES)
     assert out.tool_choice == expected
+
+
+LOOK = FunctionTool("look")
+
+
+def allowed(*kinds: str) -> ToolChoice:
+    return ToolChoice("allowed", allowed=tuple(ToolRef("", hosted=kind) for kind in kinds))
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "target", "refused"),
+    [
+        pytest.param((SEARCH,), None, RUNS_SEARCHES, "tools[2]", id="a tool that nobody else has"),
+        pytest.param((SEARCHES,), None, Target(), "tools[2]", id="the only tool"),
+        ((SEARCHES,), ToolChoice("required"), Target(), "tools[2]"),
+        ((SEARCHES, SANDBOX), ToolChoice("auto"), Target(), "tools[2]"),
+        ((SEARCHES,), None, RUNS_SEARCHES, None),
+        ((SEARCHES, SANDBOX), None, RUNS_SEARCHES, None),
+        ((SEARCHES, LOOK), None, Target(), None),
+        ((SEARCHES, LOOK), ToolChoice("required"), Target(), None),
+        ((SHELL,), None, Target(), None),
+        ((LOOK,), None, Target(), None),
+        pytest.param((SEARCHES,), ToolChoice("none"), Target(), None, id="no tool may be called"),
+        pytest.param(
+            (LOOK, SEARCHES, SANDBOX),
+            ToolChoice("named", hosted="code"),
+            Target(),
+            "tools[3]",
+            id="the demanded tool",
+        ),
+        ((LOOK, SEARCHES), ToolChoice("named", "look"), Target(), None),
+        ((LOOK, SEARCHES), ToolChoice("named", hosted="web_search"), RUNS_SEARCHES, None),
+        pytest.param(
+            (LOOK, SEARCHES), allowed("web_search"), Target(), "tools[2]", id="the only allowed tool"
+        ),
+        ((LOOK, SEARCHES, SHELL), allowed("web_search", "shell"), Target(), None),
+        ((LOOK, SEARCHES), allowed(), Target(), None),
+    ],
+)
+def test_a_request_whose_tool_the_upstream_does_not_run(
+    tools: tuple[Tool, ...], choice: ToolChoice | None, target: Target, refused: str | None
+) -> None:
+    given_request = request(*tools, choice=choice)
+    if refused is None:
+        fitted(given_request, CUSTOM, target)
+        return
+    with pytest.raises(RemoteProtocolError, match="the upstream does not run") as caught:
+        fitted(given_request, CUSTOM, target)
+    assert (caught.value.param, caught.value.status_hint, caught.value.code) == (
+        refused,
+        400,
+        "unsupported_value",
+    )
+
+
+def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
+    rule = ToolRule(hosted=frozenset({"web_search"}))
+    runs_all = Target(hosted=frozenset({"web_search", "code_execution"}))
+    fitted(request(SEARCHES), rule, runs_all)
+    with pytest.raises(RemoteProtocolError, match="does not run code"):
+        fitted(request(SANDBOX), rule, runs_all)
 
 
 def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:

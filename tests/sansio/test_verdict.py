@@ -2,12 +2,12 @@
 
 import pytest
 
-from dragoman._fault import Fault, FaultKind, kind_of_status
-from dragoman._verdict import RULES, Rule, Verdict, judge
+from dragoman._fault import Fault, FaultKind, kind_by_words, kind_of_status
+from dragoman._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
 
 
 def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code: str | None = None) -> Fault:
-    return Fault(kind or kind_of_status(status), message, status=status, code=code)
+    return Fault(kind or kind_by_words(kind_of_status(status), message), message, status=status, code=code)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,7 @@ def of(status: int, message: str = "no", *, kind: FaultKind | None = None, code:
         (of(599), Verdict.TROUBLE),
         (Fault(FaultKind.UNREACHABLE, "refused"), Verdict.TROUBLE),
         (Fault(FaultKind.TRUNCATED, "cut"), Verdict.TROUBLE),
+        (Fault(FaultKind.UNREADABLE, "markup"), Verdict.TROUBLE),
         (Fault(FaultKind.OVERLOADED, "inside a stream"), Verdict.TROUBLE),
         (Fault(FaultKind.RATE_LIMIT, "inside a stream"), Verdict.COOL),
         (Fault(FaultKind.PERMISSION, "Insufficient tokens, inside a stream"), Verdict.NEXT),
@@ -84,3 +85,20 @@ def test_an_upstreams_own_rules_come_first() -> None:
 
 def test_words_are_compared_in_lower_case() -> None:
     assert all(word == word.lower() for rule in RULES for word in rule.words)
+
+
+@pytest.mark.parametrize(
+    ("fault", "refuses"),
+    [
+        (
+            of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"),
+            True,
+        ),
+        (of(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), True),
+        (of(400, "messages.1.content.0: Invalid signature in thinking block"), True),
+        (of(500, "Invalid signature in thinking block"), False),
+        (of(400, "messages.1.content.0: Input should be an object"), False),
+    ],
+)
+def test_c11_reasoning_of_another_organization_is_refused_in_these_words(fault: Fault, refuses: bool) -> None:
+    assert refuses_signed_reasoning(fault) is refuses

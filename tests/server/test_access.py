@@ -193,6 +193,7 @@ async def test_a_stranger_is_refused_in_the_dialect_of_the_path(name: str, heade
         answer = await call(endpoint.path, headers)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.headers["x-should-retry"] == "false"
         message = json.loads(answer.body)["error"]
         text = message if isinstance(message, str) else message["message"]
         assert ("needs a client key" if not headers else "is not known here") in text
@@ -211,7 +212,8 @@ async def test_a_stranger_is_refused_in_the_dialect_of_the_path(name: str, heade
         ("GET", "/healthz/", 401),
         ("GET", "//healthz", 401),
         ("GET", "/v1/../healthz", 401),
-        ("OPTIONS", "/v1/models", 401),
+        ("OPTIONS", "/v1/models", 200),
+        ("HEAD", "/api/hello", 200),
         ("HEAD", "/", 401),
         ("POST", "/v1/messages/count_tokens", 401),
     ],

@@ -259,9 +259,6 @@ async def test_a_header_that_is_repeated_counts_whole() -> None:
 ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("GET", "/nowhere", {}, CHAT),
     ("POST", "/v1", {}, CHAT),
-    ("POST", "/chat/completions", {}, CHAT),
-    ("POST", "/v1/v1/messages", {}, CHAT),
-    ("POST", "/v1/v1/messages", ANTHROPIC, MESSAGES),
     ("POST", "/v1/messages/batches", {}, MESSAGES),
     ("GET", "/v1/responses/resp_1/none", {}, RESPONSES),
     ("GET", "/v1/responses/resp_1/none", ANTHROPIC, RESPONSES),
@@ -285,6 +282,45 @@ async def test_a_path_without_an_endpoint(
     line = lines.one()
     assert (line["outcome"], line["status"], line["path"]) == ("refused", 404, path)
     assert line["id"] == client.headers["request-id"]
+    if protocol == CHAT and "models" not in path:
+        assert json.loads(client.body)["error"]["code"] == "unknown_url"
+
+
+@pytest.mark.parametrize(
+    ("path", "rest", "base"),
+    [
+        ("/chat/completions", "/chat/completions", "/v1"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
+        ("/api/v1/chat/completions", "/chat/completions", "/v1"),
+        ("/openai/chat/completions", "/chat/completions", "/v1"),
+        ("/responses", "/responses", "/v1"),
+        ("/responses/compact", "/responses", "/v1"),
+        ("/messages", "/messages", "/v1"),
+        ("/messages/count_tokens", "/messages", "/v1"),
+        ("/v1/v1/messages", "/v1/messages", ""),
+        ("/anthropic/v1/messages", "/v1/messages", ""),
+        ("/models", "/models", "/v1"),
+        ("/v1/v1/models", "/v1/models", ""),
+        ("/v1/chat/json", "/chat/json", ""),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
+async def test_a_wrong_base_url_is_told_the_right_one(
+    path: str, rest: str, base: str, headers: dict[str, str]
+) -> None:
+    app, _ = app_of()
+    client = await call(app, path, headers={"host": "gate.test:8080", **headers})
+    protocol = MESSAGES if headers else CHAT
+    check_refusal(protocol, client, 404)
+    assert message_of(client) == (
+        f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"])
+async def test_another_path_tells_what_there_is(path: str) -> None:
+    app, _ = app_of()
+    assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path))
 
 
 @pytest.mark.parametrize(
@@ -293,7 +329,6 @@ async def test_a_path_without_an_endpoint(
         ("GET", "/v1/chat/completions", CHAT, {"POST"}),
         ("GET", "/v1/messages", MESSAGES, {"POST"}),
         ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
-        ("OPTIONS", "/v1/messages", MESSAGES, {"POST"}),
         ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
         ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
     ],
@@ -323,7 +358,7 @@ async def test_an_upstream_that_is_down(
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream))
     assert client.status in (status, 500, 529)  # Messages has fewer classes
     check_refusal(protocol, client, client.status)
-    assert str(error) in message_of(client)
+    assert message_of(client) == str(error).replace("http://127.0.0.1:9", 'upstream "up"')
     line = lines.one()
     assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", client.status)
 
@@ -499,6 +534,23 @@ async def test_the_headers_of_a_stream(protocol: str, version: str, connection: 
     assert client.headers["x-accel-buffering"] == "no"
     assert client.headers.get("connection") == connection
     assert "content-length" not in client.headers
+
+
+@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models", "/", "/nothing"])
+async def test_options_alone_are_empty(path: str) -> None:
+    app, _ = app_of()
+    client = await call(app, path, method="OPTIONS")
+    assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0")
+    assert {"GET", "POST"} <= set(client.headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+    app, _ = app_of()
+    client = await call(app, "/api/hello", method=method)
+    assert client.status == 200
+    if method == "GET":
+        assert json.loads(client.body) == {"message": "hello"}
 
 
 # CORS.

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -143,6 +143,17 @@ def test_the_simulators_names_come_last() -> None:
     assert {found[name].owner for name in simulated} == {"sim"}
 
 
+@pytest.mark.parametrize(
+    ("upstreams", "simulator", "listed"),
+    [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
+)
+def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
+    upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
+) -> None:
+    found = merged(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
+    assert {found[f"sim/{model}"].listed for model in MODELS} == {listed}
+
+
 BIG = ModelInfo("big", "Big One", context=200_000, output=64_000, created=5, lifecycle="active")
 SMALL = ModelInfo("small", context=8000)
 UNKNOWN = ModelInfo("unknown")
@@ -235,6 +246,27 @@ async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
 async def test_the_first_answer_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("a"))]) as it:
         assert await it.names(takes=FIRST_WAIT_S - 0.1) == ["up/a"]
+
+
+@pytest.mark.anyio
+async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
+    async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
+        await it.catalog.decide("qwen3")
+        await it.catalog.decide("up/claude-opus-5-5")
+        assert it.upstreams.asked == []  # nothing depends on a list
+        await it.catalog.decide("claude-opus-5-5")
+        assert list(it.catalog.listed["up"]) == ["qwen3"]
+        assert anyio.current_time() == pytest.approx(FIRST_WAIT_S - 0.1)
+
+
+@pytest.mark.anyio
+async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_for_others() -> None:
+    slow = replace(upstream("slow", MESSAGES), base_url="http://slow.test")
+    async with running(upstream("other"), slow, slow=[later(60, openai_list("a"))]) as it:
+        await it.catalog.decide("claude-opus-5-5")
+        assert anyio.current_time() == pytest.approx(FIRST_WAIT_S)
+        assert it.catalog.listed == {}
+        assert it.upstreams.asked_at("other.test") == []
 
 
 @pytest.mark.anyio

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import tomllib
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from click.testing import CliRunner, Result
 from dragoman_server._edit_config import EditError, remove_client_key
 from dragoman_server._fields import Kind
 from dragoman_server._listen import Listening
+from dragoman_server._model_info import ModelInfo
+from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server._secret import Secret
 from dragoman_server.access import hash_of
-from dragoman_server.banner import Line, Style, banner, commands, example_model, print_lines
+from dragoman_server.banner import Example, Line, Lists, Style, banner, commands, example_of, print_lines
 from dragoman_server.cli import main
 from dragoman_server.config import load
 from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
@@ -159,9 +162,14 @@ def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
     # The path of a URL may hold a secret, so it is left out.
     assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
-    assert texts[3] == "  sim: built in, needs no key"
+    assert "  sim: built in, needs no key" not in texts  # it can be used, but there is a real one
     assert lines[-1] == Line(Style.TITLE, "Dragoman listens on http://127.0.0.1:8080 (trio)")
     assert CANARY not in "\n".join(texts)
+
+
+def test_the_banner_names_the_simulator_where_it_is_asked_for() -> None:
+    lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
+    assert lines[3].text == "  sim: built in, needs no key"
 
 
 def test_the_banner_shows_warnings() -> None:
@@ -187,24 +195,88 @@ def upstream(name: str, *models: str) -> UpstreamSettings:
     return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
 
 
+TOLD: Lists = {
+    "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
+    "b": "it answered with status 404",
+}
+
+
 @pytest.mark.parametrize(
-    ("settings", "model"),
+    ("settings", "lists", "example"),
     [
-        (Settings(), "sim/echo"),
-        (Settings(upstreams=(upstream("a"),)), "sim/echo"),
-        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), "b/x"),
-        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/x", "m": "a/x"}), "m"),
-        (Settings(server=ServerSettings(simulator=False), upstreams=(upstream("a"),)), "a/MODEL"),
+        (Settings(), {}, Example("sim/echo")),
+        # What people have named comes first.
+        (
+            Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
+            {},
+            Example("a/d"),
+        ),
+        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
+        (
+            Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
+            {},
+            Example("a/y"),
+        ),
+        (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
+        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
+        (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
+        # Then what an upstream lists that can be talked to.
+        (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
+        (Settings(upstreams=(upstream("a"),)), {}, None),
+        (Settings(upstreams=(upstream("b"),)), TOLD, None),
     ],
 )
-def test_the_example_is_a_model_that_works(settings: Settings, model: str) -> None:
-    assert example_model(settings) == model
+def test_the_example_is_a_real_model(settings: Settings, lists: Lists, example: Example | None) -> None:
+    assert example_of(settings, lists) == example
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+def test_with_a_key_alone_every_line_has_a_model_of_that_provider(provider: Provider) -> None:
+    variable = provider.keys[0][0]
+    model = f"{provider.name}/{provider.takes['default_model']}"
+    copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
+    assert len(copied) == 6
+    for text in copied:
+        assert model in text
+        assert "sim/" not in text
+
+
+def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
+    texts = [line.text for line in lines_of("")]
+    assert texts[1:5] == [
+        "Upstreams",
+        "  sim: built in, needs no key",
+        "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
+        "provider's key,",
+        "  or name a server in dragoman.toml (see docs/configuration.md), and start again",
+    ]
+
+
+def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None:
+    Path("dragoman.toml").write_text(LOCAL)
+    loaded = load(environ={"LOCAL_KEY": CANARY})
+    texts = [
+        line.text for line in banner(loaded, LISTENING, "1.2.3", {"local": "it answered with status 401"})
+    ]
+    assert (
+        "warning: the models of local are not known (it answered with status 401): write one in place of MODEL, "
+        'and add default_model = "MODEL" below its [[upstreams]]'
+    ) in texts
+    assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
+
+
+def test_claude_code_is_told_the_context_of_the_model() -> None:
+    made = commands("http://127.0.0.1:8080", Example("local/qwen3", 32_768))
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
+    assert (
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in commands("http://127.0.0.1:8080", Example("x"))["Claude Code"]
+    )
 
 
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
-    words = {title: shlex.split(command) for title, command in commands(url, model).items()}
+    words = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
     assert list(words) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
 
     for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
@@ -459,7 +531,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("configured", [True, False])
 def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
-    made = commands("http://127.0.0.1:8080", "sim/echo", needs_key=configured)
+    made = commands("http://127.0.0.1:8080", Example("sim/echo"), needs_key=configured)
     assert {"YOUR_KEY" in line for line in made.values()} == {configured}
     assert ('env_key="DRAGOMAN_KEY"' in made["Codex"]) is configured
 

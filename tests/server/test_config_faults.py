@@ -356,6 +356,16 @@ FAULTS = {
         LOCAL + '[models]\na = "local"\n',
         'dragoman.toml:6: models.a: "local" is not of the form "upstream/model"',
     ),
+    "a * that stands for nothing": (
+        LOCAL + '[models]\nfast = "local/qwen-*"\n',
+        'dragoman.toml:6: models.fast: "local/qwen-*" has 1 *, and the name "fast" has none: a * here stands for what '
+        "the * of the name matched; write the model's own name in its place",
+    ),
+    "more * than the name has, in a chain": (
+        LOCAL + '[models]\n"claude-*" = [\n"local/x",\n"local/*-*"]\n',
+        'dragoman.toml:8: models."claude-*"[1]: "local/*-*" has 2 *, and the name "claude-*" has 1: a * here stands '
+        "for what the * of the name matched; write the model's own name in its place",
+    ),
     "an alias that is no text": (
         LOCAL + "[models]\na = 1\n",
         "dragoman.toml:6: models.a: expected a string, found an integer",
@@ -373,9 +383,41 @@ FAULTS = {
         "dragoman.toml:2: server.simulator: is off, and there is no upstream: add [[upstreams]] to a file "
         "or set one of OPENAI_API_KEY, ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, DEEPSEEK_API_KEY, "
         "OPENROUTER_API_KEY, "
-        "GROQ_API_KEY, XAI_API_KEY, MISTRAL_API_KEY",
+        "GROQ_API_KEY, CEREBRAS_API_KEY, XAI_API_KEY, MISTRAL_API_KEY, TOGETHER_API_KEY, FIREWORKS_API_KEY, "
+        "MOONSHOT_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, DASHSCOPE_API_KEY, GEMINI_API_KEY",
     ),
 }
+
+
+SOCKS = 'proxy = "socks5://user:secret@proxy:1080"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (LOCAL + SOCKS, "upstreams[0].proxy"),
+        (LOCAL + '[[accounts]]\nupstream = "local"\nname = "a"\n' + SOCKS, "accounts[0].proxy"),
+    ],
+)
+def test_the_extra_for_socks_proxies_may_be_missing(
+    text: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_text(text)
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    line = text.count("\n")
+    missing = "a SOCKS proxy needs the extra: install dragoman[socks]"
+    assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
+
+
+def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
+    assert load(environ=environ).warnings == ()
+    monkeypatch.setattr("dragoman_server.config.socks_available", lambda: False)
+    assert load(environ=environ).warnings == (
+        "ALL_PROXY: a SOCKS proxy needs the extra: install dragoman[socks]",
+    )
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -170,9 +170,10 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
     check_said(MESSAGES, heard, "Hello from a", stream=stream)
     assert pool.asked == ["a", "b"]
     assert pool.health("b").strikes == 1
-    hedge = record()["hedge"]
-    assert (hedge["account"], hedge["outcome"]) == ("up/b", "failed")
-    assert "rate limit" in hedge["error"]
+    assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
+    (failed,) = record()["failures"]
+    assert (failed["account"], failed["status"]) == ("up/b", 429)
+    assert "rate limit" in failed["cause"]
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
     assert "error" not in record()
 

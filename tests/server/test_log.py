@@ -5,6 +5,8 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +85,27 @@ def test_a_line_of_text() -> None:
     assert rest == (
         'info request id=abc protocol=openai_chat path=/v1/chat/completions model="my model" outcome=completed\n'
     )
+
+
+@pytest.mark.usefixtures("_logger")
+def test_failed_attempts_are_a_list_in_json_and_words_in_text() -> None:
+    written = record(attempts=2, outcome="failed")
+    written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
+    written.note_failure("up/b", "up/m", None, "x" * 600, 2.0)
+    assert json.loads(line_of("json", written))["failures"] == [
+        {"account": "up/a", "model": "up/m", "status": 429, "cause": "slow down", "seconds": 0.1235},
+        {"account": "up/b", "model": "up/m", "cause": "x" * 500 + "...", "seconds": 2.0},
+    ]
+    assert (
+        'failures="account=up/a model=up/m status=429 cause=slow down seconds=0.1235, account=up/b'
+        in line_of("text", written)
+    )
+
+
+def test_the_documentation_has_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
+    table = page.partition("### Logs")[2].partition("### Errors")[0]
+    assert [each.name for each in fields(RequestRecord) if f"`{each.name}`" not in table] == []
 
 
 @pytest.mark.usefixtures("_logger")

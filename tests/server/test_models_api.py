@@ -147,7 +147,9 @@ async def test_what_is_known_in_the_form_of_openai() -> None:
         "owned_by": "anthropic",
         "name": "Claude X (anthropic)",
         "context_length": 200_000,
+        "max_input_tokens": 200_000,
         "max_completion_tokens": 64_000,
+        "max_output_tokens": 64_000,
     }
     assert found["claude-x"] == {**found["anthropic/claude-x"], "id": "claude-x", "name": "Claude X"}
     assert found["fast"] == {
@@ -156,6 +158,7 @@ async def test_what_is_known_in_the_form_of_openai() -> None:
         "created": 1_770_076_800,
         "owned_by": "local",
         "context_length": 8192,
+        "max_input_tokens": 8192,
         "shutdown_date": "2027-01-02",
     }
     for entry in found.values():

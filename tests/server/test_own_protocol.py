@@ -127,7 +127,11 @@ async def test_errors() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_upstream_that_speaks_it_is_relayed(stream: bool) -> None:
-    body = TOY_STREAM if stream else b'{"started":{"id":"t","model":"m"}, "stops": [{"reason":"end"}]}'
+    body = (
+        TOY_STREAM
+        if stream
+        else b'{"started":{"id":"t","model":"m"}, "blocks": [], "stops": [{"reason":"end"}]}'
+    )
     app, door = app_of("toy", body)
     client = await call(app, "/v1/toy", asking(stream=stream))
     assert client.body == body

@@ -13,6 +13,7 @@ from dragoman_server.routes import (
     default_model,
     model_ids,
     resolve,
+    undecided,
 )
 from dragoman_server.settings import (
     ANTHROPIC_MESSAGES,
@@ -44,6 +45,7 @@ PROXY = upstream("proxy", C, M)
 NOTHING = Settings()
 ONE = Settings(upstreams=(LOCAL,))
 TWO = Settings(upstreams=(OPENAI, ANTHROPIC))
+NO_CLAUDE = Settings(upstreams=(LOCAL, OPENAI))
 MANY = Settings(
     upstreams=(LOCAL, PROXY, OPENAI),
     models={
@@ -53,6 +55,9 @@ MANY = Settings(
         "local/old": "openai/new",
         "made-*-up": "sim/echo",
         "a/b": "proxy/c/d",
+        "family-*": ("proxy/maker/*", "local/qwen3"),
+        "*@*": "proxy/*-of-*",
+        "just-*": "proxy/*",
     },
 )
 
@@ -70,6 +75,10 @@ ROUTES = [
     (MANY, C, "local/old", Route("openai", "new", C)),
     (MANY, C, "made-it-up", Route("sim", "echo", C)),
     (MANY, C, "a/b", Route("proxy", "c/d", C)),
+    # A * of the target is what the * of the pattern matched, in order.
+    (MANY, M, "family-big-1.5", Route("proxy", "maker/big-1.5", M)),
+    (MANY, C, "one@two@three", Route("proxy", "one-of-two@three", C)),
+    (MANY, C, "family-*", Route("proxy", "maker/*", C)),
     # A prefix; the rest may have slashes of its own.
     (MANY, C, "local/never-heard-of", Route("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", Route("proxy", "org/llama", C)),
@@ -86,7 +95,6 @@ ROUTES = [
     (TWO, R, "o3-mini", Route("openai", "o3-mini", R)),
     (TWO, M, "codex-mini", Route("openai", "codex-mini", R)),
     # The only upstream gets every name that nobody else claims.
-    (ONE, M, "claude-sonnet-4-6", Route("local", "claude-sonnet-4-6", C)),
     (ONE, C, "x/y", Route("local", "x/y", C)),
     (ONE, C, "sim/echo", Route("sim", "echo", C)),
 ]
@@ -97,17 +105,119 @@ def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, 
     assert resolve(settings, protocol, model) == route
 
 
-ADVICE = (
-    'write "upstream/model" with one of the upstreams {}, '
-    "or give the name a line in [models] of the configuration."
+OLLAMA = ("qwen3", "gpt-oss:20b", "nomic-embed-text")
+CLAUDE = upstream("claude", M)
+
+
+def at(url: str, default: str | None = None, *protocols: str) -> UpstreamSettings:
+    return replace(upstream("only", *(protocols or (C,))), base_url=url, default_model=default)
+
+
+ANYWHERE = at("http://127.0.0.1:9000/v1")
+SET = replace(ANYWHERE, default_model="qwen3")
+AT_OPENAI = at("https://api.openai.com/v1", "gpt-5.6", R, C)
+AT_ANTHROPIC = at("https://api.anthropic.com", "claude-sonnet-5-5", M)
+
+# An only upstream, what it lists, the name that an agent sends, the model that is asked for there.
+AGENTS = [
+    # A default that is set, by the user or by a preset, stands in for what the upstream does not have.
+    (SET, (), "claude-opus-5-5", "qwen3"),
+    (SET, OLLAMA, "gpt-5.6", "qwen3"),
+    (SET, OLLAMA, "codex-mini", "qwen3"),
+    (SET, OLLAMA, "gpt-oss:20b", "gpt-oss:20b"),
+    (replace(SET, models=("gpt-oss",)), (), "gpt-oss", "gpt-oss"),
+    (AT_OPENAI, (), "claude-opus-5-5", "gpt-5.6"),
+    (replace(ANYWHERE, protocol=M, protocols=(M,), default_model="qwen3"), (), "claude-opus-5-5", "qwen3"),
+    # The vendor itself knows its own names.
+    (AT_OPENAI, (), "gpt-7", "gpt-7"),
+    (AT_ANTHROPIC, ("claude-sonnet-5-5",), "claude-haiku-9", "claude-haiku-9"),
+    (AT_ANTHROPIC, (), "gpt-5.6", "claude-sonnet-5-5"),
+    # Without one, the only model that can be talked to.
+    (ANYWHERE, ("qwen3",), "claude-opus-5-5", "qwen3"),
+    (ANYWHERE, ("text-embedding-nomic", "qwen3"), "claude-opus-5-5", "qwen3"),
+    (replace(ANYWHERE, models=("qwen3",)), (), "claude-opus-5-5", "qwen3"),
+    # Nobody can know: the upstream may, so it is asked.
+    (ANYWHERE, (), "claude-opus-5-5", "claude-opus-5-5"),
+    (ANYWHERE, OLLAMA, "claude-opus-5-5", "claude-opus-5-5"),
+    # Names that no agent sends by itself are somebody's choice.
+    (SET, ("qwen3",), "qwen4", "qwen4"),
+    (SET, ("qwen3",), "only/claude-opus-5-5", "claude-opus-5-5"),
+]
+
+
+@pytest.mark.parametrize(("only", "listed", "name", "model"), AGENTS)
+def test_what_agents_ask_for_leads_to_a_model_that_is_there(
+    only: UpstreamSettings, listed: tuple[str, ...], name: str, model: str
+) -> None:
+    route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
+    assert isinstance(route, Route)
+    assert route.upstream_model == model
+
+
+@pytest.mark.parametrize(
+    ("only", "listed", "name", "advice"),
+    [
+        (ANYWHERE, (), "claude-opus-5-5", 'add to dragoman.toml, below [models]: "claude-*" = "only/MODEL"'),
+        (ANYWHERE, OLLAMA, "gpt-5.6", 'add to dragoman.toml, below [models]: "gpt-*" = "only/qwen3"'),
+        (AT_OPENAI, (), "gpt-7", ""),
+        (ANYWHERE, OLLAMA, "qwen4", ""),
+        (SET, (), "claude-opus-5-5", ""),
+    ],
 )
+def test_a_guess_that_may_be_wrong_has_the_line_to_add(
+    only: UpstreamSettings, listed: tuple[str, ...], name: str, advice: str
+) -> None:
+    route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed})
+    assert isinstance(route, Route)
+    assert route.advice == advice
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "models", "name", "asked"),
+    [
+        ((ANYWHERE,), {}, "claude-opus-5-5", ANYWHERE),
+        ((OPENAI, CLAUDE), {}, "claude-opus-5-5", CLAUDE),
+        # Nothing depends on a list.
+        ((ANYWHERE,), {"claude-*": "only/x"}, "claude-opus-5-5", None),
+        ((ANYWHERE,), {}, "only/claude-opus-5-5", None),
+        ((ANYWHERE,), {}, "qwen3", None),
+        ((AT_OPENAI,), {}, "gpt-5.6", None),
+        ((LOCAL, OPENAI), {}, "claude-opus-5-5", None),
+        ((), {}, "claude-opus-5-5", None),
+    ],
+)
+def test_a_list_is_asked_for_where_a_guess_depends_on_it(
+    upstreams: tuple[UpstreamSettings, ...],
+    models: dict[str, str],
+    name: str,
+    asked: UpstreamSettings | None,
+) -> None:
+    assert undecided(Settings(upstreams=upstreams, models=models), name) is asked
+
+
+ADVICE = 'write "upstream/model" with one of the upstreams {}'
+LINE = ', or add to dragoman.toml, below [models]: "{}" = "{}"'
 
 UNKNOWN = [
     (TWO, "", "the request names no model", None),
     (NOTHING, "", "the request names no model", None),
-    (TWO, "zzz", 'the model "zzz" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    (
+        TWO,
+        "zzz",
+        'the model "zzz" is not known here; '
+        + ADVICE.format("openai, anthropic")
+        + LINE.format("zzz", "openai/MODEL"),
+        None,
+    ),
     # A prefix needs a model behind it.
-    (TWO, "openai/", 'the model "openai/" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    (
+        TWO,
+        "openai/",
+        'the model "openai/" is not known here; '
+        + ADVICE.format("openai, anthropic")
+        + LINE.format("openai/", "openai/MODEL"),
+        None,
+    ),
     (
         TWO,
         "opnai/gpt-5",
@@ -121,11 +231,32 @@ UNKNOWN = [
         'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"),
         "fast",
     ),
-    (TWO, "qq/x", 'the model "qq/x" is not known here; ' + ADVICE.format("openai, anthropic"), None),
+    (MANY, "just-", 'the model "just-" leads to no model of the upstream "proxy"', None),
+    (
+        TWO,
+        "qq/x",
+        'the model "qq/x" is not known here; '
+        + ADVICE.format("openai, anthropic")
+        + LINE.format("qq/x", "openai/MODEL"),
+        None,
+    ),
+    # What agents ask for by themselves gets a line for all of it, with a model that is there.
+    (
+        NO_CLAUDE,
+        "claude-opus-5-5",
+        'the model "claude-opus-5-5" is not known here; '
+        + ADVICE.format("local, openai")
+        + LINE.format("claude-*", "local/qwen3"),
+        None,
+    ),
     (
         TWO,
         "\x1b[31m" + "x" * 200,
-        'the model "?[31m' + "x" * 95 + '..." is not known here; ' + ADVICE.format("openai, anthropic"),
+        'the model "?[31m'
+        + "x" * 95
+        + '..." is not known here; '
+        + ADVICE.format("openai, anthropic")
+        + LINE.format("?[31m" + "x" * 95 + "...", "openai/MODEL"),
         None,
     ),
 ]

@@ -190,11 +190,12 @@ async def second_turn(
     stream: bool = False,
     wait: float = 0,
     keys: tuple[str | None, str | None] = (None, None),
+    **kept: str,
 ) -> Any:
-    """The content that the upstream gets for the assistant's turn, when its client sends the calls alone."""
+    """The content that the upstream gets for the assistant's turn, when its client sends the calls and `kept` alone."""
     first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
     await anyio.sleep(wait)
-    said = turn_of(first, stream)
+    said = turn_of(first, stream) | kept
     result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
     await gateway.call(PATHS[CHAT], chat([*ASK, said, result]), key=keys[1])
     return gateway.sent[-1].body["messages"][1]["content"]
@@ -231,6 +232,13 @@ async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: 
     assert (content[0] == THINKING) is found
 
 
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) -> None:
+    content = await second_turn(scripted(MESSAGES, CALLS, SAYS), **{field: THINKING["thinking"]})
+    assert [block["type"] for block in content] == ["thinking", "tool_use"]
+    assert content[0] == THINKING
+
+
 async def test_what_the_client_does_send_back_counts() -> None:
     """A client that keeps reasoning_details gets its reasoning through without the store."""
     gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
@@ -251,3 +259,99 @@ async def test_an_answer_that_broke_off_leaves_nothing() -> None:
     result = {"role": "tool", "tool_call_id": "toolu_1", "content": "4"}
     await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
     assert gateway.sent[-1].body["messages"][1]["content"][0]["type"] == "tool_use"
+
+
+# An account of another organization cannot read what the first one made.
+
+UNVERIFIED = {
+    "error": {
+        "message": "The encrypted content gAAA...1234 could not be verified.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "invalid_encrypted_content",
+    }
+}
+UNSIGNED = {
+    "type": "error",
+    "error": {
+        "type": "invalid_request_error",
+        "message": "messages.1.content.0: Invalid `signature` in `thinking` block",
+    },
+}
+CALL_M = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+CALL_R = {"type": "function_call", "call_id": "t1", "name": "f", "arguments": "{}"}
+RESULT_M = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "4"}]}
+RESULT_R = {"type": "function_call_output", "call_id": "t1", "output": "4"}
+MOVED = [
+    pytest.param(
+        MESSAGES,
+        {
+            "max_tokens": 9000,
+            "messages": [*ASK, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
+        },
+        [UNSIGNED, ANSWER_M],
+        ["messages", 1, "content"],
+        [CALL_M],
+        id="messages",
+    ),
+    pytest.param(
+        RESPONSES,
+        {"input": [*ASK, REASONING, CALL_R, RESULT_R], "store": False},
+        [UNVERIFIED, ANSWER_R],
+        ["input"],
+        [{"type": "message", **ASK[0]}, CALL_R, RESULT_R],
+        id="responses",
+    ),
+]
+
+
+@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
+async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told(
+    protocol: str, body: dict[str, Any], answers: list[Any], place: list[Any], left: Any
+) -> None:
+    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    client = await gateway.call(PATHS[protocol], {"model": "up/m", **body})
+    assert client.status == 200
+    assert json.loads(client.body) == answers[1]
+    assert "foreign_seal=/" in client.headers["dragoman-loss"]
+    first, second = (sent.body for sent in gateway.sent)
+    assert second != first
+    for step in place:
+        second = second[step]
+    assert second == left
+
+
+async def test_a_translated_conversation_goes_on_too() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R), whole(UNVERIFIED, 400), whole(ANSWER_R))
+    found, told = await given_back(gateway, await thinking_block(gateway))
+    assert (found, len(gateway.sent)) == (None, 3)
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+async def test_it_is_tried_once() -> None:
+    gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
+    said = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": [*ASK, said, AGAIN]}
+    )
+    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "headers"),
+    [
+        (ASK, {}),  # there is nothing to leave out
+        (
+            [*ASK, {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}, AGAIN],
+            {"dragoman-loss-policy": "refuse"},
+        ),
+    ],
+)
+async def test_where_nothing_may_be_left_out_the_client_is_told(
+    messages: list[Any], headers: dict[str, str]
+) -> None:
+    gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": messages}, headers
+    )
+    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 1)

@@ -166,6 +166,11 @@ async def test_the_requests_are_counted_by_how_they_went() -> None:
     assert await counts() == (7, 7, 3)
 
 
+async def test_a_conversation_is_summed_up() -> None:
+    served = await Server("/v1/responses/compact", encoded({"model": "echo", "input": "Build a ship"})).run()
+    assert (served.status, json.loads(served.body)["object"]) == (200, "response.compaction")
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_models_are_listed(protocol: str) -> None:
     headers = [(b"anthropic-version", b"2023-06-01")] if protocol == MESSAGES else []

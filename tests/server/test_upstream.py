@@ -1,6 +1,7 @@
 """The upstream client: what a caller gets, what it may show, and what it never does."""
 
 import gzip
+import sys
 import zlib
 from collections.abc import AsyncIterator, Callable
 
@@ -454,6 +455,31 @@ async def test_the_environment_can_be_left_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     async with ScriptedServer(answering(HELLO)) as server, client_of(trust_env=False) as client:
         assert await get(client, server.url) == b"hello"
+
+
+async def test_a_socks_proxy() -> None:
+    """RFC 1928: greeting and method, the wish to connect and its answer, then the bytes of the connection."""
+    wishes = []
+
+    async def script(peer: Peer) -> None:
+        assert await peer.stream.receive() == b"\x05\x01\x00"
+        await peer.stream.send(b"\x05\x00")
+        wishes.append(await peer.stream.receive())
+        await peer.stream.send(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
+        await peer.answer(HELLO)
+
+    async with ScriptedServer(script) as server:
+        proxy = server.url.replace("http:", "socks5:").rstrip("/")
+        async with client_of(proxy=proxy) as client:
+            assert await get(client, "http://up.example/v1") == b"hello"
+    assert wishes == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
+
+
+async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    async with client_of(proxy="socks5://127.0.0.1:1") as client:
+        with pytest.raises(UpstreamUnreachable, match=r"install dragoman\[socks\]"):
+            await get(client, "http://up.example/v1")
 
 
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[bad"])

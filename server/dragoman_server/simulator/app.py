@@ -19,7 +19,7 @@ from dragoman import REGISTRY, Fault, FaultKind
 
 from ..upstream import UpstreamBroken
 from .model import Reply, reply_to
-from .paths import MODELS_PATH, PATHS, model_list, not_found
+from .paths import COMPACT_PATH, COMPACT_PROTOCOL, MODELS_PATH, PATHS, model_list, not_found
 from .playback import Playback
 
 # As much as the core reads of one document.
@@ -42,8 +42,9 @@ class _Counts:
 class _Endpoint:
     """Answers POST requests of one protocol."""
 
-    def __init__(self, protocol: str, counts: _Counts) -> None:
+    def __init__(self, protocol: str, counts: _Counts, *, compacts: bool = False) -> None:
         self._protocol = protocol
+        self._compacts = compacts
         self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +69,7 @@ class _Endpoint:
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, receive, tasks.cancel_scope)
-            await _play(reply_to(self._protocol, body), send, ended)
+            await _play(reply_to(self._protocol, body, compacts=self._compacts), send, ended)
             tasks.cancel_scope.cancel()
 
 
@@ -129,15 +130,19 @@ async def _not_found(request: HTTPRequest, error: Exception) -> Response:
 
 
 def create_simulator_app() -> Starlette:
-    """The application: POST on each protocol's path, below /v1 or not, GET /v1/models and GET /stats."""
+    """The application: POST on each protocol's path and to sum up a conversation, below /v1 or not; GET /v1/models and
+    GET /stats.
+    """
     counts = _Counts()
 
     async def stats(request: HTTPRequest) -> Response:
         return JSONResponse(asdict(counts))
 
+    endpoints = {path: _Endpoint(protocol, counts) for protocol, path in PATHS.items()}
+    endpoints[COMPACT_PATH] = _Endpoint(COMPACT_PROTOCOL, counts, compacts=True)
     routes = [
-        Route(prefix + path, _Endpoint(protocol, counts), methods=["POST"])
-        for protocol, path in PATHS.items()
+        Route(prefix + path, endpoint, methods=["POST"])
+        for path, endpoint in endpoints.items()
         for prefix in ("", "/v1")
     ]
     routes += [Route(prefix + MODELS_PATH, _models, methods=["GET"]) for prefix in ("", "/v1")]

@@ -7,7 +7,7 @@ dates included, and times are counted from the moment when the head of the reply
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,9 +32,13 @@ from dragoman import (
     TextDelta,
     Usage,
     fault_of,
+    peek,
 )
-from dragoman._json import decode_object, encode
+from dragoman._compact import CompactStage
+from dragoman._foreign import refuse_held
+from dragoman._json import JSONObject, decode_object, encode
 
+from .. import conversation as chain
 from .._suggest import did_you_mean
 from .asked import Asked, PromptTokens, prompt_tokens
 from .scripts import TABLE, Model, Setting
@@ -79,14 +83,19 @@ class Reply:
     fault: Fault | None = field(default=None, compare=False)
 
 
-def reply_to(protocol: str, body: bytes) -> Reply:
-    """The reply to a request body of `protocol`. Never raises for what is in the body."""
+def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Reply:
+    """The reply to a request body of `protocol`. compacts: it came to the path that sums up conversations.
+
+    Never raises for what is in the body.
+    """
     spec = REGISTRY[protocol]
     token = hashlib.sha256(body).hexdigest()[:24]
     try:
         value = decode_object(body, "the request body")
         token = _token(value)
         request = spec.read_request(value, Sealer())
+        refuse_held(request, spec.server_held)
+        said = chain.input_items(peek(body)) if compacts else []
     except RemoteProtocolError as error:
         return _refusal(spec, token, fault_of(error))
     model, setting = _model_of(request.model)
@@ -100,6 +109,10 @@ def reply_to(protocol: str, body: bytes) -> Reply:
     exchange = Exchange(request, token, MADE_AT, request.model, prompt_tokens=_first_figure(request, tokens))
     pace = setting if model.setting is Setting.PACE else 0
     steps = _dressed(model.script(asked), exchange, tokens, pace)
+    if compacts:
+        return _whole(spec, exchange, _summed_up(steps), lambda body: chain.compaction(body, said))
+    if request.compact:
+        steps = _summed_up(steps)
     if request.stream:
         return Reply(200, [_SSE_TYPE, _id_header(spec, token)], _streamed(spec, exchange, steps))
     return _whole(spec, exchange, steps)
@@ -116,6 +129,10 @@ def _model_of(name: str) -> tuple[Model | Fault, float]:
     found = _NAME.fullmatch(name.removeprefix(_PREFIX))
     plain = name.removeprefix(_PREFIX).partition("@")[0]
     model = TABLE.get(plain)
+    if not name:
+        return Fault(
+            FaultKind.INVALID_REQUEST, "model is required", code="missing_required_parameter", param="model"
+        ), 0
     if model is None:
         shown = "".join(char if char.isprintable() else "?" for char in plain[:100])
         message = f'the simulator has no model "{shown}"{did_you_mean(plain, TABLE)}'
@@ -171,6 +188,16 @@ def _usage(tokens: PromptTokens, generated: int, reasoned: int) -> Usage:
     return Usage(tokens.total, generated, tokens.cached, tokens.cache_write, reasoned)
 
 
+def _summed_up(steps: Iterator[Step]) -> Iterator[Step]:
+    """What the model says as the summary of the conversation."""
+    stage = CompactStage()
+    for step in steps:
+        for event in (step,) if isinstance(step, Wait | Cut) else stage.send(step):
+            yield event
+            if isinstance(event, Failed):
+                return
+
+
 def _streamed(spec: ProtocolSpec, exchange: Exchange, steps: Iterator[Step]) -> Iterator[Piece]:
     writer = spec.stream_writer(exchange, Ledger())
     due = 0.0
@@ -191,8 +218,15 @@ def _streamed(spec: ProtocolSpec, exchange: Exchange, steps: Iterator[Step]) -> 
                 yield Piece(due, data)
 
 
-def _whole(spec: ProtocolSpec, exchange: Exchange, steps: Iterator[Step]) -> Reply:
-    """All waits come before the head: a server that answers at once has nothing to send earlier."""
+def _whole(
+    spec: ProtocolSpec,
+    exchange: Exchange,
+    steps: Iterator[Step],
+    shape: Callable[[JSONObject], JSONObject] = lambda body: body,
+) -> Reply:
+    """All waits come before the head: a server that answers at once has nothing to send earlier. shape: what is made
+    of the body.
+    """
     fold = Fold()
     delay = 0.0
     cut: Cut | None = None
@@ -205,7 +239,7 @@ def _whole(spec: ProtocolSpec, exchange: Exchange, steps: Iterator[Step]) -> Rep
             return _refusal(spec, exchange.id, step.fault, delay=delay)
         else:
             fold.send(step)
-    body = encode(spec.write_whole(fold.answer(), exchange, Ledger()))
+    body = encode(shape(spec.write_whole(fold.answer(), exchange, Ledger())))
     headers = [_JSON_TYPE, _id_header(spec, exchange.id)]
     if cut is not Cut.NO_END:
         headers.append(("content-length", str(len(body))))

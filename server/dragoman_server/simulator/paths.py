@@ -10,6 +10,8 @@ from .scripts import MODELS
 # Protocol -> its path without a version: base URLs differ in what stands before it.
 PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}
 MODELS_PATH = "/models"
+COMPACT_PROTOCOL = "openai_responses"
+COMPACT_PATH = f"{PATHS[COMPACT_PROTOCOL]}/compact"
 
 _MADE_AT_TEXT = "2026-01-01T00:00:00Z"
 

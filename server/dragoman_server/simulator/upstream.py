@@ -8,7 +8,7 @@ import anyio
 
 from ..upstream import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamTimeouts, read_bounded
 from .model import Piece, Reply, reply_to
-from .paths import MODELS_PATH, model_list, not_found, protocol_of
+from .paths import COMPACT_PATH, COMPACT_PROTOCOL, MODELS_PATH, model_list, not_found, protocol_of
 from .playback import WHERE, Playback
 
 
@@ -102,6 +102,8 @@ class SimulatedUpstream:
 
 
 def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> Reply:
+    if method == "POST" and path.endswith(COMPACT_PATH):
+        return reply_to(COMPACT_PROTOCOL, content, compacts=True)
     protocol = protocol_of(path)
     if method == "POST" and protocol is not None:
         return reply_to(protocol, content)

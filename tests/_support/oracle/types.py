@@ -102,7 +102,8 @@ EXTENSIONS: dict[type[BaseModel], set[str]] = {
     c_whole.Choice: {"stop_reason"},
     CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter tells it
     r.ResponseErrorEvent: {"error"},  # the server nests what the SDK type has flat; we send both
-    r.Response: {"store"},  # the server echoes it
+    # The server echoes them, and Open Responses requires them.
+    r.Response: {"store", "frequency_penalty", "presence_penalty"},
 }
 REASONING_DETAIL_TYPES = {
     "reasoning.text": ("text",),

@@ -216,7 +216,8 @@ def test_B7_text_among_results_is_split_off(upstream: str) -> None:
     body["input"][-1]["output"] = parts
     sent = ask(RESPONSES, upstream, body).body
     assert refused(upstream, sent) == []
-    assert results_of(upstream, sent) == [("call_a", "1"), ("call_b", "2a2b")]
+    both = "2a\n\n2b" if upstream == CHAT else "2a2b"
+    assert results_of(upstream, sent) == [("call_a", "1"), ("call_b", both)]
     assert words(sent["messages"][-1]["content"]).endswith("See:")
 
 

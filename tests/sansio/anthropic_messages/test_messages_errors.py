@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Usage
+from dragoman._events import Failed, Usage
 from dragoman._fault import Fault, FaultKind
 from dragoman._json import decode, encode
+from dragoman._loss import Ledger
 from dragoman._request import Request
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
 from dragoman.protocols.anthropic_messages import SPEC
+
+CREDIT = "Your credit balance is too low to access the Anthropic API."
 
 
 def body(kind: str, message: str = "words", **fields: Any) -> bytes:
@@ -44,6 +47,13 @@ def body(kind: str, message: str = "words", **fields: Any) -> bytes:
             body("invalid_request_error", "prompt is too long: 3 tokens > 2 maximum"),
             FaultKind.CONTEXT_LENGTH,
             "prompt is too long: 3 tokens > 2 maximum",
+        ),
+        (400, body("invalid_request_error", CREDIT), FaultKind.BILLING, CREDIT),
+        (
+            400,
+            body("invalid_request_error", "API key not valid."),
+            FaultKind.AUTHENTICATION,
+            "API key not valid.",
         ),
         (
             429,
@@ -104,6 +114,8 @@ def test_read_fault_keeps_what_the_sender_named() -> None:
         (Fault(FaultKind.SERVER, "m", 501), 501, "api_error", "m"),
         (Fault(FaultKind.UNREACHABLE, "m"), 502, "api_error", "m"),
         (Fault(FaultKind.TRUNCATED, "m"), 502, "api_error", "m"),
+        (Fault(FaultKind.UNREADABLE, "m"), 502, "api_error", "m"),
+        (Fault(FaultKind.MISCONFIGURED, "m"), 503, "api_error", "m"),
     ],
 )
 def test_write_fault(fault: Fault, status: int, kind: str, message: str) -> None:
@@ -115,6 +127,21 @@ def test_write_fault(fault: Fault, status: int, kind: str, message: str) -> None
         "request_id": "req_2",
     }
     assert SPEC.is_fault(data)
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        ("thread_unsupported_request", {"error_code": "thread_unsupported_request"}),
+        ("enforced_spend_limit_reached", {"error_code": "enforced_spend_limit_reached"}),
+        ("unsupported_value", None),  # of another protocol
+        (None, None),
+    ],
+)
+def test_codes_of_the_protocol_are_written_as_details(code: str | None, details: object) -> None:
+    _, data = SPEC.write_fault(Fault(FaultKind.INVALID_REQUEST, "m", 400, code), None)
+    assert decode(data)["error"].get("details") == details
+    assert SPEC.read_fault(400, data).code == (code if details else None)
 
 
 @pytest.mark.parametrize("kind", FaultKind)
@@ -153,7 +180,9 @@ DELTA = frame({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "u
         ([], Usage(), False, False),
         ([START], Usage(7, None, 4), False, False),
         ([START, DELTA], Usage(7, 5, 4), True, False),
-        ([frame({"type": "message_stop"})], Usage(), True, False),
+        ([START, frame({"type": "message_stop"})], Usage(7, None, 4), True, False),
+        ([frame({"type": "content_block_stop"}), frame({"type": "message_stop"})], Usage(), True, False),
+        ([frame({"type": "message_stop"})], Usage(), False, False),
         ([frame({"type": "error", "error": {}})], Usage(), False, True),
         (
             [frame({"type": "ping"}), frame({"type": "message_delta"}), frame({"type": "odd"})],
@@ -173,6 +202,14 @@ def test_tap(frames: list[Frame], usage: Usage, ended: bool, failed: bool) -> No
     for one in frames:
         tap.watch(one)
     assert (tap.usage, tap.ended, tap.fault is not None) == (usage, ended, failed)
+
+
+@pytest.mark.parametrize(("one", "last"), [(DELTA, False), (frame({"type": "message_stop"}), True)])
+def test_the_tap_knows_the_last_frame(one: Frame, last: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(one)
+    assert tap.last is last
+    assert any(mark in one.data for mark in SPEC.end_marks) is last
 
 
 @pytest.mark.parametrize(
@@ -197,10 +234,18 @@ def test_f8_an_error_in_the_stream_is_told_apart() -> None:
     assert tap.fault == Fault(FaultKind.OVERLOADED, "busy", type="overloaded_error")
 
 
+def test_an_error_named_by_the_event_line_alone() -> None:
+    one = Frame(b"error", b'{"message":"oops","type":"server_error"}')
+    tap, fault = SPEC.tap(EXCHANGE), Fault(FaultKind.SERVER, "oops", type="server_error")
+    tap.watch(one)
+    assert tap.fault == fault
+    assert list(SPEC.stream_reader(EXCHANGE, Ledger()).read(one)) == [Failed(fault)]
+
+
 def test_the_tap_ends_a_broken_stream() -> None:
     data = SPEC.tap(EXCHANGE).fail(Fault(FaultKind.TRUNCATED, "cut"))
     assert data == (
-        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"cut"},"request_id":null}\n\n'
+        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"cut"},"request_id":"x"}\n\n'
     )
 
 

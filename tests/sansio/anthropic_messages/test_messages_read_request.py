@@ -8,6 +8,7 @@ import pytest
 
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import Seal
+from dragoman._loss import Ledger
 from dragoman._request import (
     CacheMark,
     Citation,
@@ -23,6 +24,7 @@ from dragoman._request import (
     ToolResult,
 )
 from dragoman._seal import PREFIX, Sealer
+from dragoman._spec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
@@ -70,6 +72,44 @@ def test_the_smallest_request() -> None:
 )
 def test_system_leads(system: Any, parts: tuple[Text, ...]) -> None:
     assert read(system=system).messages[0] == Message("system", parts, "/system")
+
+
+LINE = "x-anthropic-billing-header: cc_version=2.1.329.01c; cc_entrypoint=cli; cch=36ee5;"
+
+
+def header(block: Any, path: str = "/system/0") -> OpaquePart:
+    return OpaquePart(NAME, "billing header", block, path, "")
+
+
+@pytest.mark.parametrize(
+    ("system", "parts"),
+    [
+        (
+            [
+                {"type": "text", "text": LINE, "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "Be brief."},
+            ],
+            (
+                header({"type": "text", "text": LINE, "cache_control": {"type": "ephemeral"}}),
+                Text("Be brief.", path="/system/1"),
+            ),
+        ),
+        (LINE, (header({"type": "text", "text": LINE}, "/system"),)),
+        (
+            f"{LINE}\n\nBe brief.",
+            (header({"type": "text", "text": LINE}, "/system"), Text("Be brief.", path="/system")),
+        ),
+        (f"Say {LINE}", (Text(f"Say {LINE}", path="/system"),)),
+    ],
+)
+def test_the_billing_header_is_no_system_text(system: Any, parts: tuple[Any, ...]) -> None:
+    request = read(system=system)
+    assert request.messages[0] == Message("system", parts, "/system")
+    printed = SPEC.write_request(request, Target(), Ledger())["system"]
+    texts = [block["text"] for block in (printed if isinstance(printed, list) else [{"text": printed}])]
+    assert "".join(texts).replace("\n", "") == "".join(
+        [system] if isinstance(system, str) else [block["text"] for block in system]
+    ).replace("\n", "")
 
 
 @pytest.mark.parametrize("system", ["", [], None])

@@ -514,30 +514,28 @@ ITERATIONS = [
                 "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
             },
             [
-                Usage(1, extra={"inference_geo": "eu"}, searches=0),
+                Usage(1, searches=0),
                 Usage(
                     1,
                     2,
                     extra={
                         "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
-                        "inference_geo": "eu",
-                        "server_tool_use": {"web_fetch_requests": 1},
                     },
                     searches=2,
                 ),
             ],
-            id="own counters, when they count something",
+            id="what was written to caches, when it counts something",
         ),
         pytest.param(
             {"input_tokens": 9, "output_tokens": 0},
             {"input_tokens": 2, "output_tokens": 3, "cache_read_input_tokens": 1, "iterations": ITERATIONS},
-            [Usage(9, 0), Usage(115, 33, 5, extra={"iterations": ITERATIONS})],
+            [Usage(9, 0), Usage(115, 33, 5)],
             id="what all iterations took",
         ),
         pytest.param(
             {"input_tokens": 9, "output_tokens": 0},
             {"output_tokens": 3, "iterations": "odd"},
-            [Usage(9, 0), Usage(9, 3, extra={"iterations": "odd"})],
+            [Usage(9, 0), Usage(9, 3)],
             id="iterations that cannot be read",
         ),
     ],
@@ -555,18 +553,24 @@ def test_the_tier_of_the_answer(tier: str | None, told: str | None) -> None:
     assert started == Started("msg_1", "claude-x", service_tier=told)
 
 
+CONTAINER = Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False)
+
+
 def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
+    """Clients of this protocol get them, others are told."""
     end = {**stopped("end_turn", container={"id": "c"}), "context_management": {"applied_edits": []}}
-    assert body_of(stop=end) == [
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
-        Opaque(
-            NAME,
-            "message",
-            {"context_management": {"applied_edits": []}},
-            "/context_management",
-            carried=False,
-        ),
-    ]
+    ledger = Ledger()
+    assert body_of(stop=end, ledger=ledger) == []
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("dropped", "/container")]
+    ledger = Ledger()
+    own = Exchange(Request(NAME, "m", (), {}), "x1", 1, "alias")
+    reader = SPEC.stream_reader(own, ledger)
+    given = [reader.read(Frame(b"", encode(value))) for value in (START, end)]
+    edits = Opaque(
+        NAME, "message", {"context_management": {"applied_edits": []}}, "/context_management", carried=False
+    )
+    assert given == [[STARTED], [CONTAINER, edits]]
+    assert list(ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -575,7 +579,7 @@ def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
         ("other", {"service_tier": "batch"}, "flex", None, None, []),
         ("other", {"service_tier": ["odd"]}, None, None, None, [("dropped", "/usage/service_tier")]),
         ("other", {"service_tier": "standard", "speed": "fast"}, "priority", None, None, []),
-        ("other", {"speed": ["odd"]}, None, {"speed": ["odd"]}, None, []),
+        ("other", {"speed": ["odd"]}, None, None, None, [("dropped", "/usage/speed")]),
         (NAME, {"service_tier": "standard", "speed": "fast"}, "default", {"speed": "fast"}, None, []),
         (
             NAME,
@@ -783,7 +787,6 @@ def test_a_whole_answer_gives_the_events_of_a_stream() -> None:
         shown(3, BlockKind.TOOL_CALL, 5, tool=ToolHead("t1", "f")),
         ArgumentsDelta(3, '{"a":1}'),
         BlockEnded(3),
-        Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False),
         Stopped(StopReason.TOOL_USE, "tool_use"),
         ENDED,
     ]

@@ -203,15 +203,11 @@ KEEP = {"type": "clear_thinking_20251015", "keep": "all"}
                 }
             },
         ),
-        ({"thread": {"type": "create"}}, {"thread": {"type": "create"}}, None),
-        (
-            {"thread": {"type": "continue", "previous_message_id": "msg_1", "odd": 1}},
-            {"previous_response_id": "msg_1"},
-            {"thread": {"odd": 1}},
-        ),
         *[
             ({name: value}, {name: value}, None)
             for name, value in (
+                ("thread", {"type": "create"}),
+                ("thread", {"type": "continue", "previous_message_id": "msg_1", "odd": 1}),
                 ("container", {"id": "c", "skills": []}),
                 ("inference_geo", "eu"),
                 ("diagnostics", {"previous_message_id": "msg_1"}),
@@ -236,7 +232,7 @@ def test_clients(fields: Any, params: Any, left: Any) -> None:
 def test_where_settings_stood() -> None:
     paths = read().param_paths
     assert paths["user"] == "/metadata/user_id"
-    assert paths["previous_response_id"] == "/thread/previous_message_id"
+    assert paths["thread"] == "/thread"
     assert paths["prompt_cache_options"] == "/cache_control"
 
 
@@ -271,7 +267,6 @@ def test_the_conversation_summed_up(fields: Any, compact: bool, asked: list[str]
             {"context_management": {"edits": [{**COMPACT, "trigger": 1}]}},
             "context_management.edits.0.trigger: Input should be an object",
         ),
-        ({"thread": {"type": "continue"}}, "thread.previous_message_id: Field required"),
         ({"compaction": {"type": "odd"}}, "compaction.type: Input should be 'summarize'"),
     ],
 )

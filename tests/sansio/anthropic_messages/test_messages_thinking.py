@@ -18,7 +18,6 @@ from dragoman._request import (
     Text,
     Thought,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from dragoman._seal import Sealer
@@ -48,6 +47,39 @@ def effort(word: str, **fields: Any) -> ReasoningConfig:
 
 def on(budget: int, **fields: Any) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": budget, **fields}
+
+
+LOOP = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("thinking", "messages", "kept"),
+    [
+        ({"type": "enabled", "budget_tokens": 2000}, LOOP, False),
+        ({"type": "enabled", "budget_tokens": 2000}, LOOP[:1], True),
+        ({"type": "adaptive"}, LOOP, True),
+        (None, LOOP, True),
+    ],
+)
+def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
+    thinking: Any, messages: list[Any], kept: bool
+) -> None:
+    """Of the protocol's own requests too: what another organization made was taken out of them."""
+    body = {
+        "model": "m",
+        "max_tokens": 9000,
+        "thinking": thinking,
+        "output_config": {"effort": "low"},
+        "messages": messages,
+    }
+    ledger = Ledger()
+    written = SPEC.write_request(SPEC.read_request(body, Sealer()), ADAPTIVE, ledger)
+    assert ("thinking" in written) is kept
+    assert [loss.path for loss in ledger] == ([] if kept else ["/thinking"])
 
 
 @pytest.mark.parametrize(
@@ -176,22 +208,6 @@ def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any
     assert body["thinking"] == on(budget, display="omitted")
     assert body["max_tokens"] == most
     assert entered == losses
-
-
-@pytest.mark.parametrize(
-    ("target", "choice", "thinking"),
-    [
-        (BUDGET, "auto", "enabled"),
-        (BUDGET, "required", None),
-        (ADAPTIVE, "required", "adaptive"),
-    ],
-)
-def test_a_demanded_tool_and_a_budget_exclude_each_other(target: Target, choice: Any, thinking: Any) -> None:
-    body, losses = write(
-        target=target, tools=(TOOL,), tool_choice=ToolChoice(choice), reasoning=effort("low")
-    )
-    assert body.get("thinking", {}).get("type") == thinking
-    assert losses == ([] if thinking else [("altered", "/r")])
 
 
 THOUGHT = Thought("hm", Seal(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))

@@ -386,6 +386,14 @@ def test_stop_reasons(events: list[Event], stop: Any, reason: str, sequence: Any
         assert (one["stop_reason"], one["stop_sequence"], one["stop_details"]) == (reason, sequence, details)
 
 
+def test_a_service_tier_that_is_known_late() -> None:
+    ledger, late = Ledger(), Usage(service_tier="priority")
+    (_, start), *_ = frames_of([STARTED, END, late, ENDED], ledger)
+    assert start["message"]["usage"]["service_tier"] == "standard"
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/service_tier")]
+    assert whole_of(STARTED, END, late, ENDED)["usage"]["service_tier"] == "priority"
+
+
 @pytest.mark.parametrize(
     ("usage", "written", "losses"),
     [
@@ -456,7 +464,7 @@ def test_a_failure_is_an_error_event_and_nothing_else(before: list[Event]) -> No
     frames = frames_of([*before, Failed(Fault(FaultKind.OVERLOADED, "busy"))])
     assert frames[-1] == (
         "error",
-        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": None},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "x1"},
     )
     assert "message_stop" not in [name for name, _ in frames]
 

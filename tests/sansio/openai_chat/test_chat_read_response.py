@@ -197,12 +197,10 @@ def test_deltas(deltas: list[dict[str, Any]], expected: list[Event]) -> None:
 
 def test_unknown_members_of_a_delta_are_entered_once() -> None:
     ledger = Ledger()
-    stream = say(
-        {"content": "a", "channel": "x"}, {"content": "b", "channel": "x", "odd/key": 1, "nothing": None}
-    )
+    stream = say({"content": "a", "odd": "x"}, {"content": "b", "odd": "x", "odd/key": 1, "nothing": None})
     events(stream, ledger=ledger)
     assert sorted(loss.path for loss in ledger) == [
-        "/choices/0/message/channel",
+        "/choices/0/message/odd",
         "/choices/0/message/odd~1key",
     ]
 
@@ -412,17 +410,20 @@ def test_stop_reasons(stream: bytes, reason: StopReason, native: str | None) -> 
     assert (stop.reason, stop.native) == (reason, native)
 
 
+@pytest.mark.parametrize("member", ["stop_reason", "matched_stop"])  # vLLM; SGLang
 @pytest.mark.parametrize(
     ("asked", "matched", "reason", "sequence"),
     [
         (["END", "X"], "END", StopReason.STOP_SEQUENCE, "END"),
         ("END", "END", StopReason.STOP_SEQUENCE, "END"),
-        (["END"], 128001, StopReason.END, None),  # vLLM names a token
+        (["END"], 128001, StopReason.END, None),  # a token
         (None, "END", StopReason.END, None),
     ],
 )
-def test_the_matched_stop_sequence(asked: Any, matched: Any, reason: StopReason, sequence: Any) -> None:
-    stream = SOME + chunk({**delta(finish="stop"), "stop_reason": matched}) + DONE
+def test_the_matched_stop_sequence(
+    asked: Any, matched: Any, reason: StopReason, sequence: Any, member: str
+) -> None:
+    stream = SOME + chunk({**delta(finish="stop"), member: matched}) + DONE
     stop = stop_of(stream, exchange(stop=asked))
     assert (stop.reason, stop.sequence) == (reason, sequence)
 
@@ -530,11 +531,37 @@ def test_what_a_server_leaves_out_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "expected"), [("flex", "flex"), ("on_demand", None), ("", None), (None, None)]
+    ("tier", "expected"),
+    [("flex", "flex"), ("on_demand", "default"), ("odd", None), ("", None), (None, None)],
 )
 def test_service_tiers_outside_the_enum_are_left_out(tier: Any, expected: Any) -> None:
     [first, *_] = events(chunk(delta(content="x"), service_tier=tier) + DONE)
     assert first == Started("c1", "gpt", 7, expected)
+
+
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "usage", "expected"),
+    [
+        ("auto", "default", COUNTS, [Usage(1, 2, service_tier="default")]),
+        ("auto", "default", None, [Usage(service_tier="default")]),
+        (None, "default", None, [Usage(service_tier="default")]),
+        ("auto", "auto", COUNTS, [Usage(1, 2)]),
+        ("auto", None, None, []),
+        ("auto", "odd", None, []),
+        ("default", "on_demand", None, []),
+    ],
+)
+def test_the_last_chunks_say_the_service_tier(
+    first: Any, later: Any, usage: Any, expected: list[Event]
+) -> None:
+    begun = chunk(delta(content="x"), service_tier=first)
+    ended = chunk(delta(finish="stop"), service_tier=later) + chunk(service_tier=later, usage=usage)
+    assert [each for each in events(begun + ended + DONE) if isinstance(each, Usage)] == expected
+    broken = begun + ended + b'data: {"error": {"message": "no"}}\n\n'
+    assert [each for each in events(broken) if isinstance(each, Usage)] == expected
 
 
 def test_choices_interleave() -> None:

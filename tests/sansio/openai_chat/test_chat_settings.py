@@ -8,6 +8,7 @@ import pytest
 
 from dragoman._loss import Ledger
 from dragoman._request import (
+    FunctionTool,
     Message,
     ReasoningConfig,
     Request,
@@ -125,6 +126,38 @@ def test_reasoning_is_asked_for_in_the_upstreams_way(
     assert found == losses
 
 
+def test_the_word_for_thinking_is_the_upstreams() -> None:
+    # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
+    target = Target(reasoning_setting="thinking", thinking_word="adaptive")
+    assert write(reasoning=ADAPTIVE, target=target)[0]["thinking"] == {"type": "adaptive"}
+    assert write(reasoning=OFF, target=target)[0]["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "efforts", "config", "expected", "losses"),
+    [
+        ((FunctionTool("f"),), None, EFFORT, "none", [("altered", "/reasoning/effort")]),
+        ((FunctionTool("f"),), ("none", "low"), BUDGET, "none", [("altered", "/thinking")]),
+        pytest.param(
+            (FunctionTool("f"),),
+            ("low", "high"),
+            EFFORT,
+            None,
+            [("altered", "/reasoning/effort")],
+            id="a model without none",
+        ),
+        ((FunctionTool("f"),), None, NONE, "none", []),
+        ((FunctionTool("f"),), None, None, None, []),
+        ((), None, EFFORT, "xhigh", []),
+    ],
+)
+def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected: Any, losses: Any) -> None:
+    target = Target(tools_with_effort=False, efforts=efforts)
+    body, found = write(tools=tools, reasoning=config, target=target)
+    assert body.get("reasoning_effort") == expected
+    assert found == losses
+
+
 @pytest.mark.parametrize("setting", ["thinking", "enable_thinking"])
 def test_c5_no_effort_goes_beside_thinking_that_is_off(setting: Any) -> None:
     config = ReasoningConfig("disabled", "high", path="/thinking", effort_path="/output_config/effort")
@@ -233,12 +266,7 @@ TOLD = [("altered", "/text/format")]
         ),
         (
             (Message("system", (Text("a"), Text("b"))),),
-            [
-                {
-                    "role": "system",
-                    "content": [{"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)],
-                }
-            ],
+            [{"role": "system", "content": f"a\n\nb\n\n{INSTRUCTION}"}],
             TOLD,
         ),
     ],
@@ -248,3 +276,11 @@ def test_the_word_json_stands_in_the_messages(messages: Any, expected: Any, loss
     assert body["response_format"] == {"type": "json_object"}
     assert expected is None or body["messages"] == expected
     assert found == losses
+
+
+def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
+    message = Message("system", (Text("a"), Text("b")))
+    body, _ = write(message, target=Target(text_content="parts"), response_format=ResponseFormat())
+    assert body["messages"][0]["content"] == [
+        {"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)
+    ]

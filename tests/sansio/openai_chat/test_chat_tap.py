@@ -25,6 +25,8 @@ def tap() -> Tap:
     [
         ([GOING], False, False, Usage()),
         ([GOING, b"[DONE]"], True, False, Usage()),
+        ([b"[DONE]"], False, False, Usage()),
+        ([b'{"choices":[],"prompt_filter_results":[]}', b"[DONE]"], False, False, Usage()),
         ([b'{"choices":[{"delta":{},"finish_reason":"stop"}]}'], True, False, Usage()),
         ([b'{"choices":[{"delta":{}}, 5]}'], False, False, Usage()),
         ([b'{"choices":[{"delta":{},"finish_reason":"error"}]}'], True, True, Usage()),
@@ -49,6 +51,17 @@ def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> 
     for data in frames:
         watcher.watch(Frame(b"", data))
     assert (watcher.ended, watcher.fault is not None, watcher.usage) == (ended, failed, usage)
+
+
+@pytest.mark.parametrize(
+    ("data", "last"),
+    [(b"[DONE]", True), (b'{"choices":[{"delta":{},"finish_reason":"stop"}]}', False), (b'"[DONE]"', False)],
+)
+def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
+    watcher = tap()
+    watcher.watch(Frame(b"", data))
+    assert watcher.last is last
+    assert not last or any(mark in data for mark in SPEC.end_marks)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,7 @@ def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
     watcher = tap()
     watcher.watch(Frame(b"error", b"gone"))
     assert watcher.fault is not None
+    assert watcher.fault.message == "gone"
 
 
 def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:

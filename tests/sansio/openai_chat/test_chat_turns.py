@@ -77,6 +77,10 @@ def call(call_id: str, arguments: str = "{}", **fields: Any) -> ToolCall:
     return ToolCall(call_id, "f", arguments, **fields)
 
 
+def answer(call_id: str) -> Message:
+    return Message("user", (ToolResult(call_id, (Text("r"),)),), "/r")
+
+
 def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": call_id,
@@ -544,7 +548,7 @@ def test_a_choice_without_tools_is_printed_again() -> None:
 
 # -- marks and images --------------------------------------------------------------------------------------
 
-MARKS = Target(cache_marks=True)
+MARKS = Target(cache_marks="breakpoint")
 POINT = {"mode": "explicit"}
 
 
@@ -592,14 +596,10 @@ def test_i1_images_of_results_come_after_all_results() -> None:
         {
             "role": "tool",
             "tool_call_id": "c1",
-            "content": [
-                {"type": "text", "text": "a"},
-                {"type": "text", "text": "[image: see the next message]"},
-            ],
+            "content": "a\n\n[image: see the next message]",
         },
         {"role": "tool", "tool_call_id": "c2", "content": "b"},
-        {"role": "user", "content": [SHOWN]},
-        {"role": "user", "content": "go on"},
+        {"role": "user", "content": [SHOWN, {"type": "text", "text": "go on"}]},
     ]
     assert losses == [("altered", "/i")]
 
@@ -608,7 +608,7 @@ def test_i1_images_stay_in_results_where_the_upstream_takes_them() -> None:
     file = Media("file", "base64", "QQ==", "application/pdf", "a.pdf", path="/f")
     out, losses = write(*results(IMAGE, file), target=Target(tool_images=True))
     assert out[1]["content"] == [SHOWN, {"type": "text", "text": "[file: see the next message]"}]
-    assert [part["type"] for part in out[3]["content"]] == ["file"]
+    assert [part["type"] for part in out[3]["content"]] == ["file", "text"]
     assert losses == [("altered", "/f")]
 
 
@@ -662,3 +662,71 @@ def test_a_refusal_of_the_history_is_a_member_of_its_message() -> None:
     [message], losses = write(said(Text("a"), Refusal("no")))
     assert message == {"role": "assistant", "content": "a", "refusal": "no"}
     assert losses == []
+
+
+# -- what some hosts demand of earlier turns ---------------------------------------------------------------
+
+ASKED = Message("user", (Text("go"),), "/u")
+WITH_THOUGHT = Message("assistant", (Thought("hm", path="/t"), call("c1")), "/a0")
+WITHOUT = Message("assistant", (call("c2"),), "/a1")
+ANSWERED = Message("assistant", (Text("done"),), "/a2")
+LOOP = (ASKED, WITHOUT, answer("c2"), ANSWERED, ASKED, WITH_THOUGHT, answer("c1"), WITHOUT, answer("c2"))
+SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
+
+@pytest.mark.parametrize(
+    ("target", "thoughts", "lost"),
+    [
+        (Target(), [None, None, "hm", None], []),
+        # "The `reasoning_content` in the thinking mode must be passed back to the API."
+        (Target(reasoning_back="always"), [" ", " ", "hm", " "], ["/a1", "/a2"]),
+        (Target(reasoning_back="tool_loop"), [None, None, "hm", " "], ["/a1"]),
+        (Target(reasoning_back="always", reasoning_field=None), [None] * 4, ["/t"]),
+    ],
+)
+def test_reasoning_that_is_demanded_and_lost(
+    target: Target, thoughts: list[str | None], lost: list[str]
+) -> None:
+    out, losses = write(*LOOP, target=target)
+    turns = [message for message in out if message["role"] == "assistant"]
+    assert [turn.get("reasoning_content") for turn in turns] == thoughts
+    code = "dropped" if lost == ["/t"] else "repaired"
+    assert losses == [(code, path) for path in lost]
+
+
+def test_a_loop_without_a_user() -> None:
+    [message], losses = write(WITHOUT, target=Target(reasoning_back="tool_loop"))
+    assert message["reasoning_content"] == " "
+    assert losses == [("repaired", "/a1")]
+
+
+def test_the_first_call_of_a_turn_has_a_signature_where_it_is_demanded() -> None:
+    # "Function call is missing a thought_signature in functionCall parts."
+    target = Target(thought_signatures=True)
+    [message, _], losses = write(said(Text("a"), call("c1"), call("c2")), answer("c1"), target=target)
+    assert [each.get("extra_content") for each in message["tool_calls"]] == [SIGNATURE, None]
+    assert losses == []
+    assert "tool_calls" not in write(said(Text("a")), target=target)[0][0]
+
+
+def test_a_signature_of_its_own_is_given_back() -> None:
+    own_signature = {"google": {"thought_signature": "c2ln"}}
+    seal = Seal(CHAT, {"tool_calls_extra": {"c1": {"extra_content": own_signature}}})
+    [message], _ = write(
+        said(Thought("", seal, path="/t"), call("c1"), call("c2")), target=Target(thought_signatures=True)
+    )
+    assert [each.get("extra_content") for each in message["tool_calls"]] == [own_signature, None]
+
+
+def test_a_mended_relay_adds_what_is_demanded() -> None:
+    turn = {"role": "assistant", "content": None, "tool_calls": [wire_call("c1")]}
+    body = {"model": "m", "messages": [{"role": "user", "content": "go"}, turn]}
+    request = SPEC.read_request(body, Sealer())
+    ledger = Ledger()
+    target = Target(relay="mend", reasoning_back="always", thought_signatures=True)
+    [_, out] = SPEC.write_request(request, target, ledger)["messages"]
+    assert out["reasoning_content"] == " "
+    assert out["tool_calls"] == [{**wire_call("c1"), "extra_content": SIGNATURE}]
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("repaired", "/messages/1")]
+    # The bytes of any other relay stay as they are.
+    assert SPEC.write_request(request, Target(reasoning_back="always"), Ledger())["messages"][1] == turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -72,16 +73,130 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def test_one_text_is_a_string_and_several_keep_their_boundaries() -> None:
-    out, losses = messages_of(
-        Message("system", (Text("a"), Text("b"))), user(Text("hi")), said(Text("x"), Text("y")), user()
-    )
+TEXTS = (
+    Message("system", (Text("a"), Text("b"))),
+    user(Text("hi"), Text("there")),
+    said(Text("x"), Text("y")),
+    said(Thought("", path="/h"), Text("z"), ToolCall("c", "f", "{}")),
+    user(ToolResult("c", (Text("1"), Text("2"))), Text("and"), Text("now")),
+    user(Text("?")),
+)
+CALLED = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def test_texts_are_one_string_in_every_role() -> None:
+    # "Failed to deserialize the JSON body: messages[7]: invalid type: sequence, expected a string"
+    out, losses = messages_of(*TEXTS, user())
     assert out == [
-        {"role": "system", "content": [text_part("a"), text_part("b")]},
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "xy"},
+        {"role": "system", "content": "a\n\nb"},
+        {"role": "user", "content": "hi\n\nthere"},
+        {"role": "assistant", "content": "x\n\ny\n\nz", "tool_calls": CALLED},
+        {"role": "tool", "tool_call_id": "c", "content": "1\n\n2"},
+        {"role": "user", "content": "and\n\nnow\n\n?"},
     ]
     assert losses == []
+
+
+def test_texts_keep_their_boundaries_where_the_upstream_takes_parts() -> None:
+    out, losses = messages_of(*TEXTS, target=Target(text_content="parts"))
+    parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
+    assert [message["content"] for message in out[:4]] == parts
+    assert out[4]["content"] == [text_part("and"), text_part("now"), text_part("?")]
+    assert losses == []
+
+
+def test_texts_with_an_image_stay_parts() -> None:
+    out, losses = messages_of(user(Text("a"), IMAGE, Text("b")), user(Text("c")))
+    assert out == [{"role": "user", "content": [text_part("a"), IMAGE_PART, text_part("b"), text_part("c")]}]
+    assert losses == []
+
+
+CITES = [{"type": "page_location"}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "content"),
+    [
+        # what citations cut is one text
+        ((Text("The "), Text("sky", citations=CITES), Text(" is blue.")), "The sky is blue."),
+        ((Text("It is "), Text("blue", citations=CITES), Text("ish.", CacheMark("/c"))), "It is blueish."),
+        # the words of what else stood there are not part of it
+        ((Text("results", stand_in=True), Text("Blue", citations=CITES)), "results\n\nBlue"),
+        ((Text("Blue", citations=CITES), Text("results", stand_in=True)), "Blue\n\nresults"),
+        ((Text("a", citations=CITES), Thought("", path="/h"), Text("b")), "a\n\nb"),
+    ],
+)
+def test_a_text_that_citations_cut_is_put_together_again(parts: tuple[Part, ...], content: str) -> None:
+    [message], _ = messages_of(said(*parts))
+    assert message["content"] == content
+
+
+def test_texts_with_citations_of_two_messages_are_two_texts() -> None:
+    [message], _ = messages_of(said(Text("a", citations=CITES)), said(Text("b", citations=CITES)))
+    assert message["content"] == "a\n\nb"
+
+
+# -- the order of turns ------------------------------------------------------------------------------------
+
+RESULTS = (
+    user(Text("go")),
+    said(ToolCall("c", "f", "{}")),
+    user(result("c", Text("r")), Text("note")),
+    Message("system", (Text("rule"),), "/s"),
+)
+NO_USER = Target(turn_order="no_user_after_tool")
+ALTERNATE = Target(turn_order="alternate")
+INSIDE = "r\n\n<user>\nnote\n</user>\n\n<system>\nrule\n</system>"
+
+
+def roles(out: list[Any]) -> list[str]:
+    return [message["role"] for message in out]
+
+
+def test_the_user_speaks_after_results_where_the_upstream_takes_it() -> None:
+    out, losses = messages_of(*RESULTS)
+    assert roles(out) == ["user", "assistant", "tool", "user"]
+    assert (out[2]["content"], out[3]["content"]) == ("r", "note\n\n<system>\nrule\n</system>")
+    assert losses == [("altered", "/s/role")]
+
+
+@pytest.mark.parametrize("target", [NO_USER, ALTERNATE])
+def test_what_the_user_says_after_results_becomes_part_of_them(target: Target) -> None:
+    # "Unexpected role 'user' after role 'tool'"
+    out, losses = messages_of(*RESULTS, said(Text("ok")), user(Text("more")), target=target)
+    assert roles(out) == ["user", "assistant", "tool", "assistant", "user"]
+    assert out[2]["content"] == INSIDE
+    assert losses == [("altered", "/s/role"), ("altered", "/u"), ("altered", "/s")]
+
+
+def test_an_image_after_results_has_a_turn_before_it() -> None:
+    out, losses = messages_of(
+        *RESULTS[:2], user(result("c", Text("r"), IMAGE), Text("note")), user(Text("now")), target=NO_USER
+    )
+    assert roles(out) == ["user", "assistant", "tool", "assistant", "user"]
+    assert out[2]["content"] == "r\n\n[image: see the next message]"
+    assert out[3]["content"] == "I have the results."
+    assert out[4]["content"] == [IMAGE_PART, text_part("note"), text_part("now")]
+    assert losses == [("altered", "/i"), ("repaired", "/u")]
+
+
+@pytest.mark.parametrize(
+    ("target", "before", "expected"),
+    [
+        (NO_USER, (), ["assistant", "user"]),
+        (ALTERNATE, (), ["user", "assistant", "user"]),
+        (ALTERNATE, (Message("system", (Text("s"),)),), ["system", "user", "assistant", "user"]),
+        (ALTERNATE, (user(Text("hi")),), ["user", "assistant", "user"]),
+    ],
+)
+def test_the_user_speaks_first_where_turns_alternate(
+    target: Target, before: tuple[Message, ...], expected: list[str]
+) -> None:
+    out, losses = messages_of(*before, said(Text("a")), user(Text("b")), target=target)
+    assert roles(out) == expected
+    added = len(expected) > len(before) + 2
+    assert losses == ([("repaired", "/a")] if added else [])
+    assert not added or out[-3] == {"role": "user", "content": "(The assistant speaks first.)"}
 
 
 def test_results_come_right_after_the_calls_then_their_images_then_what_the_user_says() -> None:
@@ -104,12 +219,10 @@ def test_results_come_right_after_the_calls_then_their_images_then_what_the_user
         {
             "role": "tool",
             "tool_call_id": "c1",
-            "content": [text_part("a"), text_part("[image: see the next message]")],
+            "content": "a\n\n[image: see the next message]",
         },
         {"role": "tool", "tool_call_id": "c2", "content": "[image: see the next message]"},
-        {"role": "user", "content": [IMAGE_PART, IMAGE_PART]},
-        {"role": "user", "content": "before"},
-        {"role": "user", "content": "after"},
+        {"role": "user", "content": [IMAGE_PART, IMAGE_PART, text_part("before"), text_part("after")]},
     ]
     assert losses == [("altered", "/i")]
 
@@ -213,8 +326,10 @@ def test_results_without_a_text_form_leave_a_loss() -> None:
 )
 def test_media(media: Media, expected: Any, losses: Any) -> None:
     out, found = messages_of(user(Text("see"), media))
-    content = out[0]["content"]
-    assert (content if isinstance(content, list) else [text_part(content)]) == [text_part("see"), *expected]
+    if all(part.keys() == {"type", "text"} for part in expected):
+        assert out[0]["content"] == "\n\n".join(["see", *[part["text"] for part in expected]])
+    else:
+        assert out[0]["content"] == [text_part("see"), *expected]
     assert found == losses
 
 
@@ -226,8 +341,7 @@ def test_parts_without_a_place_are_losses() -> None:
         Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
     assert out == [
-        {"role": "user", "content": "hi"},
-        {"role": "user", "content": "and?"},
+        {"role": "user", "content": "hi\n\nand?"},
         {"role": "assistant", "content": "x"},
     ]
     assert losses == [("altered", "/t"), ("dropped", "/f"), ("dropped", "/p/phase")]
@@ -251,9 +365,9 @@ def test_system_text_keeps_its_place() -> None:
     out, losses = messages_of(*late)
     # Servers that take no system message later on take no second one either.
     assert out[0] == {"role": "system", "content": "a\n\nb"}
-    assert [message["role"] for message in out[1:]] == ["user", "user", "assistant", "user"]
-    assert out[2]["content"] == [text_part("<system>\nc\n</system>"), IMAGE_PART]
-    assert out[4]["content"] == "<system>\nd\n</system>"
+    assert roles(out[1:]) == ["user", "assistant", "user"]
+    assert out[1]["content"] == [text_part("hi"), text_part("<system>\nc\n</system>"), IMAGE_PART]
+    assert out[3]["content"] == "<system>\nd\n</system>"
     assert losses == [("altered", "/1/role"), ("altered", "/3/role"), ("altered", "/5/role")]
     out, losses = messages_of(*late, target=Target(mid_system=True, developer_role=True))
     assert [message["role"] for message in out] == [
@@ -351,12 +465,42 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
     out, losses = messages_of(*conversation)
     assert out[0] == {"role": "system", "content": "s"}
     assert losses == [("dropped", "/s/c"), ("dropped", "/r/c"), ("dropped", "/d/c")]
-    out, losses = messages_of(*conversation, target=Target(cache_marks=True))
+    out, losses = messages_of(*conversation, target=Target(cache_marks="breakpoint"))
     assert out[0]["content"] == [
         {"type": "text", "text": "s", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
     ]
     assert out[2]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
     assert losses == [("dropped", "/d/c")]
+    out, losses = messages_of(*conversation, target=Target(cache_marks="cache_control"))
+    assert out[0]["content"] == [
+        {"type": "text", "text": "s", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    ]
+    assert out[2]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
+    assert losses == [("dropped", "/d/c")]
+
+
+def test_names_of_speakers_go_where_the_upstream_takes_them() -> None:
+    message = Message("user", (Text("hi"),), "/u", name="ann")
+    assert messages_of(message) == ([{"role": "user", "name": "ann", "content": "hi"}], [])
+    target = Target(refuses=frozenset({"message_name"}))
+    assert messages_of(message, target=target) == (
+        [{"role": "user", "content": "hi"}],
+        [("dropped", "/u/name")],
+    )
+
+
+def test_users_with_names_of_their_own_are_told_apart() -> None:
+    out, _ = messages_of(Message("user", (Text("a"),), "/0", name="ann"), user(Text("b")), user(Text("c")))
+    assert [(message.get("name"), message["content"]) for message in out] == [("ann", "a"), (None, "b\n\nc")]
+
+
+def test_defaults_of_tools_are_left_out() -> None:
+    # "400 for parallel_tool_calls"; "Thinking mode does not support this tool_choice"
+    body, losses = write(tools=(F,), tool_choice=ToolChoice("auto"), parallel_tool_calls=True)
+    assert body.keys() == {"model", "messages", "tools"}
+    assert losses == []
+    body, _ = write(tools=(F,), tool_choice=ToolChoice("none"), parallel_tool_calls=False)
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("none", False)
 
 
 # -- tools -------------------------------------------------------------------------------------------------
@@ -470,8 +614,16 @@ def test_no_choice_without_tools(mode: Any, losses: Any) -> None:
         ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
         ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
         ({"stop": "a"}, {"stop": "a"}, []),
-        ({"metadata": {"user_id": "u"}}, {"user": "u"}, []),
-        ({"metadata": {"user_id": "u"}, "user": "v"}, {"user": "v"}, [("dropped", "/metadata")]),
+        ({"user": "u" * 64}, {"user": "u" * 64}, []),
+        # Claude Code's names device, account and session; the others' limit is 64
+        ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
+        ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
+        (
+            {"safety_identifier": "u" * 129},
+            {"safety_identifier": sha256(b"u" * 129).hexdigest()},
+            [("altered", "/safety_identifier")],
+        ),
+        ({"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
         ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
         ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
         ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),

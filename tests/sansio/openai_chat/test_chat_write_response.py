@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import msgspec
+import openai
 import pytest
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -178,6 +180,13 @@ def test_a_service_tier_is_told_when_the_enum_has_it() -> None:
     assert "service_tier" not in whole([Started("a", "b", None, "batch"), *answer()[1:]])
 
 
+def test_a_service_tier_that_is_known_late_is_told_with_the_end() -> None:
+    late = [Started("a", "b", None, "auto"), *answer(*text(0, "hi"), Usage(service_tier="flex"))[1:]]
+    tiers = [chunk["service_tier"] for chunk in chunks(printed(late, exchange(include_usage=True), Ledger()))]
+    assert tiers == ["auto", "auto", "flex", "flex"]  # role, text, finish, usage
+    assert whole(late)["service_tier"] == "flex"
+
+
 SEALED = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
 ENTRY = {
     "type": "reasoning.encrypted",
@@ -299,6 +308,43 @@ def accumulated(events: list[Event]) -> None:
             each.pop("index", None)
             each["function"].pop("parsed_arguments", None)
         assert made == wanted["message"].get("tool_calls", [])
+        assert message.get("annotations") == wanted["message"].get("annotations")
+
+
+def cite(block: int, at: int) -> list[Event]:
+    """A text with a citation of its own."""
+    return [
+        BlockStarted(block, TEXT),
+        TextDelta(block, "ab"),
+        Annotation(block, "x", 1, f"https://{at}", "T", at, 2),
+        BlockEnded(block),
+    ]
+
+
+def test_citations_of_several_texts_reach_the_sdks_stream_helper_in_one_chunk() -> None:
+    events = answer(*cite(0, 0), *cite(1, 1), *text(2, "c"))
+    stream = printed(events, exchange(), Ledger())
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+    )
+    client = openai.OpenAI(
+        api_key="k", base_url="http://gateway/v1", http_client=httpx2.Client(transport=transport)
+    )
+    with client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "?"}]) as helper:
+        final = helper.get_final_completion()
+    found = [each.model_dump() for each in final.choices[0].message.annotations or ()]
+    assert [each["url_citation"]["url"] for each in found] == ["https://0", "https://1"]
+    assert found == whole(events)["choices"][0]["message"]["annotations"]
+    assert [list(delta) for delta in deltas(events[1:-2])] == [["content"]] * 3 + [["annotations"]]
+
+
+def test_citations_before_a_failure_are_told() -> None:
+    begun = [STARTED, *cite(0, 0), *cite(1, 1)[:-1]]
+    *_, annotations, _ = frames(
+        printed([*begun, Failed(Fault(FaultKind.SERVER, "no"))], exchange(), Ledger())
+    )
+    found = msgspec.json.decode(annotations)["choices"][0]["delta"]["annotations"]
+    assert [each["url_citation"]["url"] for each in found] == ["https://0", "https://1"]
 
 
 def test_custom_calls_have_their_own_member() -> None:

@@ -63,6 +63,11 @@ BODIES: list[tuple[int, bytes, Fault]] = [
         ),
     ),
     (
+        400,
+        error(None, message="Your credit balance is too low"),
+        Fault(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error"),
+    ),
+    (
         413,
         error(None, message="prompt is too long"),
         Fault(K.CONTEXT_LENGTH, "prompt is too long", 413, None, "invalid_request_error"),
@@ -226,6 +231,17 @@ def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
     whole = {**HEAD, "status": "completed", "usage": USAGE}
     tap.watch(relayed("response.completed", 2, response=whole, named=named))
     assert (tap.ended, tap.fault is not None, tap.usage, tap.whole) == (True, False, Usage(3, 2, 1), whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [("response.completed", True), ("response.incomplete", True), ("response.created", False)],
+)
+def test_the_tap_knows_the_last_frame(kind: str, last: bool) -> None:
+    tap = SPEC.tap(EXCHANGE)
+    tap.watch(relayed(kind, 1, response=HEAD))
+    assert tap.last is last
+    assert not last or kind.encode() in SPEC.end_marks
 
 
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])

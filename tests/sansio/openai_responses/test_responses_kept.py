@@ -126,6 +126,10 @@ def ended(status: str = "completed", **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {**HEAD, "status": status, **fields}}
 
 
+def opened(tier: str) -> dict[str, Any]:
+    return {"type": "response.created", "response": {**HEAD, "service_tier": tier}}
+
+
 @pytest.mark.parametrize(
     ("events", "losses"),
     [
@@ -135,12 +139,19 @@ def ended(status: str = "completed", **fields: Any) -> dict[str, Any]:
         ),
         ([{"type": "response.created", "response": HEAD, "x": 1}], [("unknown_field", "/x")]),
         ([done({**ITEM, "content": [{"type": "odd", "odd": 1}]})], [("unknown_kind", "/output/0/content/0")]),
-        ([ended(moderation={"input": {}}, x=1)], [("dropped", "/moderation"), ("unknown_field", "/x")]),
+        (
+            [ended(moderation={"input": {"flagged": True}}, x=1)],
+            [("dropped", "/moderation"), ("unknown_field", "/x")],
+        ),
         (
             [ended("incomplete", incomplete_details={"reason": "bored"})],
             [("altered", "/incomplete_details/reason")],
         ),
         ([ended("incomplete", incomplete_details={"reason": "steered"})], []),
+        ([opened("auto"), ended(service_tier="default")], []),
+        # Told with the usage.
+        ([opened("auto"), ended(service_tier="priority")], []),
+        ([opened("priority"), ended(service_tier="default")], []),
     ],
 )
 def test_events_that_say_more(events: Any, losses: Any) -> None:

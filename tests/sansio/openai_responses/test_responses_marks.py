@@ -14,7 +14,7 @@ from dragoman.protocols.openai_responses import SPEC
 
 DROPPED, ALTERED = LossCode.DROPPED, LossCode.ALTERED
 EXPLICIT = {"mode": "explicit"}
-TAKES = Target(cache_marks=True)
+TAKES = Target(cache_marks="breakpoint")
 Losses = list[tuple[LossCode, str]]
 
 

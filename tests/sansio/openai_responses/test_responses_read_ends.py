@@ -24,6 +24,7 @@ from resp_stream import (
     SEARCH,
     STARTED,
     THINKING,
+    USAGE,
     arguments,
     created,
     delta,
@@ -102,7 +103,7 @@ USAGES: list[tuple[Any, list[Usage]]] = [
             "total_tokens": 15,
             "cost": 0.1,
         },
-        [Usage(10, 5, 4, 2, 3, {"cost": 0.1})],
+        [Usage(10, 5, 4, 2, 3)],
     ),
     ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
 ]
@@ -223,8 +224,14 @@ def test_failures(payload: dict[str, Any], fault: Fault) -> None:
 
 
 def test_an_error_named_by_the_event_line_alone() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    assert reader.read(Frame(b"error", b'{"message":"oops"}')) == (Failed(Fault(SERVER, "oops")),)
+    for said, fault in (
+        (b'{"message":"oops"}', Fault(SERVER, "oops")),
+        (b'{"message":"oops","type":"server_error"}', Fault(SERVER, "oops", type="server_error")),
+    ):
+        reader, tap = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.tap(EXCHANGE)
+        assert reader.read(Frame(b"error", said)) == (Failed(fault),)
+        tap.watch(Frame(b"error", said))
+        assert tap.fault == fault
 
 
 def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:
@@ -265,13 +272,24 @@ def test_service_tier_and_fractions_of_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "lost"), [("flex", []), (None, []), ("default", ["/service_tier"]), ("auto", ["/service_tier"])]
+    ("last", "usage", "expected"),
+    [
+        ("flex", USAGE, [COUNTED]),
+        (None, USAGE, [COUNTED]),
+        ("default", USAGE, [Usage(3, 2, service_tier="default")]),
+        ("default", None, [Usage(service_tier="default")]),
+        ("auto", USAGE, [COUNTED]),
+        ("flex", None, []),
+    ],
 )
-def test_another_service_tier_at_the_end_is_told(last: str | None, lost: list[str]) -> None:
+def test_another_service_tier_at_the_end_is_told_with_the_usage(
+    last: str | None, usage: Any, expected: list[Usage]
+) -> None:
     ledger = Ledger()
     payload = {"type": "response.created", "response": {**HEAD, "service_tier": "flex"}}
-    events_of(payload, ended(service_tier=last), ledger=ledger)
-    assert [loss.path for loss in ledger] == lost
+    events = events_of(payload, ended(service_tier=last, usage=usage), ledger=ledger)
+    assert events[1:-2] == expected
+    assert list(ledger) == []
 
 
 # Whole answers.

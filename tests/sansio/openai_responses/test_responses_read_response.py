@@ -156,6 +156,7 @@ NOTHING: list[dict[str, Any]] = [
     event("output_item.done", item=None),
     event("output_text.delta", 9, delta="x"),
     event("output_text.done", 9, text="x"),
+    event("content_part.added", 9, part=text_part("")),
     event("content_part.done", 9, part=text_part("x")),
     event("content_part.done", part="x"),
     event("output_text.annotation.added", annotation=None),

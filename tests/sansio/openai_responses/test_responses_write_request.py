@@ -122,7 +122,7 @@ def test_a_system_message_of_two_blocks_keeps_them_apart() -> None:
 
 def test_cache_marks_go_where_the_upstream_takes_them() -> None:
     message = said("user", Text("a", CacheMark("/c", "short")), Text("b", CacheMark("/c")))
-    found, losses = items(message, target=Target(cache_marks=True))
+    found, losses = items(message, target=Target(cache_marks="breakpoint"))
     assert found[0]["content"] == [
         {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
         {"type": "input_text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}},

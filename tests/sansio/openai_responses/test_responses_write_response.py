@@ -92,18 +92,21 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
         "access_programs": None,
         "background": False,
         "store": False,
+        "service_tier": "default",
+        "frequency_penalty": 0.0,
         "instructions": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
         "metadata": {},
         "parallel_tool_calls": True,
+        "presence_penalty": 0.0,
         "previous_response_id": None,
         "prompt_cache_key": None,
         "safety_identifier": None,
-        "temperature": None,
+        "temperature": 1.0,
         "tool_choice": "auto",
         "top_logprobs": 0,
-        "top_p": None,
+        "top_p": 1.0,
         "truncation": "disabled",
         "user": None,
         "reasoning": {"effort": None, "summary": None},
@@ -117,7 +120,8 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 15,
     }
-    assert payloads[-1]["response"] == {**started, "status": "completed", "usage": usage}
+    ended = {"status": "completed", "completed_at": 7, "usage": usage}
+    assert payloads[-1]["response"] == {**started, **ended}
 
 
 def test_the_response_says_whether_it_is_kept() -> None:
@@ -156,11 +160,13 @@ def test_the_clients_own_request_is_echoed() -> None:
 
 @pytest.mark.parametrize(
     ("tier", "shown"),
-    [("flex", "flex"), ("standard", "default"), ("batch", "flex"), ("odd", None), (None, None)],
+    [("flex", "flex"), ("standard", "default"), ("batch", "flex"), ("odd", "default"), (None, "default")],
 )
-def test_service_tier(tier: str | None, shown: str | None) -> None:
+def test_service_tier(tier: str | None, shown: str) -> None:
     payloads = stream(Started("u", "m", None, tier))
-    assert payloads[0]["response"].get("service_tier") == shown
+    assert payloads[0]["response"]["service_tier"] == shown
+    late = answer(usage=(msgspec.structs.replace(USAGE, service_tier=tier),))
+    assert [each["response"]["service_tier"] for each in late] == ["default", "default", shown]
 
 
 def test_items_follow_one_another_with_ids_of_their_own() -> None:
@@ -497,7 +503,10 @@ def test_a_failure_in_the_middle() -> None:
     assert failed["type"] == "response.failed"
     assert failed["response"]["status"] == "failed"
     assert failed["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
-    assert failed["response"]["output"] == [message_item("msg_x1_0", "a")]
+    assert failed["response"]["output"] == [
+        message_item("msg_x1_0", "a"),
+        message_item("msg_x1_1", "b", status="incomplete"),
+    ]
     assert failed["response"]["usage"]["total_tokens"] == 15
 
 

@@ -32,6 +32,13 @@ from dragoman.protocols.openai_responses import SPEC
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 USER = Message("user", (Text("hi"),), "/messages/9")
 Losses = list[tuple[LossCode, str]]
+CLOSED = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+OPEN = {**CLOSED, "required": []}
 
 
 def write(
@@ -46,7 +53,7 @@ def test_tools_are_flat_and_say_parameters_and_strict() -> None:
     body, losses = write(
         USER,
         tools=(
-            FunctionTool("f", "d", {"type": "object"}, True),
+            FunctionTool("f", "d", CLOSED, True),
             FunctionTool("g"),
             CustomTool("c", "free"),
             CustomTool("x", grammar=Grammar("regex", "a+")),
@@ -58,7 +65,7 @@ def test_tools_are_flat_and_say_parameters_and_strict() -> None:
             "type": "function",
             "name": "f",
             "description": "d",
-            "parameters": {"type": "object"},
+            "parameters": CLOSED,
             "strict": True,
         },
         {
@@ -111,21 +118,21 @@ def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
 
 C, M = CHAT, MESSAGES
 REASONING: list[tuple[str, ReasoningConfig, Any]] = [
-    (C, ReasoningConfig(effort="low"), {"effort": "low", "summary": "auto"}),
+    (C, ReasoningConfig(effort="low"), {"effort": "low"}),
     (C, ReasoningConfig(effort="none"), {"effort": "none"}),
     (C, ReasoningConfig(), None),
     (M, ReasoningConfig("disabled", "high"), {"effort": "none"}),
-    (M, ReasoningConfig("adaptive"), {"effort": "high", "summary": "auto"}),
+    (M, ReasoningConfig("adaptive"), {"effort": "high"}),
     (M, ReasoningConfig("adaptive", "medium", show="omitted"), {"effort": "medium"}),
     (M, ReasoningConfig("adaptive", "max", show="summarized"), {"effort": "max", "summary": "auto"}),
     (M, ReasoningConfig(effort="high"), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium", "summary": "auto"}),
-    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high", "summary": "auto"}),
+    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low"}),
+    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal"}),
+    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low"}),
+    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium"}),
+    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high"}),
     (M, ReasoningConfig("enabled", budget=31999, show="omitted"), {"effort": "xhigh"}),
-    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max", "summary": "auto"}),
+    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max"}),
 ]
 
 
@@ -133,6 +140,34 @@ REASONING: list[tuple[str, ReasoningConfig, Any]] = [
 def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
     body, _ = write(USER, protocol=protocol, reasoning=config)
     assert body.get("reasoning") == expected
+
+
+@pytest.mark.parametrize(
+    ("protocol", "config", "asking"),
+    [
+        (C, ReasoningConfig(effort="low"), {"auto"}),
+        (C, ReasoningConfig(effort="none"), set()),
+        (C, ReasoningConfig(effort="low", show="summarized"), {"auto", "asked"}),
+        (C, ReasoningConfig(effort="low", show="omitted"), set()),
+        (M, ReasoningConfig(effort="low"), set()),
+        (M, ReasoningConfig("adaptive"), {"auto"}),
+        (M, ReasoningConfig("enabled", budget=1024, show="summarized"), {"auto", "asked"}),
+        (M, ReasoningConfig("disabled", show="summarized"), set()),
+    ],
+)
+def test_summaries_are_asked_for_as_the_upstream_is_set(
+    protocol: str, config: ReasoningConfig, asking: set[str]
+) -> None:
+    for summaries in ("auto", "asked", "never"):
+        target = Target(summaries=summaries)
+        body, _ = write(USER, target=target, protocol=protocol, reasoning=config)
+        assert ("summary" in body["reasoning"]) is (summaries in asking), summaries
+
+
+def test_a_summary_that_the_upstream_is_never_asked_for_is_told() -> None:
+    config = ReasoningConfig("adaptive", show="summarized", path="/thinking", show_path="/thinking/display")
+    _, losses = write(USER, target=Target(summaries="never"), protocol=M, reasoning=config)
+    assert losses == [(LossCode.DROPPED, "/thinking/display")]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +179,11 @@ def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> Non
             {"type": "json_schema", "name": "response", "schema": {"type": "object"}, "strict": False},
         ),
         (
-            ResponseFormat({"type": "object"}, "n", "d", True),
+            ResponseFormat(CLOSED, "n", "d", True),
             {
                 "type": "json_schema",
                 "name": "n",
-                "schema": {"type": "object"},
+                "schema": CLOSED,
                 "description": "d",
                 "strict": True,
             },
@@ -162,10 +197,11 @@ def test_response_format(form: ResponseFormat, expected: Any) -> None:
 
 PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
     (
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
-        {"max_output_tokens": 9, "temperature": 0, "top_p": 1},
+        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
+        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
         [],
     ),
+    ({"max_output_tokens": 1}, {"max_output_tokens": 16}, [(LossCode.ALTERED, "/max_output_tokens")]),
     (
         {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
         {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
@@ -401,19 +437,12 @@ def test_nothing_can_be_demanded_where_no_tool_is_left() -> None:
 
 # --- what tools and schemas say -------------------------------------------------------------------------------
 
-CLOSED = {
-    "type": "object",
-    "properties": {"a": {"type": "string"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
-OPEN = {**CLOSED, "required": []}
-
 
 @pytest.mark.parametrize(
     ("protocol", "schema", "asked", "sent", "losses"),
     [
-        (CHAT, OPEN, True, True, []),
+        (CHAT, CLOSED, True, True, []),
+        (CHAT, OPEN, True, False, [(ALTERED, "/tools/0/strict")]),
         (CHAT, OPEN, None, False, []),
         (MESSAGES, CLOSED, True, True, []),
         (MESSAGES, CLOSED, None, False, []),
@@ -445,16 +474,22 @@ def test_deferred_tools_are_shown_and_examples_told() -> None:
     ]
 
 
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
 @pytest.mark.parametrize(
-    ("schema", "strict", "losses"),
-    [(CLOSED, True, []), (OPEN, False, [(ALTERED, "/output_config/format")])],
+    ("schema", "asked", "sent", "losses"),
+    [
+        (CLOSED, True, True, []),
+        (CLOSED, None, False, []),
+        (OPEN, True, False, [(ALTERED, "/output_config/format")]),
+        (OPEN, None, False, []),
+    ],
 )
-def test_a_schema_of_a_messages_client_is_strict_where_it_may_be(
-    schema: Any, strict: bool, losses: Losses
+def test_an_answers_schema_is_strict_where_it_may_be(
+    protocol: str, schema: Any, asked: Any, sent: bool, losses: Losses
 ) -> None:
-    form = ResponseFormat(schema, path="/output_config/format")
-    body, lost = write(USER, protocol=MESSAGES, response_format=form)
-    assert (body["text"]["format"]["strict"], lost) == (strict, losses)
+    form = ResponseFormat(schema, strict=asked, path="/output_config/format")
+    body, lost = write(USER, protocol=protocol, response_format=form)
+    assert (body["text"]["format"]["strict"], lost) == (sent, losses)
 
 
 WORDS = {"type": "input_text", "text": "Answer with one JSON object."}
@@ -496,5 +531,5 @@ def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
 
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
-    _, losses = write(USER, tools=(tool,), target=Target(cache_marks=True))
+    _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))
     assert losses == [(DROPPED, "/tools/0/cache_control")]

@@ -39,6 +39,10 @@ SPEC = UpstreamSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=MessagesTap,
+    end_marks=(b"message_stop",),
+    # The vendor's SDK sends the whole conversation without it then.
+    server_held={"thread": "thread_unsupported_request"},
+    answer_member="content",
     request_headers=request_headers,
     carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
     shows_searches=True,

@@ -34,7 +34,7 @@ from dragoman._spec import Exchange
 from ._citations import page_of, title_of
 from ._tables import BLOCK_SHAPE, CITATION_SHAPE, DELTA_FIELDS, EVENT_FIELDS, NAME
 from ._values import word
-from ._wire import KNOWN_TOOL_USE, extra_of
+from ._wire import KNOWN_THOUGHT, KNOWN_TOOL_USE, extra_of
 
 
 class Block:
@@ -89,6 +89,8 @@ class Blocks:
                 events += self._cite(block, citation)
             return events
         if kind == "thinking":
+            if self._exchange.request.protocol == NAME:  # for others it travels with the seal
+                self._ledger.unknown_fields(f"/content/{index}", extra_of(native, KNOWN_THOUGHT))
             return self._think(block, native.get("thinking"))
         if kind == "tool_use":
             return [self._call(block)]
@@ -267,4 +269,4 @@ def _parsed(text: str) -> JSON:
 
 def broken(message: str) -> RemoteProtocolError:
     """For an answer that cannot be read."""
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {message}", status_hint=502)
+    return RemoteProtocolError(message, status_hint=502)

@@ -26,9 +26,10 @@ class Conversation:
     own: the request came in this protocol, so extra fields are printed again.
     mid_system: the upstream takes the role system in mid-conversation.
     effort: of a message in mid-conversation that asked for one, for own requests: its path, and the effort.
+    unsigned: thinking blocks without a signature are printed again.
     """
 
-    __slots__ = ("_effort", "_last", "_ledger", "_marks", "_mid_system", "_own", "turns")
+    __slots__ = ("_effort", "_last", "_ledger", "_marks", "_mid_system", "_own", "_unsigned", "turns")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Conversation:
         mid_system: bool,
         own: bool = False,
         effort: tuple[str, str] | None = None,
+        unsigned: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
@@ -44,6 +46,7 @@ class Conversation:
         self._own = own
         self._mid_system = mid_system
         self._effort = effort
+        self._unsigned = unsigned
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -208,6 +211,8 @@ class Conversation:
 
     def _thought_blocks(self, part: Thought) -> Iterable[JSONObject]:
         seal = part.seal
+        if seal is None and self._unsigned and part.text and not part.forged:
+            return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if seal is None:
             self._ledger.dropped(part.path, "unsigned reasoning: the upstream takes back only what it signed")
             return ()

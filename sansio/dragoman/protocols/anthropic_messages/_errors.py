@@ -8,11 +8,11 @@ HTML: the words are looked for where they usually stand, and nothing here raises
 from __future__ import annotations
 
 from dragoman._errors import RemoteProtocolError
-from dragoman._fault import Fault, FaultKind, kind_of_status, says_context_length
+from dragoman._fault import Fault, FaultKind, kind_by_words, kind_of_status
 from dragoman._json import JSON, JSONObject, decode, encode
 from dragoman._sse import frame
 
-from ._tables import ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
+from ._tables import DETAIL_CODES, ERROR_CODES, ERRORS_READ, ERRORS_WRITE, GENERIC_ERRORS, STATUSES
 
 # Longer error texts are pages or dumps, not messages.
 MAX_MESSAGE = 2000
@@ -33,7 +33,7 @@ def read_fault(status: int, body: bytes) -> Fault:
     # Markup and binary are no words for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
         text = f"the upstream answered with status {status} and no readable message"
-    return Fault(_refined(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
+    return Fault(kind_by_words(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 
 def fault_of(body: JSONObject, status: int | None) -> Fault:
@@ -51,7 +51,7 @@ def fault_of(body: JSONObject, status: int | None) -> Fault:
     if code is not None:
         kind = ERROR_CODES.get(code, kind)
     return Fault(
-        _refined(kind, message),
+        kind_by_words(kind, message),
         message[:MAX_MESSAGE],
         status=status,
         code=code,
@@ -59,13 +59,6 @@ def fault_of(body: JSONObject, status: int | None) -> Fault:
         param=_text(error.get("param")),
         request_id=_text(body.get("request_id")),
     )
-
-
-def _refined(kind: FaultKind, message: str) -> FaultKind:
-    """There is no type for a prompt that does not fit; only the words tell."""
-    if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and says_context_length(message):
-        return FaultKind.CONTEXT_LENGTH
-    return kind
 
 
 def _words(error: JSONObject) -> str:
@@ -95,23 +88,20 @@ def is_fault(body: bytes) -> bool:
 
 
 def error_body(fault: Fault, request_id: str | None) -> bytes:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`."""
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`, with `details` for a code of this protocol."""
     message = fault.message
     if fault.kind is FaultKind.CONTEXT_LENGTH and "prompt is too long" not in message:
         # Agents look for these words to know that they have to compact the conversation.
         message = f"prompt is too long: {message}"
-    return encode(
-        {
-            "type": "error",
-            "error": {"type": ERRORS_WRITE[fault.kind][0], "message": message},
-            "request_id": request_id,
-        }
-    )
+    error: JSONObject = {"type": ERRORS_WRITE[fault.kind][0], "message": message}
+    if fault.code in DETAIL_CODES:
+        error["details"] = {"error_code": fault.code}
+    return encode({"type": "error", "error": error, "request_id": request_id})
 
 
-def error_frame(fault: Fault) -> bytes:
+def error_frame(fault: Fault, request_id: str) -> bytes:
     """The same as the last event of a stream."""
-    return frame(error_body(fault, None), b"error")
+    return frame(error_body(fault, request_id), b"error")
 
 
 def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._json import JSONObject
-from dragoman._request import FunctionTool, Message, OpaquePart, Request, Text, Tool, ToolResult
+from dragoman._json import JSON, JSONObject
+from dragoman._request import FunctionTool, Message, OpaquePart, Part, Request, Text, Tool, ToolResult
 from dragoman._seal import Sealer
 
 from ._read_blocks import Reading, read_content
 from ._read_settings import Later, read_compaction, read_reasoning, read_response_format, read_settings
 from ._read_tools import read_tool, read_tool_choice, read_tools
-from ._tables import NAME, PARAM_PATHS
+from ._tables import BILLING_HEADER, NAME, PARAM_PATHS
 from ._values import invalid, object_of, optional, required, word
 from ._wire import KNOWN_BODY, KNOWN_MESSAGE_PARAM, extra_of
 
@@ -36,7 +36,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     read: list[Message] = []
     system = body.get("system")
     if system is not None:
-        parts = read_content(system, "/system", reading)
+        parts = _without_header(read_content(system, "/system", reading), system)
         if parts:
             read.append(Message("system", parts, "/system"))
     lead = len(read)
@@ -84,6 +84,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         tools=tuple(tools),
         tool_choice=choice,
         parallel_tool_calls=parallel,
+        parallel_path="/tool_choice/disable_parallel_tool_use",
         stream=body.get("stream") is True,
         params=read_settings(body, left),
         param_paths=PARAM_PATHS,
@@ -92,6 +93,24 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         extra=left or None,
         compact=compact,
     )
+
+
+def _without_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
+    """The parts of the system text, with the line apart that Claude Code puts there for its provider.
+
+    The line is another one in each request, so that no cache would find what stands behind it.
+    """
+    first = parts[0] if parts else None
+    if type(first) is not Text or not first.text.startswith(BILLING_HEADER):
+        return parts
+    line, _, rest = first.text.partition("\n")
+    if rest.strip():
+        parts = (msgspec.structs.replace(first, text=rest.lstrip("\n")), *parts[1:])
+        block: JSON = {"type": "text", "text": line}
+    else:
+        parts = parts[1:]
+        block = {"type": "text", "text": system} if type(system) is str else system[0]
+    return (OpaquePart(NAME, "billing header", block, first.path, ""), *parts)
 
 
 # --- what is said in mid-conversation ---------------------------------------------------------------------

@@ -20,7 +20,6 @@ from dragoman._events import (
     Stopped,
     StopReason,
     TextDelta,
-    Usage,
 )
 from dragoman._json import JSONObject, decode
 from dragoman._lane import LaneHint
@@ -36,11 +35,10 @@ from ._tables import (
     DELTA_FIELDS,
     EVENT_FIELDS,
     FAST_TIER,
+    MESSAGE_SHAPE,
     NAME,
-    STOP_DETAILS_SHAPE,
     STOP_READ,
     TIER_ANSWER_READ,
-    USAGE_DETAILS_SHAPE,
 )
 from ._usage import UsageReader
 from ._values import word
@@ -110,7 +108,9 @@ class MessagesReader:
                     block.texts.append(text)
                     return (ReasoningDelta(block.number, text),)
             return self._blocks.delta(block, what, delta)
-        if type(kind) is not str:
+        if frame.event == b"error":
+            kind = "error"
+        elif type(kind) is not str:
             if "error" in value:
                 kind = "error"
             else:
@@ -167,7 +167,7 @@ class MessagesReader:
             )
         ]
         if usage:
-            events.append(self._count(usage))
+            events.append(self._usage.read(usage))
         content = message.get("content", [])
         if type(content) is not list:
             raise broken("the content of the answer is no list")
@@ -186,11 +186,6 @@ class MessagesReader:
         if usage.get("speed") == "fast" and not self._own:
             return FAST_TIER
         return TIER_ANSWER_READ.get(word(tier))
-
-    def _count(self, usage: JSONObject) -> Usage:
-        details = usage.get("output_tokens_details")
-        note_unread(details, USAGE_DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
-        return self._usage.read(usage)
 
     def _block_start(self, value: JSONObject) -> Sequence[Event]:
         blocks = self._blocks
@@ -217,7 +212,7 @@ class MessagesReader:
         events: list[Event] = []
         usage = value.get("usage")
         if type(usage) is dict:
-            events.append(self._count(usage))
+            events.append(self._usage.read(usage))
         delta = value.get("delta")
         if type(delta) is dict:
             self._note_stop(delta)
@@ -263,8 +258,6 @@ class MessagesReader:
             self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
             reason = StopReason.END
         details = value.get("stop_details")
-        if not self._own:
-            note_unread(details, STOP_DETAILS_SHAPE, "/stop_details", self._ledger)
         explanation = details.get("explanation") if type(details) is dict else None
         sequence = value.get("stop_sequence")
         self._stop = Stopped(
@@ -276,7 +269,10 @@ class MessagesReader:
         )
 
     def _envelope(self, value: JSONObject) -> list[Event]:
-        """Fields of the message that have no form of their own, e.g. its container."""
+        """Fields of the message that have no form of their own, e.g. its container: its own clients get them."""
+        if not self._own:
+            note_unread(value, MESSAGE_SHAPE, "", self._ledger)
+            return []
         left = extra_of(value, KNOWN_MESSAGE) or {}
         return [
             Opaque(NAME, "message", {key: item}, child("", key), carried=False) for key, item in left.items()

@@ -29,7 +29,6 @@ from ._wire import (
     KNOWN_MANAGEMENT,
     KNOWN_METADATA,
     KNOWN_THINKING,
-    KNOWN_THREAD,
     KNOWN_TRIGGER,
     extra_of,
 )
@@ -61,8 +60,6 @@ def read_settings(body: JSONObject, left: JSONObject) -> dict[Param, JSON]:
         compactions = _compactions(body, left)
         if compactions:
             params["context_management"] = compactions
-    if body.get("thread") is not None:
-        _thread(body, params, left)
     return params
 
 
@@ -107,16 +104,6 @@ def _compactions(body: JSONObject, left: JSONObject) -> list[JSON]:
         unknown["edits"] = others
     keep(left, "context_management", unknown)
     return compactions
-
-
-def _thread(body: JSONObject, params: dict[Param, JSON], left: JSONObject) -> None:
-    """History that the server holds: to go on with it is what the others call a previous response."""
-    thread = object_of(body, "thread", "")
-    if thread.get("type") == "continue":
-        params["previous_response_id"] = required(thread, "previous_message_id", "/thread", str, "string")
-        keep(left, "thread", extra_of(thread, KNOWN_THREAD))
-    else:
-        params["thread"] = thread
 
 
 def read_compaction(body: JSONObject, left: JSONObject) -> tuple[bool, Message | None]:

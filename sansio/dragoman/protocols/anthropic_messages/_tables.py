@@ -12,7 +12,7 @@ from dragoman._fault import FaultKind
 from dragoman._json import JSON
 from dragoman._params import param_paths
 from dragoman._request import Param
-from dragoman._shape import ByType, Shape
+from dragoman._shape import ByType, Counters, Shape, Unless
 
 NAME = "anthropic_messages"
 
@@ -40,6 +40,9 @@ CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 # Summaries that were made here: the origin of their seal, see `_compact`.
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_WORDS = "Summary of the conversation so far:\n"
+
+# How a line of the system text begins that is for the provider.
+BILLING_HEADER = "x-anthropic-billing-header:"
 
 # Blocks whose input streams as JSON text, beside tool_use.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -90,7 +93,7 @@ MAX_MARKS = 4
 # --- what is read of an answer, see `_shape` --------------------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
-# What is not here of a message or of its usage travels as it is; blocks of other types do, too.
+# Blocks of other types travel as they are.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
     (
@@ -112,11 +115,81 @@ CITATION_SHAPE: Shape = dict.fromkeys(
         "end_block_index",
     )
 )
-STOP_DETAILS_SHAPE: Shape = {"type": None, "explanation": None, "category": _NOWHERE}
-USAGE_DETAILS_SHAPE: Shape = {"thinking_tokens": None}
+
+# What hosts add beside the official members, for their own bookkeeping.
+_MESSAGE_BOOKKEEPING = (
+    "copilot_usage",  # GitHub
+    "kv_transfer_params",  # vLLM
+    "native_finish_reason",  # OpenRouter: the model's own word for stop_reason
+    "openrouter_metadata",
+    "provider",  # OpenRouter
+    "request_id",
+    "system_fingerprint",
+    "timings",  # llama.cpp
+)
+_USAGE_BOOKKEEPING = (
+    "cost",  # OpenRouter
+    "cost_details",
+    "inference_geo",  # "where inference was performed"
+    "is_byok",  # OpenRouter
+)
+
+# For clients of other protocols, of the message, of its end, and of its usage. Those of this one get all that came.
+MESSAGE_SHAPE: dict[str, Shape] = {
+    "id": None,
+    "type": None,
+    "role": None,
+    "model": None,
+    "content": None,
+    "stop_reason": None,
+    "stop_sequence": None,
+    "stop_details": {
+        "type": None,
+        "explanation": None,
+        "category": _NOWHERE,
+        "fallback_credit_token": _NOWHERE,
+        "fallback_has_prefill_claim": _NOWHERE,
+        "recommended_model": _NOWHERE,
+    },
+    "usage": None,  # piece by piece
+    "container": _NOWHERE,
+    "context_management": _NOWHERE,
+    "diagnostics": _NOWHERE,
+    "input_transformations": _NOWHERE,
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
+    **dict.fromkeys(_MESSAGE_BOOKKEEPING),
+}
+_NO_COUNTER = "other protocols have no such counter"
+DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
+USAGE_SHAPE: Shape = Counters(
+    {
+        "input_tokens": None,
+        "output_tokens": None,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "cache_creation": None,  # travels
+        "fallback_credit": _NOWHERE,
+        "iterations": None,  # see `_usage`
+        "output_tokens_details": DETAILS_SHAPE,
+        "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
+        "service_tier": None,
+        "speed": Unless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers
+        **dict.fromkeys(_USAGE_BOOKKEEPING),
+    }
+)
 
 # Events of the stream, their deltas included. Texts say all that deltas say.
-EVENT_FIELDS = frozenset({"type", "message", "index", "content_block", "delta"})
+EVENT_FIELDS = frozenset(
+    {
+        "type",
+        "message",
+        "index",
+        "content_block",
+        "delta",
+        "amazon-bedrock-invocationMetrics",  # its times, at the end
+        "copilot_usage",
+    }
+)
 DELTA_FIELDS = frozenset(
     {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
 )
@@ -141,13 +214,12 @@ PARAMS_READ: dict[str, Param] = {
     "user_profile_id": "user_profile_id",
     "workspace_id": "workspace_id",
     "betas": "betas",
+    "thread": "thread",
 }
 PARAM_PATHS: dict[Param, str] = {
     **param_paths(PARAMS_READ),
     "context_management": "/context_management",
-    "previous_response_id": "/thread/previous_message_id",
     "prompt_cache_options": "/cache_control",
-    "thread": "/thread",
     "user": "/metadata/user_id",
 }
 
@@ -213,7 +285,12 @@ TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "prior
 TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 # "fast" is reported as this one.
 FAST_TIER = "priority"
-TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+USUAL_TIER = "default"
+# "auto" is what was asked for: an answer that tells it has not told its tier.
+TIER_ANSWER_WRITE: dict[str, str | None] = {
+    "auto": None,
+    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+}
 
 # --- context management -----------------------------------------------------------------------------------
 
@@ -259,6 +336,35 @@ ERROR_CODES: dict[str, FaultKind] = {
     "enforced_spend_limit_reached": FaultKind.BILLING,
 }
 
+# The codes that the protocol has, for `error.details.error_code`.
+DETAIL_CODES = frozenset(
+    {
+        *ERROR_CODES,
+        "available_tools_limit_exceeded",
+        "claude_code_version_too_old",
+        "compaction_block_ambiguous",
+        "compaction_block_misplaced",
+        "compaction_content_mismatch",
+        "compaction_incomplete_turn",
+        "compaction_nothing_to_summarize",
+        "compaction_signature_invalid",
+        "compaction_tool_changes_mismatch",
+        "compaction_too_many_tool_references",
+        "compaction_unavailable",
+        "file_expired",
+        "ramp_limit_exceeded",
+        "request_body_too_large_after_decoding",
+        "sandbox_egress_restricted",
+        "thread_already_continued",
+        "thread_continue_in_flight",
+        "thread_fingerprint_mismatch",
+        "thread_not_found",
+        "thread_unsupported_request",
+        "tool_name_conflict",
+        "tool_reference_unresolved",
+    }
+)
+
 # Kind -> (type, status).
 ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
     FaultKind.INVALID_REQUEST: ("invalid_request_error", 400),
@@ -278,6 +384,9 @@ ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
     FaultKind.SERVER: ("api_error", 500),
     FaultKind.UNREACHABLE: ("api_error", 502),
     FaultKind.TRUNCATED: ("api_error", 502),
+    FaultKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code tries that again whatever else is said.
+    FaultKind.MISCONFIGURED: ("api_error", 503),
     FaultKind.CANCELLED: ("api_error", 499),
 }
 

@@ -23,15 +23,18 @@ _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_
 class MessagesTap:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "begun", "ended", "fault", "usage", "whole")
+    __slots__ = ("_figures", "_id", "_started", "begun", "ended", "fault", "last", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
         self.begun = False
         self.ended = False
+        self.last = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
+        self._id = exchange.id
         self._figures = UsageReader(Ledger())  # a relay loses nothing
+        self._started = False
 
     def watch(self, frame: Frame) -> None:
         """Look at one frame. Never raises."""
@@ -46,10 +49,11 @@ class MessagesTap:
         except RemoteProtocolError:
             return
         if type(value) is dict:
-            self._look(value, value.get("type"))
+            self._look(value, "error" if frame.event == b"error" else value.get("type"))
 
     def _look(self, value: JSONObject, kind: object) -> None:
         if kind == "message_start":
+            self._started = True
             message = value.get("message")
             if type(message) is dict:
                 self._count(message.get("usage"))
@@ -62,7 +66,8 @@ class MessagesTap:
             if type(delta) is dict and type(delta.get("stop_reason")) is str:
                 self.ended = True
         elif kind == "message_stop":
-            self.ended = True
+            self.last = True
+            self.ended = self._started or self.begun
         elif kind == "error":
             self.fault = fault_of(value, None)
 
@@ -72,4 +77,4 @@ class MessagesTap:
 
     def fail(self, fault: Fault) -> bytes:
         """The frame that ends a stream which broke off."""
-        return error_frame(fault)
+        return error_frame(fault, self._id)

@@ -46,20 +46,8 @@ def write_thinking(request: Request, target: Target, out: JSONObject, ledger: Le
 def settle_thinking(
     request: Request, target: Target, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
 ) -> None:
-    """Take out what the API refuses together.
-
-    needs_thinking: whether the conversation is in a tool loop that began without thinking.
-    """
-    if out.get("thinking", {}).get("type") == "enabled" and request.reasoning is not None:
-        why = ""
-        if out.get("tool_choice", {}).get("type") in ("any", "tool"):
-            # "Thinking may not be enabled when tool_choice forces tool use."
-            why = "thinking was left out: the model may not think when a tool is demanded"
-        elif needs_thinking():
-            why = "thinking was left out: the reasoning before the last tool calls did not come back"
-        if why:
-            ledger.altered(_path(request.reasoning), why)
-            del out["thinking"]
+    """Take out what the API refuses together. needs_thinking: see settle_loop()."""
+    settle_loop(request, out, needs_thinking, ledger)
     thinks = out.get("thinking", {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING:
         value = out.get(param)
@@ -73,6 +61,21 @@ def settle_thinking(
         if why:
             ledger.dropped(request.param_paths.get(param, f"/{param}"), why)
             del out[param]
+
+
+def settle_loop(
+    request: Request, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
+) -> None:
+    """No budget of thinking in the middle of a tool loop whose reasoning is gone.
+
+    needs_thinking: whether the conversation is in a tool loop that began without thinking.
+    """
+    config, thinking = request.reasoning, out.get("thinking") or {}
+    if config is not None and thinking.get("type") == "enabled" and needs_thinking():
+        ledger.altered(
+            _path(config), "thinking was left out: the reasoning before the last tool calls did not come back"
+        )
+        del out["thinking"]
 
 
 # Values that thinking forbids: "thinking isn't compatible with temperature or top_k modifications".

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dragoman._events import Usage
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
+from dragoman._shape import note_unread, says
 
-from ._tables import TIER_ANSWER_WRITE
+from ._tables import DETAILS_SHAPE, TIER_ANSWER_WRITE, USAGE_SHAPE
 from ._wire import KNOWN_USAGE
 
 # Counters that only this protocol has: they pass through `Usage.extra`.
 _OWN_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
-
-# What others have another place for, or what is so without being said.
-_SAID_ELSEWHERE: dict[str, tuple[JSON, ...]] = {"speed": ("standard", "fast")}
 
 
 class UsageReader:
@@ -37,6 +35,12 @@ class UsageReader:
 
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
+        if self._own:
+            # Beside it, all figures are told as they came.
+            details = usage.get("output_tokens_details")
+            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+        else:
+            note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
         figures = self._figures
         for key, value in usage.items():
             if value is not None:  # null or absent keeps the figure of message_start
@@ -68,6 +72,8 @@ class UsageReader:
     def _sum(self, name: str, last: int | None) -> int | None:
         """A figure over all iterations, as far as they have it."""
         iterations = self._figures["iterations"]
+        if type(iterations) is list and len(iterations) > 1:
+            self._ledger.dropped("/usage/iterations", "other protocols have no figures of each iteration")
         found = [
             _count(iteration.get(name))
             for iteration in (iterations if type(iterations) is list else ())
@@ -80,13 +86,11 @@ class UsageReader:
         return total
 
     def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
-        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
+        """The counters that only this protocol has: for its own clients all, for others those that some have, too."""
         if not self._own:
-            extra = {
-                key: value
-                for key, value in extra.items()
-                if _says(value) and value not in _SAID_ELSEWHERE.get(key, ())
-            }
+            written = figures.get("cache_creation")
+            return {"cache_creation": written} if says(written) else {}
+        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
         if type(server) is dict:
             rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
             if rest:
@@ -94,14 +98,9 @@ class UsageReader:
         return extra
 
 
-def _says(value: JSON) -> bool:
-    """Whether a counter of another protocol is worth a word: one at zero is not."""
-    return any(_says(item) for item in value.values()) if type(value) is dict else bool(value)
-
-
 def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
     """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
-    if service_tier is not None and tier_word(service_tier) is None:
+    if service_tier is not None and service_tier not in TIER_ANSWER_WRITE:
         ledger.dropped("/service_tier", "Messages has no such service tier")
     return {
         "input_tokens": prompt_tokens,

@@ -2,22 +2,26 @@
 
 Strategy: leading system messages become `system`, the rest turns (`_conversation`); tools, settings and thinking
 have modules of their own; what depends on several of them at once is settled at the end. A request that came in
-this protocol keeps its settings as they were sent, and only its conversation is written anew.
+this protocol keeps its settings as they were sent, and only its conversation is written anew; unless it is mended
+(Target.relay): then so is all that passes and the target have a say in.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from dragoman._json import JSONObject
 from dragoman._loss import Ledger
 from dragoman._params import write_params
-from dragoman._request import Message, Request, ResponseFormat
+from dragoman._request import Message, Part, Request, ResponseFormat, Thought
 from dragoman._spec import Target
 
 from ._cache import Marks
-from ._conversation import Conversation, plain_or_blocks
+from ._conversation import Conversation, merge, plain_or_blocks
+from ._read_settings import read_settings
 from ._schema import fit_schema
-from ._tables import NAME, PARAMS_WRITE, SAMPLING
-from ._thinking import settle_thinking, write_thinking
+from ._tables import NAME, PARAM_PATHS, PARAMS_WRITE, SAMPLING
+from ._thinking import settle_loop, settle_thinking, write_thinking
 from ._write_settings import CONVERTERS, max_tokens, write_account
 from ._write_tools import write_tools
 
@@ -103,16 +107,82 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
     effort = None
     if reasoning is not None and reasoning.effort is not None:
         effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
-    conversation = Conversation(ledger, Marks(), target.mid_system, own=True, effort=effort)
+    mends = target.relay == "mend"
+    marks = Marks()
+    conversation = Conversation(ledger, marks, target.mid_system, own=True, effort=effort, unsigned=mends)
     out.pop("system", None)
     for message in request.messages:
+        if mends and target.thinking == "none":
+            message = _without_thoughts(message, ledger)
         if message.path == "/system":
             out["system"] = plain_or_blocks(conversation.system_blocks(message))
         elif message.path != "/compaction/instructions":
             conversation.add(message)
     out["messages"] = conversation.turns
-    if not target.sampling:
-        for param in SAMPLING:
+    if mends:
+        _mend_settings(request, target, out, marks, ledger)
+        settle_thinking(request, target, out, conversation.needs_thinking, ledger)
+        marks.settle(out.get("cache_control"), ledger)
+    else:
+        settle_loop(request, out, conversation.needs_thinking, ledger)
+        for param in () if target.sampling else SAMPLING:
             if out.pop(param, None) is not None:
                 ledger.dropped(f"/{param}", "the upstream's models take no sampling settings")
     return out
+
+
+def _without_thoughts(message: Message, ledger: Ledger) -> Message:
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Thought):
+            ledger.dropped(part.path, "the upstream's model does not think")
+        else:
+            parts.append(part)
+    return (
+        message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=tuple(parts))
+    )
+
+
+def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Marks, ledger: Ledger) -> None:
+    """Write anew what passes may have changed in the client's body, and what the target takes in its own way."""
+    params, extra = request.params, request.extra or {}
+    for param in read_settings(request.raw, {}):
+        if param not in params:
+            _take_out(out, PARAM_PATHS[param])
+    if "stop" in params:
+        out["stop_sequences"] = params["stop"]
+    for name in ("tools", "tool_choice"):
+        out.pop(name, None)
+    out.update(write_tools(request, target, marks, ledger))
+    if "tool_choice" in out:
+        merge(out["tool_choice"], extra.get("tool_choice"))
+    else:
+        ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
+    if request.response_format is None:
+        _take_out(out, "/output_config/format")
+        _take_out(out, "/output_format")
+    config = request.reasoning
+    if config is not None and (config.effort_path or config.path).startswith("/messages/"):
+        return  # it is said there
+    _take_out(out, "/thinking")
+    _take_out(out, "/output_config/effort")
+    fresh: JSONObject = {"max_tokens": out["max_tokens"]}
+    write_thinking(request, target, fresh, ledger)
+    if config is not None and "thinking" in fresh:
+        merge(fresh["thinking"], config.extra)
+    if "output_config" in fresh:
+        fresh["output_config"] = {**(out.get("output_config") or {}), **fresh["output_config"]}
+    out.update(fresh)
+
+
+def _take_out(out: JSONObject, path: str) -> None:
+    """Delete the member at a path of one or two steps, and its object with it when nothing else is there."""
+    name, _, inner = path[1:].partition("/")
+    if inner and type(out.get(name)) is dict:
+        rest = {key: value for key, value in out[name].items() if key != inner}
+        if rest:
+            out[name] = rest
+            return
+    elif inner:
+        return
+    out.pop(name, None)

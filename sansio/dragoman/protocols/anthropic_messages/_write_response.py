@@ -44,7 +44,7 @@ from dragoman._sse import frame
 from ._citations import citation_of
 from ._errors import error_frame
 from ._shown import compaction_block, search_blocks
-from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT
+from ._tables import DELTA_HEADS, NAME, PING, STOP_WRITE, STREAMED_INPUT, USUAL_TIER
 from ._usage import final_usage, start_usage
 
 _TAIL = b"}}\n\n"
@@ -72,6 +72,7 @@ class MessagesWriter:
         "_path",
         "_refused",
         "_stop",
+        "_tier",
         "_unsigned",
         "_usage",
     )
@@ -87,6 +88,7 @@ class MessagesWriter:
         self._calls = False
         self._refused = False
         self._stop: Stopped | None = None
+        self._tier = USUAL_TIER  # what the client was told
         self._usage = Usage()
         self._fields: JSONObject = {}  # of the message, from an upstream of this protocol
 
@@ -99,10 +101,10 @@ class MessagesWriter:
         return _SEND[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
+        self._tier = event.service_tier or USUAL_TIER
         exchange = self._exchange
-        message = _message(
-            exchange, [], start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
-        )
+        usage = start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
+        message = _message(exchange, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -217,6 +219,9 @@ class MessagesWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
+        # Who was told none takes it for the usual one.
+        if self._usage.service_tier not in (None, self._tier):
+            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
         delta = stop_fields(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
@@ -234,7 +239,7 @@ class MessagesWriter:
         return _frame("message_delta", **fields) + _frame("message_stop")
 
     def _failed(self, event: Failed) -> bytes:
-        return error_frame(event.fault)
+        return error_frame(event.fault, self._exchange.id)
 
 
 _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
@@ -276,9 +281,9 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
         written = _whole_block(block, len(content), exchange.sealer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(exchange.prompt_tokens, answer.started.service_tier, ledger)
+    usage = start_usage(exchange.prompt_tokens, answer.service_tier, ledger)
     usage.update(final_usage(answer.usage, ledger))
-    message = _message(exchange, content, usage)
+    message = _message(exchange, answer.started.id, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
     message.update(fields)
     return message
@@ -346,10 +351,12 @@ def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 # --- shared by both ---------------------------------------------------------------------------------------
 
 
-def _message(exchange: Exchange, content: list[JSONObject], usage: JSONObject) -> JSONObject:
+def _message(
+    exchange: Exchange, upstream_id: str, content: list[JSONObject], usage: JSONObject
+) -> JSONObject:
     """The message object, with every field that the vendor's types demand."""
     return {
-        "id": f"msg_{exchange.id}",
+        "id": exchange.answer_id("msg_", upstream_id),
         "type": "message",
         "role": "assistant",
         "model": exchange.model,

@@ -26,7 +26,9 @@ from dragoman._request import (
 from dragoman._spec import Target
 
 from ._cache import Marks
+from ._conversation import merge
 from ._schema import fit_schema
+from ._tables import NAME
 
 
 def write_tools(request: Request, target: Target, marks: Marks, ledger: Ledger) -> JSONObject:
@@ -38,6 +40,9 @@ def write_tools(request: Request, target: Target, marks: Marks, ledger: Ledger) 
 
 # Calls of an MCP server's tools that nobody is asked about first, as they are in this protocol.
 _NEVER = "never"
+
+# Where a request of this protocol names tools that are printed there again.
+_ELSEWHERE = ("/messages/", "/mcp_servers/")
 
 # Mode of a choice -> its type; True and False stand for the two modes of an allowed list.
 _CHOICES: dict[str | bool, str] = {
@@ -51,10 +56,11 @@ _CHOICES: dict[str | bool, str] = {
 
 
 class _Writer:
-    __slots__ = ("_hosted", "_ledger", "_marks", "_request", "_servers", "_target")
+    __slots__ = ("_hosted", "_ledger", "_marks", "_own", "_request", "_servers", "_target")
 
     def __init__(self, request: Request, target: Target, marks: Marks, ledger: Ledger) -> None:
         self._request = request
+        self._own = request.protocol == NAME
         self._target = target
         self._marks = marks
         self._ledger = ledger
@@ -122,8 +128,15 @@ class _Writer:
     # --- tools --------------------------------------------------------------------------------------------
 
     def _tool(self, tool: Tool) -> JSONObject | None:
+        if self._own and tool.path.startswith(_ELSEWHERE):
+            return None
         if isinstance(tool, FunctionTool):
             return self._function(tool)
+        if self._own and isinstance(tool, HostedTool):
+            if "name" in tool.native:
+                self._hosted[tool.kind] = tool.native
+            native: JSONObject = tool.native
+            return native
         if not isinstance(tool, HostedTool):
             self._unknown(tool.path, "the upstream has no tools that take free text")
             return None
@@ -157,13 +170,20 @@ class _Writer:
         block["input_schema"] = schema
         if tool.strict is not None:
             block["strict"] = tool.strict
-        if tool.deferred:
+        if self._own:
+            if tool.deferred is not None:
+                block["defer_loading"] = tool.deferred
+            if tool.examples is not None:
+                block["input_examples"] = tool.examples
+        elif tool.deferred:
             # Without a tool search of this vendor a deferred tool would never be found.
             self._ledger.dropped(
                 f"{tool.path}/defer_loading", "the tool is shown at once: nothing could find it"
             )
         if tool.cache is not None:
             self._marks.put(block, tool.cache)
+        if self._own:
+            merge(block, tool.extra)
         return block
 
     def _web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:

@@ -8,7 +8,7 @@ usually stand, the kind follows from code, status and words, and nothing here ra
 from __future__ import annotations
 
 from dragoman._errors import RemoteProtocolError
-from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind, kind_of_status, says_context_length
+from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind, kind_by_words, kind_of_status
 from dragoman._json import JSON, JSONObject, decode, encode
 from dragoman._sse import frame
 
@@ -104,12 +104,7 @@ def _kind(code: str | None, named: str | None, message: str, status: int | None)
             kind = kind_of_status(status)
         else:
             kind = KIND_BY_TYPE.get(named or "", FaultKind.SERVER)
-    if kind in _MAY_BE_CONTEXT and says_context_length(message):
-        return FaultKind.CONTEXT_LENGTH
-    return kind
-
-
-_MAY_BE_CONTEXT = frozenset({FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE, FaultKind.UNPROCESSABLE})
+    return kind_by_words(kind, message)
 
 
 def _name(value: JSON) -> str | None:

@@ -233,4 +233,4 @@ def _piece(value: JSON) -> str:
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {what}", status_hint=502)
+    return RemoteProtocolError(what, status_hint=502)

@@ -24,7 +24,7 @@ from dragoman._events import (
     TextDelta,
 )
 from dragoman._json import JSON, JSONObject, kind_of
-from dragoman._loss import Ledger, LossCode, child
+from dragoman._loss import Ledger, child
 from dragoman._shape import note_unread
 
 from ._citations import page_of
@@ -33,6 +33,7 @@ from ._read_search import put_together, search_of
 from ._reasoning import Collected, entry_text
 from ._tables import (
     ANNOTATION_SHAPE,
+    CONTENT_SHAPE,
     DELTA_FIELDS,
     EXECUTED,
     MESSAGE_CARRY,
@@ -92,12 +93,6 @@ class Choice:
 
     def delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
         """Take a delta, or a whole message."""
-        note_unread(
-            {key: delta[key] for key in MESSAGE_SHAPE if key in delta},
-            MESSAGE_SHAPE,
-            f"{self.path}/message",
-            self._ledger,
-        )
         if not delta.keys() <= _PLAIN_FIELDS:
             self._rare(delta, out)
         content = delta.get("content")
@@ -105,6 +100,7 @@ class Choice:
             if content:
                 self._text(BlockKind.TEXT, content, out)
         elif type(content) is list:
+            note_unread(content, CONTENT_SHAPE, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._part(part, out)
         elif content is not None:
@@ -152,8 +148,8 @@ class Choice:
             elif key in OPAQUE_FIELDS:
                 if value:
                     out.append(Opaque(NAME, key, value, path, self.index, carried=False))
-            elif value is not None:
-                self._ledger.add(LossCode.UNKNOWN_FIELD, path, "not a field of this protocol version")
+            else:
+                note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
 
     def _part(self, part: JSON, out: list[Event]) -> None:
         """A part of content that is a list, as Mistral's servers send it."""
@@ -292,4 +288,4 @@ def _fills(event: Event, block: int) -> bool:
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {what}", status_hint=502)
+    return RemoteProtocolError(what, status_hint=502)

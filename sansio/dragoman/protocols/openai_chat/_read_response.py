@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._errors import RemoteProtocolError
 from dragoman._events import (
     ENDED,
@@ -20,6 +22,7 @@ from dragoman._events import (
     ReasoningDelta,
     Started,
     TextDelta,
+    Usage,
 )
 from dragoman._fault import Fault
 from dragoman._json import JSON, JSONObject, decode, kind_of
@@ -39,9 +42,11 @@ from ._tables import (
     CHOICE_SHAPE,
     FUNCTION_SHAPE,
     NAME,
+    QUIET_CHOICE,
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
+    TIER_NAMES,
 )
 from ._usage import read_usage
 
@@ -53,6 +58,7 @@ class ChatReader:
     """Reads one stream."""
 
     __slots__ = (
+        "_began",
         "_choices",
         "_exchange",
         "_ledger",
@@ -61,6 +67,7 @@ class ChatReader:
         "_over",
         "_started",
         "_stops",
+        "_tier",
         "_usage",
         "_usage_came_last",
     )
@@ -72,7 +79,9 @@ class ChatReader:
         self._choices: dict[int, Choice] = {}
         self._model = ""
         self._started = False
+        self._began: str | None = None  # the service tier of the start
         self._over = False
+        self._tier: str | None = None  # the one that was said last
         self._usage: JSONObject | None = None
         self._usage_came_last = False
         stop = exchange.request.params.get("stop")
@@ -135,9 +144,9 @@ class ChatReader:
             size = len(delta)
         except (KeyError, TypeError, ValueError):
             return None
-        if choice.get("finish_reason") or choice.get("logprobs") or "error" in chunk or "usage" in choice:
+        if choice.get("finish_reason") or choice.get("logprobs"):
             return None
-        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= CHOICE_SHAPE.keys()):
+        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= QUIET_CHOICE):
             return None
         if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
@@ -168,6 +177,7 @@ class ChatReader:
         choices = chunk.get("choices")
         note_unread(chunk, ANSWER_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
+        self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
             self._start(chunk, out)
         if type(choices) is list:
@@ -194,19 +204,33 @@ class ChatReader:
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
+        self._began = self._tier
         self._model = _string(chunk.get("model")) or self._exchange.request.model
-        created, tier = chunk.get("created"), _string(chunk.get("service_tier"))
-        if tier is not None and tier not in SERVICE_TIERS:
-            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
+        created = chunk.get("created")
         out.append(
             Started(
                 _string(chunk.get("id")) or f"chatcmpl-{self._exchange.id}",
                 self._model,
                 created if type(created) is int else None,
-                # Other words than the official ones ("on_demand") would break strict clients.
-                tier if tier in SERVICE_TIERS else None,
+                self._tier,
             )
         )
+
+    def _note_tier(self, chunk: JSONObject) -> None:
+        """Other words than the official ones would break strict clients."""
+        said = _string(chunk.get("service_tier"))
+        tier = TIER_NAMES.get(said or "", said)
+        if tier in SERVICE_TIERS:
+            self._tier = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
+
+    def _used(self) -> list[Event]:
+        """What the answer has used, as far as that is known, and on which tier if that was said late."""
+        usage = None if self._usage is None else read_usage(self._usage)
+        if self._tier != self._began:
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=self._tier)
+        return [] if usage is None else [usage]
 
     def _note_usage(self, chunk: JSONObject, beside_choices: bool) -> None:
         usage = chunk.get("usage")
@@ -222,8 +246,8 @@ class ChatReader:
         self._over = True
         self._note_usage(chunk, beside_choices=True)
         out: list[Event] = []
-        if self._started and self._usage is not None:
-            out.append(read_usage(self._usage))
+        if self._started:
+            out += self._used()
         out.append(Failed(fault))
         return out
 
@@ -252,10 +276,11 @@ class ChatReader:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        stop = choice.get("stop_reason")
+        # vLLM, and SGLang by the other name, say which sequence matched, or the number of the token that ended it.
+        stop = choice.get("stop_reason") or choice.get("matched_stop")
         if type(stop) is str and stop in self._stops:
-            state.sequence = stop  # vLLM names the sequence that matched
-        elif stop is not None:
+            state.sequence = stop
+        elif type(stop) is str:
             self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
 
     def _finish(self, *, certain: bool) -> list[Event]:
@@ -269,7 +294,7 @@ class ChatReader:
                 raise _truncated("without a finish reason")
         self._over = True
         out: list[Event] = []
-        usage: list[Event] = [] if self._usage is None else [read_usage(self._usage)]
+        usage = self._used()
         for state in choices:
             failed = STOP_FAULTS.get(state.finish_reason or "")
             if failed is not None:
@@ -316,4 +341,4 @@ def _truncated(how: str) -> RemoteProtocolError:
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's answer cannot be read: {what}", status_hint=502)
+    return RemoteProtocolError(what, status_hint=502)

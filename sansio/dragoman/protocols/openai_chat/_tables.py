@@ -6,9 +6,10 @@ from typing import Final, Literal
 
 from dragoman._events import StopReason
 from dragoman._fault import FaultKind
+from dragoman._json import JSONObject
 from dragoman._params import param_paths
 from dragoman._request import Param
-from dragoman._shape import ByType, Shape
+from dragoman._shape import ByType, Counters, Shape, Unless
 
 NAME: Final = "openai_chat"
 
@@ -64,7 +65,13 @@ MAX_STOPS = 4
 # "Up to 4 explicit breakpoints a request."
 MAX_MARKS = 4
 
+# In characters: longer names of users are refused.
+MAX_USER = 64
+MAX_SAFETY_IDENTIFIER = 128
+
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# Groq's name of the usual tier in answers.
+TIER_NAMES = {"on_demand": "default"}
 # Tiers of the other protocols that have a twin here.
 FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
 
@@ -139,6 +146,10 @@ VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # What only its maker can read and wants back with the message: Google's signatures.
 MESSAGE_CARRY = "extra_content"
+# What stands for Google's signature on a call of another model's.
+UNSIGNED_CALL: JSONObject = {
+    "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
+}
 # In the seal of a call's unknown members: call id -> members.
 CALL_CARRY = "tool_calls_extra"
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.
@@ -207,6 +218,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is never replaced by the sender's own.
@@ -230,49 +243,168 @@ CALL_SHAPE: dict[str, Shape] = {
     "custom": CUSTOM_SHAPE,
 }
 _PART: Shape = {"type": None, "text": None}
-_USAGE: Shape = {
-    "prompt_tokens": None,
-    "completion_tokens": None,
-    "total_tokens": None,
-    "reasoning_tokens": None,
-    "cached_tokens": None,
-    "prompt_cache_hit_tokens": None,
-    "prompt_cache_miss_tokens": None,
-    "cache_read_input_tokens": None,
-    "cache_creation_input_tokens": None,
-    "prompt_tokens_details": {
-        "audio_tokens": None,
-        "cache_write_tokens": None,
-        "cached_tokens": None,
-        "image_tokens": None,
-        "text_tokens": None,
-    },
-    "completion_tokens_details": {
-        "accepted_prediction_tokens": None,
-        "audio_tokens": None,
+_FILTERED = Unless(
+    "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
+)
+
+# What hosts add beside the official members, for their own bookkeeping.
+_USAGE_BOOKKEEPING = (
+    # OpenRouter, Vercel
+    "cost",
+    "cost_details",
+    "is_byok",
+    "market_cost",
+    # xAI
+    "context_details",
+    "cost_in_usd_ticks",
+    "num_server_side_tools_used",
+    "num_sources_used",
+    "server_side_tool_usage_details",
+    # Groq
+    "completion_time",
+    "prompt_time",
+    "queue_time",
+    "total_time",
+    # GPUStack
+    "draft_tokens",
+    "draft_tokens_acceptance",
+    "prompt_tokens_per_second",
+    "time_per_output_token_ms",
+    "time_to_first_token_ms",
+    "tokens_per_second",
+    # SambaNova
+    "acceptance_rate",
+    "completion_tokens_after_first_per_sec",
+    "completion_tokens_after_first_per_sec_first_ten",
+    "completion_tokens_after_first_per_sec_graph",
+    "completion_tokens_per_sec",
+    "end_time",
+    "is_last_response",
+    "start_time",
+    "stop_reason",
+    "time_to_first_token",
+    "time_to_first_token_graph",
+    "total_latency",
+    "total_tokens_per_sec",
+    # Mistral; Perplexity; MiniMax; Qwen
+    "service_tier",
+    "citation_tokens",
+    "search_context_size",
+    "total_characters",
+    "x_details",
+)
+_CHUNK_BOOKKEEPING = (
+    "__verbose",  # llama.cpp, and its times
+    "timings",
+    "copilot_usage",  # GitHub
+    "generationId",  # Vercel
+    "kv_transfer_params",  # vLLM
+    "latency_checkpoint",  # Azure
+    "model_info",  # LM Studio, as the next two
+    "runtime",
+    "stats",
+    "obfuscation",  # padding of OpenAI
+    "p",  # padding of Mistral and Cloudflare
+    "openrouter_metadata",
+    "perf_metrics",  # Fireworks
+    "prompt_progress",  # llama.cpp
+    "provider",  # OpenRouter
+    "request_id",  # Z.ai
+    "system_fingerprint",
+    "time_info",  # Cerebras
+    "trace_details",
+    "usage_breakdown",  # Groq: the figures of each model behind a compound one
+    "weight_version",
+)
+_CHOICE_BOOKKEEPING = (
+    "content_filter_offsets",  # Azure
+    "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
+    "seed",  # Together, as the next one, which says the text again
+    "text",
+    "token_ids",  # vLLM
+)
+
+# The counters of details that only this protocol has. The others have a field in Usage, or are what these leave of the
+# whole.
+OWN_COUNTERS = frozenset(
+    {
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "image_tokens",
+        "rejected_prediction_tokens",
+        "video_tokens",
+    }
+)
+_DETAILS: Shape = Counters(
+    dict.fromkeys([*OWN_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"])
+)
+_USAGE: Shape = Counters(
+    {
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "total_tokens": None,
         "reasoning_tokens": None,
-        "rejected_prediction_tokens": None,
-        "text_tokens": None,
-    },
-    "server_tool_use_details": {"web_search_requests": None},
-}
+        "cached_tokens": None,
+        "prompt_cache_hit_tokens": None,
+        "prompt_cache_miss_tokens": None,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "prompt_tokens_details": _DETAILS,
+        "completion_tokens_details": _DETAILS,
+        "server_tool_use_details": Counters(
+            {"web_search_requests": None, "tool_calls_executed": None, "tool_calls_requested": None}
+        ),
+        **dict.fromkeys(_USAGE_BOOKKEEPING),
+    }
+)
 
 ANNOTATION_SHAPE: Shape = {
     "type": None,
-    "url_citation": {"url": None, "title": None, "start_index": None, "end_index": None},
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
 }
-# A delta, and the message of a whole answer. Members that are not here are dealt with by the reader.
+# A content that is a list.
+CONTENT_SHAPE: Shape = [
+    ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
+]
+# Of a delta, and of the message of a whole answer: members that the reader does not take.
 MESSAGE_SHAPE: dict[str, Shape] = {
-    "content": [ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})],
+    "channel": None,  # Groq: which kind of text it is
+    "name": None,  # MiniMax: its own
+    "padding": None,  # GitHub
+    "token_id": None,  # Together
+    "graph_data": _NOWHERE,  # Writer
+    "provider_specific_fields": _NOWHERE,  # LiteLLM
+    # Vercel's router, and what the host behind it told beside the answer.
+    "provider_metadata": {
+        "gateway": None,
+        "google": {
+            "groundingMetadata": _NOWHERE,
+            "promptFeedback": None,
+            "safetyRatings": None,
+            "urlContextMetadata": _NOWHERE,
+            "usageMetadata": None,
+        },
+        "openai": {"responseId": None, "serviceTier": None},
+    },
 }
 CHOICE_SHAPE: dict[str, Shape] = {
     "index": None,
     "delta": None,
     "message": None,
     "finish_reason": None,
+    "matched_stop": None,
     "stop_reason": None,
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
+    "content_filter_results": _FILTERED,  # Azure
+    "provider_specific_fields": _NOWHERE,  # LiteLLM
+    **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
 ANSWER_SHAPE: dict[str, Shape] = {
     "id": None,
@@ -281,16 +413,38 @@ ANSWER_SHAPE: dict[str, Shape] = {
     "model": None,
     "choices": None,
     "error": None,
+    "metadata": None,  # repeats the request
     "moderation": None,
-    "obfuscation": None,  # padding
+    "prompt": None,  # Together: repeats the request
+    "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTERED}],  # Azure
     "service_tier": None,
-    "system_fingerprint": _NOWHERE,
-    "metadata": _NOWHERE,
     "usage": _USAGE,
-    "x_groq": {"usage": _USAGE},
+    "x_groq": {"id": None, "seed": None, "usage": _USAGE, "usage_breakdown": None},
     # Lists of pages, which are read as citations.
     "citations": None,
     "search_results": None,
+    # MiniMax.
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},
+    "input_sensitive": _NOWHERE,
+    "output_sensitive": _NOWHERE,
+    # Perplexity, beside its lists of pages.
+    "images": _NOWHERE,
+    "related_questions": _NOWHERE,
+    "status": None,
+    "type": None,
+    # LiteLLM, of Google's answers: empty as a rule.
+    "vertex_ai_citation_metadata": _NOWHERE,
+    "vertex_ai_grounding_metadata": _NOWHERE,
+    "vertex_ai_safety_results": _NOWHERE,
+    "vertex_ai_url_context_metadata": _NOWHERE,
+    **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
-# Members of a chunk that say nothing of their own beside a text: the short lane may pass over them.
-QUIET_FIELDS = ANSWER_SHAPE.keys() - {"x_groq", "citations", "search_results"}
+
+
+def _silent(shape: dict[str, Shape]) -> frozenset[str]:
+    return frozenset(name for name, row in shape.items() if row is None)
+
+
+# Members of a chunk and of its choice that say nothing of their own beside a text: the short lane may pass over them.
+QUIET_FIELDS = _silent(ANSWER_SHAPE) - {"citations", "error", "moderation", "search_results"} | {"usage"}
+QUIET_CHOICE = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

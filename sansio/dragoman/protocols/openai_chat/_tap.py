@@ -21,22 +21,25 @@ from ._usage import read_usage
 class ChatTap:
     """The tap of one stream.
 
-    ended: [DONE] came, or a finish reason (there are servers that never send [DONE]).
+    ended: [DONE] came behind an answer, or a finish reason (there are servers that never send [DONE]).
     """
 
-    __slots__ = ("begun", "ended", "fault", "usage", "whole")
+    __slots__ = ("_started", "begun", "ended", "fault", "last", "usage", "whole")
 
     def __init__(self, exchange: Exchange) -> None:
         self.usage = Usage()
         self.begun = False
         self.ended = False
+        self.last = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None  # no frame repeats the answer
+        self._started = False
 
     def watch(self, frame: Frame) -> None:
         data = frame.data
         if data == b"[DONE]":
-            self.ended = True
+            self.last = True
+            self.ended = self.ended or self._started
             return
         if self.begun and _says_nothing(data) and frame.event != b"error":
             return
@@ -45,7 +48,8 @@ class ChatTap:
         except RemoteProtocolError:
             chunk = None
         if frame.event == b"error" or (type(chunk) is dict and is_error(chunk)):
-            self.fault = self.fault or fault_of(chunk if type(chunk) is dict else {}, None)
+            said = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
+            self.fault = self.fault or fault_of(said, None)
         if type(chunk) is dict:
             self._look(chunk)
 
@@ -57,6 +61,7 @@ class ChatTap:
         for choice in choices if type(choices) is list else ():
             if type(choice) is not dict:
                 continue
+            self._started = True
             delta = choice.get("delta")
             # The first chunk names the role, and some servers put an empty text beside it.
             if type(delta) is dict and any(value for name, value in delta.items() if name != "role"):

@@ -6,8 +6,8 @@ from dragoman._events import Usage
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
 
-# The counters of the two detail objects that have a field of their own in Usage.
-_SHARED = frozenset({"cached_tokens", "cache_write_tokens", "reasoning_tokens"})
+from ._tables import OWN_COUNTERS
+
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
 
@@ -29,7 +29,7 @@ def read_usage(value: JSONObject) -> Usage:
             kept := {
                 key: figure
                 for key, figure in _details(value, name).items()
-                if key not in _SHARED and type(figure) is int and figure
+                if key in OWN_COUNTERS and type(figure) is int and figure
             }
         )
     }

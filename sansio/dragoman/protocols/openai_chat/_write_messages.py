@@ -1,9 +1,10 @@
 """The messages of a request, printed for a Chat Completions upstream.
 
-Strategy: a writer collects the wire messages. Strings where strings will do, for many servers take nothing
-else; lists of parts where a boundary, an image or a mark has to be kept. "A message with role tool must be a
+Strategy: a writer collects the wire messages. Texts are one string, because many servers take nothing else ("invalid
+type: sequence, expected a string"); lists of parts are for images and marks. "A message with role tool must be a
 response to a preceding message with tool_calls": so all results of a stretch between two assistant turns come
-first, then the media that they held (a tool message is text only), then what else was said.
+first, then the media that they held (a tool message is text only), then what else was said, in one message of the
+user's: "conversation roles must alternate user and assistant".
 """
 
 from __future__ import annotations
@@ -11,24 +12,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman._json import JSON, JSONObject
-from dragoman._loss import Ledger
+from dragoman._loss import Ledger, LossCode
 from dragoman._request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._spec import Target
 
-from ._write_parts import PLAIN_TEXT, PartWriter, plainest
+from ._write_parts import PLAIN_TEXT, PartWriter
 from ._write_turns import short_turn, write_turn
+
+# What is said where an upstream's order of turns wants another role than the client's.
+_BEGINS = "(The assistant speaks first.)"
+_BETWEEN = "I have the results."
+
+
+# A message that has more than these stays one of its own.
+_JOINED = {"role", "content", "name"}
 
 
 class MessageWriter:
     """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
 
-    __slots__ = ("_ledger", "_out", "_own", "_parts", "_spoken", "_target")
+    __slots__ = ("_exact", "_ledger", "_out", "_own", "_parts", "_short_turns", "_spoken", "_target")
 
     def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
         self._own = own
         self._target = target
         self._ledger = ledger
         self._parts = PartWriter(request, own, target, ledger)
+        self._exact = self._parts.exact
+        # Nothing has to be added to them.
+        self._short_turns = not own and target.reasoning_back == "never" and not target.thought_signatures
         self._spoken = False  # something other than system text has been said
         self._out: list[JSONObject] = []
 
@@ -37,12 +49,27 @@ class MessageWriter:
         self._parts.keep_last_marks()
         return self._out
 
-    def assistant(self, run: Sequence[Message]) -> None:
-        """One assistant message of a run of them. Nothing is written when nothing is left of it."""
+    def assistant(self, run: Sequence[Message], in_loop: bool) -> None:
+        """One assistant message of a run of them. Nothing is written when nothing is left of it.
+
+        in_loop: the user has not spoken since.
+        """
         self._spoken = True
-        body = (None if self._own else short_turn(run)) or write_turn(run, self._parts)
+        body = short_turn(run) if self._short_turns else None
+        if body is None:
+            body = write_turn(run, self._parts, in_loop)
         if body is not None:
+            if self._target.turn_order == "alternate" and not self._exact and self._is_first():
+                self._out.append({"role": "user", "content": _BEGINS})
+                self._ledger.add(
+                    LossCode.REPAIRED,
+                    run[0].path,
+                    "the upstream wants a user's turn first: one was put there",
+                )
             self._out.append(body)
+
+    def _is_first(self) -> bool:
+        return not self._out or self._out[-1]["role"] in ("system", "developer")
 
     def others(self, run: Sequence[Message]) -> None:
         """Messages between two assistant turns: results first, then their media, then the rest in order."""
@@ -50,11 +77,11 @@ class MessageWriter:
             short = _short(run[0])
             if short is not None:
                 self._spoken = True
-                self._out.append(short)
+                self._add(short, run[0])
                 return
         results: list[JSONObject] = []
         shown: list[JSONObject] = []
-        rest: list[JSONObject] = []
+        rest: list[tuple[JSONObject, Message]] = []
         for message in run:
             parts = message.parts
             role: str = message.role
@@ -62,7 +89,10 @@ class MessageWriter:
                 self._spoken = True
                 short = None if self._own else _short(message)
                 if short is not None:
-                    (results if short["role"] == "tool" else rest).append(short)
+                    if short["role"] == "tool":
+                        results.append(short)
+                    else:
+                        rest.append((short, message))
                     continue
                 found = [part for part in parts if type(part) is ToolResult]
                 if found:
@@ -74,31 +104,59 @@ class MessageWriter:
             else:
                 role = self._system_role(message)
             body = self._plain(message, role, parts)
-            if body is not None and not (rest and self._joins(rest[-1], body)):
-                rest.append(body)
+            if body is not None:
+                rest.append((body, message))
         self._out += results
         if shown:
-            self._out.append({"role": "user", "content": shown})
-        self._out += rest
+            self._add({"role": "user", "content": shown}, run[0])
+        for body, message in rest:
+            self._add(body, message)
+
+    def _add(self, body: JSONObject, message: Message) -> None:
+        """Put what was said between two assistant turns behind what is there, or into it."""
+        before = self._out[-1] if self._out and not self._exact else None
+        if before is None:
+            self._out.append(body)
+        elif before["role"] == "tool" and body["role"] == "user" and self._target.turn_order != "any":
+            self._add_to_result(before, body, message)
+        elif self._joins(before, body):
+            one, two = before["content"], body["content"]
+            if type(one) is str and type(two) is str:
+                before["content"] = f"{one}\n\n{two}"
+            else:
+                before["content"] = [*_as_parts(one), *_as_parts(two)]
+        else:
+            self._out.append(body)
 
     def _joins(self, before: JSONObject, body: JSONObject) -> bool:
-        """Join a system message with the one before it. "System message must be at the beginning": servers that
-        take none later on take no second one either.
+        """Whether two messages become one. "System message must be at the beginning": servers that take none later
+        on take no second one either.
         """
-        if self._own or self._spoken or self._target.mid_system:
+        if before["role"] != body["role"] or before.get("name") != body.get("name"):
             return False
-        if before["role"] != body["role"] or "name" in before or "name" in body:
+        if not before.keys() | body.keys() <= _JOINED:
             return False
-        one, two = before["content"], body["content"]
-        if type(one) is str and type(two) is str:
-            before["content"] = f"{one}\n\n{two}"
-        else:
-            before["content"] = [*_as_parts(one), *_as_parts(two)]
-        return True
+        role = body["role"]
+        return role == "user" or (role in ("system", "developer") and not self._target.mid_system)
+
+    def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
+        """Put what the user says into a tool's result: "Unexpected role 'user' after role 'tool'"."""
+        parts = _as_parts(body["content"])
+        if any(part["type"] != "text" for part in parts):
+            why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
+            self._ledger.add(LossCode.REPAIRED, message.path, why)
+            self._out += [{"role": "assistant", "content": _BETWEEN}, body]
+            return
+        self._ledger.altered(
+            message.path, "sent behind the tool's result: the upstream takes no user's turn there"
+        )
+        if message.role == "user":
+            _enclose(parts, "user")
+        result["content"] = self._parts.content([*_as_parts(result["content"]), *parts])
 
     def _system_role(self, message: Message) -> str:
         path = f"{message.path}/role"
-        if self._spoken and not self._own and not self._target.mid_system:
+        if self._spoken and not self._exact and not self._target.mid_system:
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
         if message.role == "developer":
@@ -112,14 +170,11 @@ class MessageWriter:
         content: list[JSONObject] = []
         for part in parts:
             self._parts.part(part, message, content)
-        if not content and not self._own:
+        if not content and not self._exact:
             return None
         if role == "user" and message.role != "user":
-            # Marked, so that the model can tell it from what the user wrote.
-            for each in content:
-                if each.keys() >= PLAIN_TEXT:
-                    each["text"] = f"<system>\n{each['text']}\n</system>"
-        body: JSONObject = {"role": role, "content": plainest(content)}
+            _enclose(content, "system")
+        body: JSONObject = {"role": role, "content": self._parts.content(content)}
         self._parts.envelope(message, body)
         return body
 
@@ -127,7 +182,7 @@ class MessageWriter:
         """One tool message. Media that it cannot hold are appended to `shown`."""
         content: list[JSONObject] = []
         for part in result.parts:
-            if self._own or not isinstance(part, Media) or part.source == "text" or self._takes(part):
+            if self._exact or not isinstance(part, Media) or part.source == "text" or self._takes(part):
                 self._parts.part(part, message, content)
                 continue
             before = len(shown)
@@ -140,18 +195,18 @@ class MessageWriter:
             self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
-        if mark is not None and not (self._own and mark.path == f"{result.path}/cache_control"):
+        if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
             texts = [part for part in content if part["type"] == "text"]
             if texts:
                 self._parts.mark(mark, None, texts[-1])
             else:
                 self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
-        body["content"] = plainest(content)
+        body["content"] = self._parts.content(content)
         self._parts.envelope(message, body)
         if self._own:
             body.update(result.extra or {})
             raw = self._parts.raw(message)
-            if raw["role"] == "function":  # the legacy form, paired by name
+            if self._exact and raw["role"] == "function":  # the legacy form, paired by name
                 del body["tool_call_id"]
                 body.update(role="function", name=raw["name"])
         return body
@@ -181,6 +236,13 @@ def _short(message: Message) -> JSONObject | None:
 
 def _as_parts(content: JSON) -> list[JSONObject]:
     return [{"type": "text", "text": content}] if type(content) is str else content
+
+
+def _enclose(content: list[JSONObject], tag: str) -> None:
+    """Mark texts, so that the model can tell who says them."""
+    for part in content:
+        if part.keys() >= PLAIN_TEXT:
+            part["text"] = f"<{tag}>\n{part['text']}\n</{tag}>"
 
 
 def _prefix(content: list[JSONObject], text: str) -> None:

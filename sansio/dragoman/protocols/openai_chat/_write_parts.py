@@ -6,6 +6,8 @@ order. What has no part of its own goes on as text where it says something, else
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import CacheMark, Media, Message, OpaquePart, Part, Request, Text
@@ -19,17 +21,18 @@ PLAIN_TEXT = {"type", "text"}
 class PartWriter:
     """Prints the parts of one request.
 
-    own: the request came as Chat Completions: its own forms and fields are printed again.
+    own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
     """
 
-    __slots__ = ("_marked", "_request", "ledger", "own", "target")
+    __slots__ = ("_marked", "_request", "exact", "ledger", "own", "target")
 
     def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
         self._request = request
         self.own = own
+        self.exact = own and target.relay == "exact"
         self.target = target
         self.ledger = ledger
-        self._marked: list[tuple[JSONObject, CacheMark]] = []  # parts with a breakpoint, in their order
+        self._marked: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
 
     def part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
         """Append one part of a message to its content, in as many wire parts as it takes."""
@@ -64,23 +67,25 @@ class PartWriter:
         """Put a cache mark on a wire part, or into the ledger. One on the whole message is in its envelope."""
         if mark is None:
             return
-        if self.own:
+        if self.exact:
             if not mark.path.endswith("/cache_control"):
                 part["prompt_cache_breakpoint"] = _breakpoint(mark)
             elif message is None or mark.path != f"{message.path}/cache_control":
                 part["cache_control"] = cache_control(mark)
-        elif not self.target.cache_marks:
+        elif self.target.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream takes no cache marks")
-        elif "prompt_cache_breakpoint" in part:
-            self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
         else:
-            part["prompt_cache_breakpoint"] = _breakpoint(mark)
-            self._marked.append((part, mark))
+            name, form = _MARKS[self.target.cache_marks]
+            if name in part:
+                self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
+            else:
+                part[name] = form(mark)
+                self._marked.append((part, name, mark))
 
     def keep_last_marks(self) -> None:
         """Take back the marks that are too many. The last ones cover the most."""
-        for part, mark in self._marked[:-MAX_MARKS]:
-            del part["prompt_cache_breakpoint"]
+        for part, name, mark in self._marked[:-MAX_MARKS]:
+            del part[name]
             self.ledger.dropped(
                 mark.path, f"at most {MAX_MARKS} cache marks are allowed: the last ones are kept"
             )
@@ -88,21 +93,31 @@ class PartWriter:
     def envelope(self, message: Message, body: JSONObject) -> None:
         """What a message has beside its content."""
         if message.name is not None:
-            body["name"] = message.name
+            if "message_name" in self.target.refuses:
+                self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
+            else:
+                body["name"] = message.name
         if message.phase is not None:
             self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
         if not self.own:
             return
         raw = self.raw(message)
         for key in ("cache_control", "annotations"):
-            if raw.get(key) is not None:
+            if raw.get(key) is not None and (self.exact or key == "annotations"):
                 body[key] = raw[key]
         if message.extra:
             body.update(message.extra)
 
+    def content(self, parts: list[JSONObject]) -> JSON:
+        """One string for plain texts, the parts where they say more than that."""
+        if len(parts) < 2 or (self.target.text_content == "string" and not self.exact):
+            return one_string(parts)
+        return parts
+
     def raw(self, message: Message) -> JSONObject:
-        """The message as the client sent it: requests of this protocol name it by their path."""
-        found: JSONObject = self._request.raw["messages"][int(message.path.rpartition("/")[2])]
+        """The message as the client sent it, {} for one that a pass has put there: paths of theirs lead elsewhere."""
+        head, _, index = message.path.rpartition("/")
+        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
         return found
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:
@@ -135,7 +150,7 @@ class PartWriter:
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
-            if not self.own and part.filename is None:
+            if not self.exact and part.filename is None:
                 # "filename is required when passing the file as data"
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
@@ -176,6 +191,13 @@ def _breakpoint(mark: CacheMark) -> JSONObject:
     return point
 
 
+# Target.cache_marks -> the member of a part, and its value.
+_MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
+    "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
+    "cache_control": ("cache_control", cache_control),
+}
+
+
 def merge(base: JSON, extra: JSON) -> JSON:
     """`extra` laid over `base`, objects within objects too."""
     if type(base) is not dict or type(extra) is not dict:
@@ -183,13 +205,11 @@ def merge(base: JSON, extra: JSON) -> JSON:
     return {**base, **{key: merge(base.get(key), value) for key, value in extra.items()}}
 
 
-def plainest(content: list[JSONObject]) -> JSON:
-    """A string for no part or one plain text part, else the parts."""
-    if not content:
-        return ""
-    if len(content) == 1 and content[0].keys() == PLAIN_TEXT and content[0]["type"] == "text":
-        return content[0]["text"]
-    return content
+def one_string(parts: list[JSONObject]) -> JSON:
+    """Plain texts with a blank line between them, the parts where one is no plain text."""
+    if all(part.keys() == PLAIN_TEXT and part["type"] == "text" for part in parts):
+        return "\n\n".join([part["text"] for part in parts])
+    return parts
 
 
 def _data_uri(part: Media) -> str:

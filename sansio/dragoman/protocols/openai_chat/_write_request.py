@@ -2,15 +2,18 @@
 
 Strategy: the conversation is cut into assistant runs and everything between them, because Chat is the strictest
 about turns: one assistant message holds all calls of a turn, its results follow it at once, and only then may
-the user speak. Requests that came as Chat keep their own message boundaries, fields and words.
+the user speak. Requests that came as Chat keep their fields, and unless they are mended for the upstream
+(Target.relay), their message boundaries and words as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dragoman._errors import RemoteProtocolError, dotted
 from dragoman._json import JSONObject
 from dragoman._loss import Ledger
-from dragoman._request import Request
+from dragoman._request import Message, Request, ToolResult
 from dragoman._spec import Target
 
 from ._tables import NAME, STATEFUL
@@ -35,40 +38,53 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
                 code="unsupported_value",
             )
     own = request.protocol == NAME
+    exact = own and target.relay == "exact"
     messages = _messages(request, own, target, ledger)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
-        if not own or request.include_usage:
+        if not exact or request.include_usage:
             # Always asked for: whoever writes to a client of another protocol leaves it out where it is not wanted.
             out["stream_options"] = {"include_usage": True}
-    if own:
+    if exact:
         write_own_tools(request, out)
         write_own_settings(request, out, ledger)
+    else:
+        write_tools(request, own, target, out, ledger)
+        write_format(request, own, messages, out, ledger)
+        write_reasoning(request, target, out, ledger)
+        write_settings(request, own, target, out, ledger)
+    if own:
         for key, value in (request.extra or {}).items():
             out[key] = merge(out.get(key), value)
-    else:
-        write_tools(request, target, out, ledger)
-        write_format(request.response_format, messages, out, ledger)
-        write_reasoning(request, target, out, ledger)
-        write_settings(request, target, out, ledger)
     return out
 
 
 def _messages(request: Request, own: bool, target: Target, ledger: Ledger) -> list[JSONObject]:
     writer = MessageWriter(request, own, target, ledger)
+    exact = own and target.relay == "exact"
     messages = request.messages
     count = len(messages)
+    spoken = _last_spoken(messages) if target.reasoning_back == "tool_loop" else count
     index = 0
     while index < count:
         end = index + 1
         if messages[index].role == "assistant":
-            while not own and end < count and messages[end].role == "assistant":
+            while not exact and end < count and messages[end].role == "assistant":
                 end += 1
-            writer.assistant(messages[index:end])
+            writer.assistant(messages[index:end], index > spoken)
         else:
             while end < count and messages[end].role != "assistant":
                 end += 1
             writer.others(messages[index:end])
         index = end
     return writer.finish()
+
+
+def _last_spoken(messages: Sequence[Message]) -> int:
+    """The place of the last message in which the user says something, -1 when there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
+            return index
+    return -1

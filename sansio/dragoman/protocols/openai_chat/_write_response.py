@@ -1,9 +1,9 @@
 """Events -> a stream of Chat Completions.
 
-Strategy: the SDK's accumulator joins every repeated string, so role, ids and names come once; `usage` comes in
-one last chunk with empty `choices`. Everything in a chunk but the text is constant while a block is open: the
-bytes before and after it are made once per block. Citations and seals count in the text of the whole message, so
-the writer counts it.
+Strategy: the SDK's accumulator joins every repeated string, so role, ids and names come once; all citations come in
+one chunk before the finish, `usage` in one last chunk with empty `choices`. Everything in a chunk but the text is
+constant while a block is open: the bytes before and after it are made once per block. Citations and seals count in
+the text of the whole message, so the writer counts it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._json import JSONObject, encode
+from dragoman._json import JSON, JSONObject, encode
 from dragoman._loss import Ledger
 from dragoman._spec import Exchange
 
@@ -55,9 +55,10 @@ from ._usage import write_usage
 class _Choice:
     """What has been written of one choice."""
 
-    __slots__ = ("calls", "chars", "part", "seals", "spoke", "stopped")
+    __slots__ = ("annotations", "calls", "chars", "part", "seals", "spoke", "stopped")
 
     def __init__(self) -> None:
+        self.annotations: list[JSON] = []
         self.calls = 0
         self.seals = 0
         self.chars = 0  # of text in blocks that have ended
@@ -76,7 +77,7 @@ class _Open:
         self.kind = kind
         self.place = place  # the characters and the calls before it
         self.pieces: list[str] = []  # of its text
-        self.cites: list[Annotation] = []  # of the whole block, whose end is not known yet
+        self.cites: list[Annotation] = []
         self.seal: Seal | None = None
 
     def size(self) -> int:
@@ -92,6 +93,7 @@ class ChatWriter:
         "_blocks",
         "_choices",
         "_exchange",
+        "_fields",
         "_head",
         "_ledger",
         "_legacy",
@@ -111,6 +113,7 @@ class ChatWriter:
         # The same of reasoning, and its choice.
         self._thinking: dict[int, tuple[bytes, bytes, _Choice]] = {}
         self._usage = Usage()
+        self._fields: JSONObject = {}  # of every chunk
         self._head = b""
         self._tail = b""
 
@@ -150,11 +153,11 @@ class ChatWriter:
         elif isinstance(event, Ended):
             return self._end()
         elif isinstance(event, Failed):
-            return error_frame(event.fault)
+            return self._fail(event)
         elif isinstance(event, Logprobs):
             return self._logprobs(event)
         elif isinstance(event, Annotation):
-            return self._annotation(event)
+            self._blocks[event.block].cites.append(event)
         elif isinstance(event, Compacted):
             return self._open_choice(0) + self._chunk(0, {"content": event.text})
         else:
@@ -164,18 +167,21 @@ class ChatWriter:
 
     def _start(self, event: Started) -> None:
         exchange = self._exchange
-        head: JSONObject = {
-            "id": f"chatcmpl-{exchange.id}",
+        self._fields = {
+            "id": exchange.answer_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
             "created": exchange.now,
             "model": exchange.model,
         }
-        tier = tier_of(event.service_tier, self._ledger)
-        if tier is not None:
-            head["service_tier"] = tier
-        self._head = b"data: " + encode(head)[:-1] + b',"choices":['
         # "All other chunks will also include a usage field, but with a null value."
         self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
+        self._set_head(event.service_tier)
+
+    def _set_head(self, service_tier: str | None) -> None:
+        tier = tier_of(service_tier, self._ledger)
+        if tier is not None:
+            self._fields["service_tier"] = tier
+        self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
 
     def _frame(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> bytes:
         return (
@@ -235,23 +241,32 @@ class ChatWriter:
         choice = self._choices[block.index]
         if block.kind is BlockKind.TEXT:
             choice.chars += block.size()
-        out = b"".join([self._cite(block, cite) for cite in block.cites])
-        if block.seal is not None:
-            details = details_of(block.seal, choice.seals, block.place, self._exchange)
-            choice.seals += len(details)
-            out += self._chunk(block.index, {"reasoning_details": details})
-        return out
-
-    def _annotation(self, event: Annotation) -> bytes:
-        block = self._blocks[event.block]
-        if event.start is None and event.url is not None:
-            block.cites.append(event)
+        self._cite(block)
+        if block.seal is None:
             return b""
-        return self._cite(block, event)
+        details = details_of(block.seal, choice.seals, block.place, self._exchange)
+        choice.seals += len(details)
+        return self._chunk(block.index, {"reasoning_details": details})
 
-    def _cite(self, block: _Open, event: Annotation) -> bytes:
-        body = annotation_of(event, block.place[0], block.size(), block.index, self._ledger)
-        return self._chunk(block.index, {"annotations": [body]}) if body else b""
+    def _cite(self, block: _Open) -> None:
+        """Keep the citations of a block for the end. One without a span cites the whole block."""
+        for cite in block.cites:
+            body = annotation_of(cite, block.place[0], block.size(), block.index, self._ledger)
+            if body is not None:
+                self._choices[block.index].annotations.append(body)
+
+    def _annotations(self, index: int) -> bytes:
+        """All citations of a choice in one chunk. In pieces they reach nobody: "expected list delta entry to have an
+        `index` key" (openai-python, `accumulate_delta`) is raised at the second chunk that has some, and openai-node
+        keeps the last one's.
+        """
+        annotations = self._choices[index].annotations
+        return self._chunk(index, {"annotations": annotations}) if annotations else b""
+
+    def _fail(self, event: Failed) -> bytes:
+        for block in self._blocks.values():
+            self._cite(block)
+        return b"".join(map(self._annotations, self._choices)) + error_frame(event.fault)
 
     def _logprobs(self, event: Logprobs) -> bytes:
         block = self._blocks[event.block]
@@ -267,6 +282,8 @@ class ChatWriter:
 
     def _end(self) -> bytes:
         out = b""
+        if self._usage.service_tier is not None:
+            self._set_head(self._usage.service_tier)
         for index, choice in self._choices.items():
             stopped = choice.stopped
             if stopped is None:
@@ -275,6 +292,7 @@ class ChatWriter:
                 out += self._chunk(index, {"refusal": stopped.explanation})
             elif stopped.explanation is not None:
                 note_untold(self._ledger)
+            out += self._annotations(index)
             finish = encode(finish_reason_of(stopped, choice.calls, self._legacy, self._ledger))
             if stopped.sequence is not None:
                 finish += b',"stop_reason":' + encode(stopped.sequence)

@@ -12,22 +12,32 @@ from collections.abc import Mapping
 from dragoman._effort import UNSAID, effort_of_budget, fit_effort
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
-from dragoman._params import Converter, write_params
-from dragoman._request import Param, ReasoningConfig, Request, ResponseFormat
+from dragoman._params import Converter, hashed_beyond, write_params
+from dragoman._request import Param, ReasoningConfig, Request
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
-from ._tables import FOREIGN_TIERS, PARAM_NAMES, REASONING_SETTINGS, SERVICE_TIERS
+from ._tables import (
+    FOREIGN_TIERS,
+    MAX_SAFETY_IDENTIFIER,
+    MAX_USER,
+    PARAM_NAMES,
+    REASONING_SETTINGS,
+    SERVICE_TIERS,
+)
 
 # --- plain settings ----------------------------------------------------------------------------------------
 
 
-def write_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
-    """Put the plain settings of another protocol's request into `out`."""
+def write_settings(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
-        converters = _MARKING_CONVERTERS if target.cache_marks else _CONVERTERS
+        converters = _MARKING_CONVERTERS if target.cache_marks == "breakpoint" else _CONVERTERS
+        if own:  # the client's words for tiers are the upstream's
+            converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
-        _finish(request, out, ledger)
+        if not own:
+            _finish(request, out, ledger)
 
 
 def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
@@ -43,14 +53,6 @@ def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> Non
 
 def _finish(request: Request, out: JSONObject, ledger: Ledger) -> None:
     """Settings that become another one than their name says."""
-    metadata = out.get("metadata")
-    if type(metadata) is dict and metadata.keys() == {"user_id"}:
-        # In Messages this is the whole of metadata, and it is what `user` is here.
-        del out["metadata"]
-        if "user" in out:
-            ledger.dropped(request.param_paths.get("metadata", "/metadata"), "there is a user already")
-        else:
-            out["user"] = metadata["user_id"]
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
@@ -100,6 +102,8 @@ _MARKING_CONVERTERS: Mapping[Param, Converter] = {
     "speed": _speed,
     "include": _include,
     "background": lambda value, path, ledger: None,  # false, or it would have been refused
+    "safety_identifier": hashed_beyond(MAX_SAFETY_IDENTIFIER),
+    "user": hashed_beyond(MAX_USER),
 }
 _CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_options": _no_marks}
 
@@ -137,14 +141,21 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
     if config.budget is not None and wish != "none":
         ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
     effort = fit_effort(wish, target.efforts)
-    if effort != wish:
+    if not target.tools_with_effort and effort != "none" and "tools" in out:
+        # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
+        # tools, use /v1/responses or set reasoning_effort to 'none'."
+        ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
+        if fit_effort("none", target.efforts) != "none":
+            return
+        effort = "none"
+    elif effort != wish:
         ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
     if setting == "reasoning":
         out["reasoning"] = {"effort": effort}
     elif setting == "reasoning_effort":
         out["reasoning_effort"] = effort
     else:
-        out[setting] = {"type": "enabled"} if setting == "thinking" else True
+        out[setting] = {"type": target.thinking_word} if setting == "thinking" else True
         if target.efforts:
             out["reasoning_effort"] = effort
         elif config.effort is not None:
@@ -168,9 +179,10 @@ _ASK_FOR_JSON = "Answer with one JSON object."
 
 
 def write_format(
-    form: ResponseFormat | None, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+    request: Request, own: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
-    """Put the form of the answer that another protocol's request wants into `out`; `messages` are its own, printed."""
+    """Put the form of the answer into `out`; `messages` are the request's own, printed."""
+    form = request.response_format
     if form is None:
         return
     path = form.path or "/response_format"
@@ -191,6 +203,8 @@ def write_format(
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
             ledger.altered(path, "the schema is outside of what the server takes as strict")
+    if own and form.extra:
+        schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 

@@ -10,20 +10,25 @@ from dragoman._json import JSON, JSONObject, encode_text
 from dragoman._loss import Ledger, LossCode, child
 from dragoman._request import CustomTool, FunctionTool, HostedTool, Request, ToolChoice, ToolRef, WebSearch
 from dragoman._spec import Target
+from dragoman._strict_schema import is_strict
 
-from ._schema import is_strict
 from ._tables import WEB_SEARCH
 from ._write_parts import cache_control, merge
 
 
-def write_tools(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
-    """Put tools, choice and web search of another protocol's request into `out`."""
+def write_tools(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put tools, choice and web search into `out`. own: the request came as Chat Completions."""
     tools: list[JSONObject] = []
     for tool in request.tools:
-        if isinstance(tool, HostedTool):
+        if not isinstance(tool, HostedTool):
+            body = _foreign_tool(tool, own and target.cache_marks == "cache_control", ledger)
+            tools.append(merge(body, tool.extra) if own and tool.extra else body)
+        elif not own:
             _hosted(tool, target, out, ledger)
+        elif tool.kind == WEB_SEARCH:
+            out[WEB_SEARCH] = tool.native
         else:
-            tools.append(_foreign_tool(tool, ledger))
+            tools.append(tool.native)
     choice = request.tool_choice
     if not tools:
         # "tool_choice is only allowed when tools are specified"
@@ -35,8 +40,8 @@ def write_tools(request: Request, target: Target, out: JSONObject, ledger: Ledge
         printed = _choice(choice, ledger)
         if printed is not None:
             out["tool_choice"] = printed
-    if request.parallel_tool_calls is not None:
-        out["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
+        out["parallel_tool_calls"] = False
 
 
 def write_own_tools(request: Request, out: JSONObject) -> None:
@@ -82,9 +87,11 @@ def _body(tool: FunctionTool | CustomTool) -> JSONObject:
     return {"type": kind, kind: inner}
 
 
-def _foreign_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
+def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
     body = _body(tool)
-    if tool.cache is not None:
+    if tool.cache is not None and marks:
+        body["cache_control"] = cache_control(tool.cache)
+    elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools take no cache marks here")
     if isinstance(tool, CustomTool):
         return body
@@ -144,7 +151,7 @@ def _leaves(value: JSON) -> list[JSON]:
 
 
 def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
-    """The choice, None when it cannot be said."""
+    """The choice, None when it cannot be said or need not be."""
     if choice.mode == "allowed":
         refs = [ref for ref in choice.allowed if ref.hosted is None]
         if len(refs) < len(choice.allowed):
@@ -156,6 +163,8 @@ def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
             "tools": [_reference(ref) for ref in refs],
         }
         return {"type": "allowed_tools", "allowed_tools": allowed}
+    if choice.mode == "auto":
+        return None  # the default, and servers of models that think refuse it
     if choice.mode != "named":
         return choice.mode
     if choice.name is None or choice.hosted is not None:  # a hosted one's name is a server's

@@ -15,44 +15,53 @@ from dragoman._loss import LossCode
 from dragoman._request import Message, OpaquePart, Part, Refusal, Text, Thought, ToolCall
 
 from ._reasoning import Entries, is_wrapped_entry
-from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS
-from ._write_parts import PLAIN_TEXT, PartWriter, merge, plainest
+from ._tables import CALL_CARRY, MESSAGE_CARRY, NAME, REASONING_FIELDS, UNSIGNED_CALL
+from ._write_parts import PLAIN_TEXT, PartWriter, merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that are not reasoning, but go back all the same.
 _CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# What says of a message only whose it is.
+_SPEAKER = {"role", "name"}
+# Two names for the same: reasoning as one text.
+_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 # Where wrapped seals stood: the path of such a thought names the member that held it.
 _WRAPPED = ("/data", "/signature")
 
 
 def short_turn(run: Sequence[Message]) -> JSONObject | None:
     """The wire message of a foreign assistant's turn of plain texts and then calls, None for any other."""
-    content = ""
+    texts: list[str] = []
     calls: list[JSONObject] = []
     for message in run:
         if message.name is not None or message.phase is not None:
             return None
         for part in message.parts:
             if type(part) is Text and not calls and part.cache is None and part.citations is None:
-                content += part.text
+                texts.append(part.text)
             elif type(part) is ToolCall and part.cache is None:
                 calls.append(_call_body(part))
             else:
                 return None
+    content = "\n\n".join(texts)
     if calls:
         return {"role": "assistant", "content": content or None, "tool_calls": calls}
     return {"role": "assistant", "content": content} if content else None
 
 
-def write_turn(run: Sequence[Message], parts: PartWriter) -> JSONObject | None:
-    """The wire message of any turn, None when nothing is left of it."""
+def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False) -> JSONObject | None:
+    """The wire message of any turn, None when nothing is left of it. in_loop: the user has not spoken since."""
     turn = _Turn(parts)
     for message in run:
+        before: Part | None = None
         for part in message.parts:
             turn.part(part, message)
+            if before is not None and not parts.own and _is_cut(before, part):
+                turn.rejoin()
+            before = part
         parts.envelope(message, turn.body)
-    return turn.finish(run[0])
+    return turn.finish(run[0], in_loop)
 
 
 class _Turn:
@@ -87,16 +96,21 @@ class _Turn:
                 self._parts.ledger.altered(part.path, "text after a tool call is sent before it")
             self._parts.part(part, message, self.content)
 
+    def rejoin(self) -> None:
+        """Put the last two texts together."""
+        before = self.content.pop(-2)
+        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
+
     def _call(self, call: ToolCall, message: Message) -> None:
         parts = self._parts
-        if parts.own and call.path.endswith("/function_call"):  # the legacy form
+        if parts.exact and call.path.endswith("/function_call"):  # the legacy form
             function = {"name": call.name, "arguments": call.input}
             self.body["function_call"] = merge(function, call.extra or {})
             return
         body = _call_body(call)
         mark = call.cache
         if mark is not None:
-            if parts.own or not parts.target.cache_marks:
+            if parts.exact or parts.target.cache_marks == "none":
                 parts.mark(mark, message, body)
             elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
                 parts.ledger.altered(
@@ -118,13 +132,15 @@ class _Turn:
         if type(carry) is dict:
             self.body[MESSAGE_CARRY] = merge(self.body.get(MESSAGE_CARRY), carry)
 
-    def finish(self, message: Message) -> JSONObject | None:
+    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """The message, None when nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning(message)
         self._give_back()
+        if not self._parts.exact:
+            self._add_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or MESSAGE_CARRY in body or self._parts.own):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._parts.exact):
             return None
         optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
         body["content"] = self._content(content, optional, message)
@@ -132,19 +148,41 @@ class _Turn:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
+        if not (fields or leading or self._parts.exact):
+            self._stand_in(fields, message, in_loop)
         return {**body, **fields}
 
+    def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+        """Put a blank where reasoning is demanded that is lost."""
+        # "The `reasoning_content` in the thinking mode must be passed back to the API."
+        target = self._parts.target
+        demanded = target.reasoning_back == "always" or (
+            target.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+        )
+        if demanded and target.reasoning_field is not None:
+            fields[target.reasoning_field] = " "
+            self._parts.ledger.add(
+                LossCode.REPAIRED,
+                message.path,
+                "the upstream demands the reasoning of this turn: a blank stands for it",
+            )
+
+    def _add_signature(self) -> None:
+        """Give the first call of a turn a signature, whoever made it."""
+        # "Function call is missing a thought_signature in functionCall parts."
+        if self._parts.target.thought_signatures and self.calls:
+            self.calls[0] = merge(UNSIGNED_CALL, self.calls[0])
+
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """One string wherever that says it all: "content is required unless tool_calls is specified"."""
+        """The content, None or "" when there is none."""
+        # "content is required unless tool_calls is specified"
+        raw = self._parts.raw(message).get("content") if self._parts.exact else None
         if not content:
-            if self._parts.own:
-                return self._parts.raw(message).get("content")
-            return None if optional else ""
-        whole = all(part.keys() == PLAIN_TEXT for part in content)
-        if self._parts.own:
-            # A string may be in several parts here, cut where reasoning stood in it.
-            whole = whole and type(self._parts.raw(message).get("content")) is str
-        return "".join([part["text"] for part in content]) if whole else plainest(content)
+            return raw if self._parts.exact else None if optional else ""
+        if type(raw) is str and all(part.keys() == PLAIN_TEXT for part in content):
+            # It may be in several parts here, cut where reasoning stood in it.
+            return "".join([part["text"] for part in content])
+        return self._parts.content(content)
 
     def _give_back(self) -> None:
         """Lay what came with a call onto it: by its id, or, as ids change on the way, by its place."""
@@ -158,8 +196,10 @@ class _Turn:
 
     def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, ledger = self._parts.own, self._parts.ledger
+        own, exact, ledger = self._parts.own, self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
+        if field is None and not exact:
+            own = False
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own and self.thoughts:
@@ -176,7 +216,7 @@ class _Turn:
                 continue
             if thought.seal is not None:
                 ledger.add(LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it")
-            if thought.text and not own:
+            if thought.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
@@ -187,7 +227,19 @@ class _Turn:
         fields, leading = _joined(natives)
         if texts and field is not None:
             _add_texts(fields, field, texts)
+        if own and not exact:
+            for other in _PLAIN_FIELDS & fields.keys():
+                if field in _PLAIN_FIELDS and field not in fields:
+                    fields[field] = fields.pop(other)  # the same words under the upstream's name of it
         return fields, leading
+
+
+def _is_cut(before: Part, part: Part) -> bool:
+    """Whether a citation has cut the two out of one text, so that nothing stood between them."""
+    if not isinstance(before, Text) or not isinstance(part, Text):
+        return False
+    cited = before.citations is not None or part.citations is not None
+    return cited and before.cache is None and not (before.stand_in or part.stand_in)
 
 
 def _call_body(call: ToolCall) -> JSONObject:

@@ -31,7 +31,7 @@ from ._usage import write_usage
 def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
     """The body of a whole answer. Usage is optional here: it is left out when nobody knows any figure."""
     body: JSONObject = {
-        "id": f"chatcmpl-{exchange.id}",
+        "id": exchange.answer_id("chatcmpl-", answer.started.id),
         "object": "chat.completion",
         "created": exchange.now,
         "model": exchange.model,
@@ -45,7 +45,7 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     for block in answer.blocks:
         if isinstance(block, Opaque) and _is_beside(block):
             body[block.kind] = block.native
-    tier = tier_of(answer.started.service_tier, ledger)
+    tier = tier_of(answer.service_tier, ledger)
     if tier is not None:
         body["service_tier"] = tier
     return body

@@ -7,7 +7,7 @@ from ..._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import ResponsesReader, read_whole
-from ._tap import ResponsesTap
+from ._tap import END_MARKS, ResponsesTap
 from ._wire import ORIGIN
 from ._write_request import write_request
 from ._write_response import ResponsesWriter, write_whole
@@ -36,6 +36,8 @@ SPEC = UpstreamSpec(
     is_fault=is_fault,
     write_fault=write_fault,
     tap=ResponsesTap,
+    end_marks=END_MARKS,
+    answer_member="output",
     max_stops=0,
     shows_searches=True,
     failed_bodies=True,

@@ -17,46 +17,50 @@ from ._common import text_of
 from ._usage import write_tool_usage, write_usage
 from ._wire import ORIGIN
 
-# Request fields that the response repeats as they came, with what stands there when the client named none.
+# Request fields that the response repeats as they came, with what stands there when the client named none: numbers are
+# required where the request may have null (Open Responses, `ResponseResource`).
 _ECHO: dict[str, JSON] = {
+    "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt_cache_key": None,
     "safety_identifier": None,
-    "temperature": None,
+    "temperature": 1.0,
     "tool_choice": "auto",
     "top_logprobs": 0,
-    "top_p": None,
+    "top_p": 1.0,
     "truncation": "disabled",
     "user": None,
 }
 
 
-def response_id(exchange: Exchange) -> str:
-    return f"resp_{exchange.id}"
-
-
 class Envelope:
     """Makes the Response objects of one answer."""
 
-    __slots__ = ("_fixed", "_ledger", "_model", "_now", "id")
+    __slots__ = ("_exchange", "_fixed", "_ledger", "id")
 
     def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.id = response_id(exchange)
-        self._model = exchange.model
-        self._now = exchange.now
+        self._exchange = exchange
+        self.id = exchange.answer_id("resp_", "")
         self._fixed = _fixed(exchange)
 
     def started(self, started: Started) -> None:
         """Note what the upstream said when it started."""
-        tier = tables.SERVICE_TIER_NAMES.get(started.service_tier or "", started.service_tier)
+        self.id = self._exchange.answer_id("resp_", started.id)
+        self._note_tier(started.service_tier)
+
+    def _note_tier(self, said: str | None) -> None:
+        tier = tables.SERVICE_TIER_NAMES.get(said or "", said)
         if tier in tables.SERVICE_TIERS:
             self._fixed["service_tier"] = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "no such service tier in Responses")
 
     def response(
         self,
@@ -70,15 +74,20 @@ class Envelope:
         """One Response object. Nullable fields are there too: the vendor's server sends all of them."""
         figures = None if usage is None else write_usage(usage, self._ledger)
         tool_usage = None if usage is None else write_tool_usage(usage)
+        if usage is not None:
+            self._note_tier(usage.service_tier)
+        completed_at = None
+        if status == "completed":
+            completed_at = self._exchange.now if self._exchange.clock is None else self._exchange.clock()
         return {
             "id": self.id,
             "object": "response",
-            "created_at": self._now,
+            "created_at": self._exchange.now,
             "status": status,
-            "completed_at": None,
+            "completed_at": completed_at,
             "error": error,
             "incomplete_details": None if incomplete is None else {"reason": incomplete},
-            "model": self._model,
+            "model": self._exchange.model,
             "output": output,
             "usage": figures,
             **({} if tool_usage is None else {"tool_usage": tool_usage}),
@@ -89,6 +98,7 @@ class Envelope:
 def _fixed(exchange: Exchange) -> JSONObject:
     raw = exchange.request.raw if exchange.request.protocol == ORIGIN else {}
     out: JSONObject = {"access_programs": None, "background": False, "store": exchange.stored}
+    out["service_tier"] = tables.TIER_UNLESS_TOLD
     if raw.get("prompt_cache_retention") is not None:
         out["prompt_cache_retention"] = raw["prompt_cache_retention"]
     for name, default in _ECHO.items():

@@ -8,7 +8,7 @@ readable message.
 from __future__ import annotations
 
 from ..._errors import RemoteProtocolError
-from ..._fault import STATUS_BY_KIND, Fault, FaultKind, kind_of_status, says_context_length
+from ..._fault import STATUS_BY_KIND, Fault, FaultKind, kind_by_words, kind_of_status
 from ..._json import JSON, JSONObject, decode, encode
 from . import _tables as tables
 
@@ -78,11 +78,9 @@ def _kind(code: str | None, sort: str | None, status: int | None, message: str) 
         kind = (
             FaultKind.INVALID_REQUEST
         )  # this server says so of an unknown model; the status stays what it was
-    if kind in (FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE) and says_context_length(message):
-        return FaultKind.CONTEXT_LENGTH
     if kind is FaultKind.RATE_LIMIT and "insufficient_quota" in (code, sort):
         return FaultKind.BILLING
-    return kind
+    return kind_by_words(kind, message)
 
 
 def _message(error: JSONObject) -> str:

@@ -40,13 +40,14 @@ Numbers = Callable[[], int]
 
 
 class _Given:
-    """The text that one block or part of it has given so far."""
+    """The text that one block or part of it has given so far. ended: its block is closed."""
 
-    __slots__ = ("block", "pieces")
+    __slots__ = ("block", "ended", "pieces")
 
-    def __init__(self, block: int) -> None:
+    def __init__(self, block: int, pieces: list[str] | None = None) -> None:
         self.block = block
-        self.pieces: list[str] = []
+        self.pieces = [] if pieces is None else pieces
+        self.ended = False
 
     def missing_of(self, text: JSON) -> str:
         """What `text` says beyond what was given."""
@@ -54,6 +55,45 @@ class _Given:
             return ""
         given = "".join(self.pieces)
         return text[len(given) :] if text.startswith(given) else ""
+
+
+class _Parts(dict[int, _Given]):
+    """The parts of one item that have given text, by index, in the order in which they came.
+
+    announced: the index of the part that was announced last, None where the server announces none.
+    """
+
+    __slots__ = ("announced",)
+
+    def __init__(self) -> None:
+        self.announced: int | None = None
+
+    def at(self, index: int) -> int:
+        """The index of the part that an event means. vLLM before 0.12 announces one part, and then the indexes of its
+        events count on: where parts are announced, there are no others.
+        """
+        return index if self.announced is None or index in self else self.announced
+
+    def places(self, texts: list[JSON]) -> list[int]:
+        """For each part of a finished item the index under which its text came; one of its own if it did not come.
+
+        Parts are matched by order, not by index: the indexes of vLLM's events count on across items (vllm#45742).
+        One that contradicts what came is matched last.
+        """
+        given = {index: "".join(each.pieces) for index, each in self.items()}
+        found: dict[int, int] = {}
+        for certain in (True, False):
+            for number, text in enumerate(texts):
+                if number in found or type(text) is not str or not text:
+                    continue
+                fits = (index for index, begun in given.items() if not certain or text.startswith(begun))
+                place = next(fits, None)
+                if place is not None:
+                    del given[place]
+                    found[number] = place
+        free = max(self, default=-1) + 1
+        own = (number if number not in self else free + number for number in range(len(texts)))
+        return [found.get(number, place) for number, place in enumerate(own)]
 
 
 class Item:
@@ -80,6 +120,9 @@ class Item:
 
     def open(self, item: JSONObject, out: list[Event]) -> None:
         """The item as it was added."""
+
+    def announce(self, index: int) -> None:
+        """A content part was announced; it has no text yet."""
 
     def done(self, item: JSONObject, out: list[Event]) -> None:
         """The finished item."""
@@ -123,18 +166,22 @@ class MessageItem(Item):
         super().__init__(item, index, number, model, ledger)
         self.item_id = self.names["id"]
         self.phase = text_of(item.get("phase"))
-        self.parts: dict[int, _Given | None] = {}  # None: the part has ended
+        self.parts = _Parts()
         self.annotations: dict[int, int] = {}
 
     def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
         given = self.parts.get(content)
-        if given is None or kind != "response.output_text.delta":
+        if given is None or given.ended or kind != "response.output_text.delta":
             return None
         given.pieces.append(text)
         return TextDelta(given.block, text)
 
     def pieces_of(self, block: int) -> list[str] | None:
-        return next((given.pieces for given in self.parts.values() if given and given.block == block), None)
+        given = self._open()
+        return given.pieces if given is not None and given.block == block else None
+
+    def announce(self, index: int) -> None:
+        self.parts.announced = index
 
     def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None) -> None:
         if type(text) is not str or not text:
@@ -147,16 +194,12 @@ class MessageItem(Item):
 
     def rest(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
         """The whole text of a part."""
-        if index in self.parts:
-            given = self.parts[index]
-            more = given.missing_of(text) if given is not None else ""
-            self.more(index, more, out, refusal)
-        else:
-            self.more(index, text, out, refusal)
+        given = self.parts.get(index)
+        self.more(index, text if given is None else given.missing_of(text), out, refusal)
 
     def annotate(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
         given = self.parts.get(index)
-        if given is None:
+        if given is None or given.ended:
             return  # it comes again with the finished part
         number = self.annotations.get(index, 0)
         self.annotations[index] = number + 1
@@ -178,48 +221,57 @@ class MessageItem(Item):
 
     def part_done(self, index: int, part: JSONObject, out: list[Event], complete: bool = True) -> None:
         """A finished part ends its block."""
-        kind = part.get("type")
-        refusal = kind == "refusal"
-        if type(kind) is not str or kind not in _PARTS:
-            path = f"/output/{self.index}/content/{index}"
-            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
         fresh = index not in self.parts
-        self.rest(index, part.get("refusal" if refusal else "text"), out, refusal)
+        self.rest(index, _whole_text(part), out, part.get("type") == "refusal")
         given = self.parts.get(index)
-        if given is None:
+        if given is None or given.ended:
             return
         if fresh:
             _give_logprobs(given.block, part.get("logprobs"), out)
         for annotation in objects_of(part.get("annotations"))[self.annotations.get(index, 0) :]:
             self.annotate(index, annotation, out)
-        self.parts[index] = None
-        out.append(BlockEnded(given.block, complete))
+        self.cut(out, complete)
+
+    def note_part(self, index: int, part: JSONObject) -> None:
+        kind = part.get("type")
+        if type(kind) is not str or kind not in _PARTS:
+            path = f"/output/{self.index}/content/{index}"
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
-        for index, part in enumerate(objects_of(item.get("content"))):
-            self.part_done(index, part, out, complete)
+        content = objects_of(item.get("content"))
+        places = self.parts.places([_whole_text(part) for part in content])
+        for index, (place, part) in enumerate(zip(places, content, strict=True)):
+            self.note_part(index, part)
+            self.part_done(place, part, out, complete)
         self.cut(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:
         self.cut(out, complete)  # also what came after the finished item
 
     def cut(self, out: list[Event], complete: bool) -> None:
-        for index, given in self.parts.items():
-            if given is not None:
-                self.parts[index] = None
-                out.append(BlockEnded(given.block, complete))
+        given = self._open()
+        if given is not None:
+            given.ended = True
+            out.append(BlockEnded(given.block, complete))
+
+    def _open(self) -> _Given | None:
+        return next((given for given in self.parts.values() if not given.ended), None)
 
     def _part(self, index: int, out: list[Event], refusal: bool) -> _Given:
         """The open part. The parts before it have ended when it opens, whether or not that was said."""
         given = self.parts.get(index)
-        if given is None:
+        if given is None or given.ended:
             self.cut(out, True)
-            given = _Given(self.number())
-            self.parts[index] = given
+            given = self.parts[index] = _Given(self.number(), [] if given is None else given.pieces)
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
             out.append(BlockStarted(given.block, kind, item_id=self.item_id, phase=self.phase))
         return given
+
+
+def _whole_text(part: JSONObject) -> JSON:
+    return part.get("refusal" if part.get("type") == "refusal" else "text")
 
 
 def _give_logprobs(block: int, value: JSON, out: list[Event]) -> None:
@@ -231,16 +283,17 @@ def _give_logprobs(block: int, value: JSON, out: list[Event]) -> None:
 class ReasoningItem(Item):
     """A reasoning item: one block, whose parts are the summaries and the open texts."""
 
-    __slots__ = ("block", "item_id", "parts")
+    __slots__ = ("block", "item_id", "summaries", "texts")
 
     def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
         self.item_id = self.names["id"]
         self.block: int | None = None
-        self.parts: dict[tuple[bool, int], _Given] = {}
+        self.summaries = _Parts()
+        self.texts = _Parts()
 
     def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        given = self.parts.get((True, summary))
+        given = self.summaries.get(summary)
         if given is None or kind != "response.reasoning_summary_text.delta" or self.finished:
             return None
         given.pieces.append(text)
@@ -248,26 +301,38 @@ class ReasoningItem(Item):
 
     def pieces_of(self, block: int) -> list[str] | None:
         """Only while there is one part: a delta does not tell its part by its block."""
-        if self.finished or block != self.block or len(self.parts) != 1:
+        parts = [*self.summaries.values(), *self.texts.values()]
+        if self.finished or block != self.block or len(parts) != 1:
             return None
-        return next(iter(self.parts.values())).pieces
+        return parts[0].pieces
+
+    def announce(self, index: int) -> None:
+        self.texts.announced = index
+
+    def parts(self, summary: bool) -> _Parts:
+        return self.summaries if summary else self.texts
 
     def more(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         if type(text) is not str or not text or self.finished:
             return
-        given = self._part(index, out, summary)
+        parts = self.parts(summary)
+        given = parts.get(index)
+        if given is None:
+            given = parts[index] = _Given(self._open(out))
         given.pieces.append(text)
         form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
         out.append(ReasoningDelta(given.block, text, index, form))
 
     def rest(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
-        given = self.parts.get((summary, index))
+        given = self.parts(summary).get(index)
         self.more(index, text if given is None else given.missing_of(text), out, summary)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):
-            for index, part in enumerate(objects_of(item.get(name))):
-                self.rest(index, part.get("text"), out, name == "summary")
+            summary = name == "summary"
+            texts = [part.get("text") for part in objects_of(item.get(name))]
+            for place, text in zip(self.parts(summary).places(texts), texts, strict=True):
+                self.rest(place, text, out, summary)
         block = self._open(out)
         out.append(SealDelta(block, Seal(ORIGIN, item, self.model)))
         out.append(BlockEnded(block, item.get("status") != "incomplete"))
@@ -281,12 +346,6 @@ class ReasoningItem(Item):
             self.block = self.number()
             out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.item_id))
         return self.block
-
-    def _part(self, index: int, out: list[Event], summary: bool) -> _Given:
-        given = self.parts.get((summary, index))
-        if given is None:
-            given = self.parts[summary, index] = _Given(self._open(out))
-        return given
 
 
 class CallItem(Item):

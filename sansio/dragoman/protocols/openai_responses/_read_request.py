@@ -17,6 +17,7 @@ from . import _wire as wire
 from ._common import extra_of, invalid, missing, optional, wrong_type
 from ._read_input import InputReader
 from ._read_tools import read_choice, read_tools
+from ._repair import repaired
 from ._wire import ORIGIN
 
 
@@ -28,6 +29,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise missing("/model") if model is None else wrong_type("/model", "a string", model)
+    body, repairs = repaired(body)
     _check_types(body)
     namespaces: list[Namespace] = []
     found = InputReader(sealer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
@@ -59,6 +61,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         response_format=_latest_format(form, found.format, extra),
         extra=extra or None,
         compact=found.compact,
+        repairs=repairs,
     )
 
 

@@ -24,9 +24,10 @@ from ..._events import (
     Stopped,
     StopReason,
     TextDelta,
+    Usage,
 )
 from ..._fault import Fault, FaultKind
-from ..._json import JSONObject, decode_object
+from ..._json import JSON, JSONObject, decode_object
 from ..._lane import LaneHint
 from ..._loss import Ledger, LossCode
 from ..._shape import note_unread
@@ -36,7 +37,7 @@ from . import _tables as tables
 from ._common import text_of
 from ._errors import fault_of
 from ._read_items import CallItem, Item, MessageItem, ReasoningItem, new_item
-from ._usage import note_tool_usage, read_usage
+from ._usage import read_usage
 
 _SENTINEL = b"[DONE]"
 
@@ -80,7 +81,7 @@ class ResponsesReader:
         self._all: list[Item] = []  # in the order in which they came
         self._next = 0  # number of the next block
         self._model = ""
-        self._tier: str | None = None  # the service tier that clients are told
+        self._tier: str | None = None  # the service tier of the start
         self._started = False
         self._ended = False
         self._calls = False  # whether the model called a function or custom tool
@@ -113,7 +114,7 @@ class ResponsesReader:
         if type(kind) is not str:
             kind = value["type"] = frame.event.decode("utf-8", "replace")
         out: list[Event] = []
-        if kind == "error" or (not kind and value.get("error") is not None):
+        if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
             self._ended = True
             return (Failed(fault_of(value)),)
         handle = _HANDLERS.get(kind)
@@ -168,7 +169,8 @@ class ResponsesReader:
             return
         self._started = True
         self._model = text_of(response.get("model")) or ""
-        self._tier = text_of(response.get("service_tier"))
+        tier = text_of(response.get("service_tier"))
+        self._tier = None if tier == tables.TIER_ASKED else tier
         created = response.get("created_at")
         out.append(
             Started(
@@ -193,25 +195,36 @@ class ResponsesReader:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
-        if text_of(response.get("service_tier")) not in (None, self._tier):
-            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
-        note_tool_usage(response, self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
             return
         complete = status == "completed"
         output = response.get("output")
-        for index, item in enumerate(output if type(output) is list else ()):
-            if type(item) is dict:
-                self._settle(item, index, out)
+        self._settle_all(output if type(output) is list else [], out)
         for item in self._all:
             item.close(out, complete)
-        usage = read_usage(response)
+        usage, tier = read_usage(response), text_of(response.get("service_tier"))
+        if tier not in (None, tables.TIER_ASKED, self._tier):
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
         out.append(self._stop(response, complete))
         out.append(ENDED)
+
+    def _settle_all(self, output: list[JSON], out: list[Event]) -> None:
+        """Give what the items of the final response hold beyond what came before. An item whose names and place are
+        unknown is the next of its type that came: some servers name and number the items anew.
+        """
+        items = [(item, index) for index, item in enumerate(output) if type(item) is dict]
+        found = [self._known(item, index) for item, index in items]
+        left = [item for item in self._all if item not in found]
+        for (item, index), known in zip(items, found, strict=True):
+            if known is None:
+                known = next((each for each in left if each.kind == item.get("type")), None)
+                if known is not None:
+                    left.remove(known)
+            self._settle(item, index, known, out)
 
     def _stop(self, response: JSONObject, complete: bool) -> Stopped:
         if complete:
@@ -238,7 +251,8 @@ class ResponsesReader:
         item = event.get("item")
         if type(item) is dict:
             index = event.get("output_index")
-            self._settle(item, index if type(index) is int else len(self._items), out)
+            place = index if type(index) is int else len(self._items)
+            self._settle(item, place, self._known(item, place), out)
 
     def _add(self, item: JSONObject, index: int, out: list[Event]) -> Item:
         made = new_item(item, index, self._number, self._model, self._ledger)
@@ -252,10 +266,11 @@ class ResponsesReader:
         made.open(item, out)
         return made
 
-    def _settle(self, item: JSONObject, index: int, out: list[Event]) -> None:
-        """Give what a finished item holds beyond what came before."""
+    def _settle(self, item: JSONObject, index: int, known: Item | None, out: list[Event]) -> None:
+        """Give what a finished item holds beyond what came before. known: what came before of it."""
         note_unread(item, tables.ITEM_SHAPE, f"/output/{index}", self._ledger)
-        known = self._known(item, index) or self._add(item, index, out)
+        if known is None:
+            known = self._add(item, index, out)
         known.done(item, out)
 
     def _known(self, item: JSONObject, index: int) -> Item | None:
@@ -291,49 +306,52 @@ class ResponsesReader:
             self._all[-1] if index is None and self._all else None
         )  # without any index the last one is meant
 
+    def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if item is not None:
+            item.announce(_index(event))
+
     def on_text(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
-            item.more(_index(event), event.get("delta"), out, refusal, event.get("logprobs"))
+            index = item.parts.at(_index(event))
+            item.more(index, event.get("delta"), out, refusal, event.get("logprobs"))
 
     def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
-            item.rest(_index(event), event.get("refusal" if refusal else "text"), out, refusal)
+            text = event.get("refusal" if refusal else "text")
+            item.rest(item.parts.at(_index(event)), text, out, refusal)
 
     def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
         item, part = self._item(event), event.get("part")
-        if isinstance(item, MessageItem) and type(part) is dict:
-            item.part_done(_index(event), part, out)
+        if type(part) is not dict:
+            return
+        if isinstance(item, MessageItem):
+            index = item.parts.at(_index(event))
+            item.note_part(index, part)
+            item.part_done(index, part, out)
+        elif isinstance(item, ReasoningItem):
+            item.rest(item.texts.at(_index(event)), part.get("text"), out, False)
 
     def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
         item, annotation = self._item(event), event.get("annotation")
         if isinstance(item, MessageItem) and type(annotation) is dict:
-            item.annotate(_index(event), annotation, out)
+            item.annotate(item.parts.at(_index(event)), annotation, out)
 
     def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.more(
-                _index(event, "summary_index" if summary else "content_index"),
-                event.get("delta"),
-                out,
-                summary,
-            )
+            item.more(_part_of(event, item, summary), event.get("delta"), out, summary)
 
     def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.rest(
-                _index(event, "summary_index" if summary else "content_index"),
-                event.get("text"),
-                out,
-                summary,
-            )
+            item.rest(_part_of(event, item, summary), event.get("text"), out, summary)
 
     def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
@@ -358,7 +376,10 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
     "response.refusal.delta": ResponsesReader.on_text,
     "response.output_text.done": ResponsesReader.on_text_done,
     "response.refusal.done": ResponsesReader.on_text_done,
+    "response.content_part.added": ResponsesReader.on_part_added,
     "response.content_part.done": ResponsesReader.on_part_done,
+    "response.reasoning_part.added": ResponsesReader.on_part_added,  # these two: vLLM
+    "response.reasoning_part.done": ResponsesReader.on_part_done,
     "response.output_text.annotation.added": ResponsesReader.on_annotation,
     "response.reasoning_summary_text.delta": ResponsesReader.on_reasoning,
     "response.reasoning_text.delta": ResponsesReader.on_reasoning,
@@ -398,3 +419,7 @@ def _object(event: JSONObject, name: str) -> JSONObject:
 def _index(event: JSONObject, name: str = "content_index") -> int:
     value = event.get(name)
     return value if type(value) is int else 0
+
+
+def _part_of(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
+    return item.parts(summary).at(_index(event, "summary_index" if summary else "content_index"))

@@ -8,7 +8,7 @@ from ..._events import StopReason
 from ..._fault import FaultKind
 from ..._json import JSON
 from ..._request import Param, Role
-from ..._shape import ByType, Shape
+from ..._shape import ByType, Counters, Shape, Unless
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
@@ -105,21 +105,29 @@ FOREIGN_PARAMS: dict[Param, str] = {
     "user": "user",
 }
 OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+# Items that the document may have no message for: tools, settings, and what was told twice.
+WITHOUT_MESSAGE = frozenset(
+    ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
+)
 # Settings that several fields of the document share, or that an item of the input may have changed.
 AS_IT_CAME = ("reasoning", "text")
+
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+MIN_OUTPUT_TOKENS = 16
 
 # In characters: longer names of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
+# Not a tier, but the wish to have one chosen: an answer that begins with it tells its tier at its end. Clients who were
+# told none take it for this one.
+TIER_ASKED, TIER_UNLESS_TOLD = "auto", "default"
 # Other vendors' names for the same thing, as asked for and as answered.
 SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
-# Protocols whose `strict` has other rules for schemas, and whose structured output is always strict.
-STRICT_BY_OTHER_RULES = frozenset(("anthropic_messages",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
@@ -222,6 +230,8 @@ ERRORS: dict[FaultKind, tuple[str, str | None]] = {
     FaultKind.SERVER: ("server_error", None),
     FaultKind.UNREACHABLE: ("server_error", None),
     FaultKind.TRUNCATED: ("server_error", None),
+    FaultKind.UNREADABLE: ("server_error", None),
+    FaultKind.MISCONFIGURED: ("server_error", None),
     FaultKind.CANCELLED: ("server_error", None),
 }
 # Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
@@ -287,6 +297,7 @@ _CALL: dict[str, Shape] = {
     "namespace": None,
     "status": None,
     "caller": None,
+    "created_by": None,
     "async": _NOWHERE,
 }
 # Items of other types travel whole, and so does reasoning, inside of its seal.
@@ -298,11 +309,30 @@ ITEM_SHAPE: Shape = ByType(
             "role": None,
             "status": None,
             "phase": None,
+            "created_by": None,
             "content": [ByType({"output_text": _TEXT, "refusal": {"type": None, "refusal": None}})],
         },
         "function_call": {**_CALL, "arguments": None},
         "custom_tool_call": {**_CALL, "input": None},
     }
+)
+_FILTERED = "other protocols tell only that an answer was stopped, not what was found in it"
+# Of hosts beside their usage: prices, times, and how they came to the figures. Tokens and searches are in the figures.
+_USAGE_BOOKKEEPING = (
+    "completion_time",  # Groq, as the other times
+    "context_details",  # xAI
+    "cost",  # OpenRouter
+    "cost_details",
+    "cost_in_nano_usd",  # xAI
+    "cost_in_usd_ticks",
+    "is_byok",  # OpenRouter
+    "num_server_side_tools_used",  # xAI
+    "num_sources_used",
+    "prompt_time",
+    "queue_time",
+    "server_side_tool_usage_details",  # xAI
+    "total_time",
+    "x_details",  # Qwen: the same figures once more, by billing type
 )
 RESPONSE_SHAPE: dict[str, Shape] = {
     # What repeats the request.
@@ -311,12 +341,14 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "access_programs",
             "background",
             "conversation",
+            "frequency_penalty",
             "image",
             "instructions",
             "max_output_tokens",
             "max_tool_calls",
             "metadata",
             "parallel_tool_calls",
+            "presence_penalty",
             "previous_response_id",
             "prompt",
             "prompt_cache_key",
@@ -335,7 +367,32 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "user",
         )
     ),
+    # The server's own bookkeeping.
+    **dict.fromkeys(
+        (
+            "billing",  # OpenAI: {"payer": "developer"}
+            "copilot_usage",  # GitHub
+            "kv_transfer_params",  # vLLM
+            "native_finish_reason",  # OpenRouter: the model's own word for what the status says
+            "openrouter_metadata",
+            "provider",  # OpenRouter
+            "request_id",
+            "session_id",  # OpenRouter
+            "system_fingerprint",
+            "timings",  # llama.cpp
+            "x_groq",
+        )
+    ),
     "completed_at": None,
+    "content_filters": [  # Azure
+        {
+            "blocked": _FILTERED,
+            "content_filter_offsets": None,
+            "content_filter_raw": None,
+            "content_filter_results": Unless(_FILTERED, frozenset(("safe",))),
+            "source_type": None,
+        }
+    ],
     "created_at": None,
     "error": {"code": None, "message": None, "param": None, "misalignment": _NOWHERE},
     "id": None,
@@ -349,18 +406,39 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "prompt_cache_diagnostics": _NOWHERE,
     "service_tier": None,
     "status": None,
-    "tool_usage": {"image_gen": None, "web_search": {"num_requests": None}},  # see `_usage`
-    "usage": {
-        "input_tokens": None,
-        "input_tokens_details": {
-            "cached_tokens": None,
-            "cache_write_tokens": None,
-            "cache_write_tokens_details": None,
-        },
-        "output_tokens": None,
-        "output_tokens_details": {"reasoning_tokens": None},
-        "total_tokens": None,
+    # Servers that made no images tell of them, too: nothing but zeros.
+    "tool_usage": {
+        "image_gen": "other protocols have no such counters",
+        "web_search": {"num_requests": None},
     },
+    "usage": Counters(
+        {
+            "input_tokens": None,
+            "input_tokens_details": Counters(
+                {
+                    "cached_tokens": None,
+                    "cache_write_tokens": None,
+                    "cache_write_tokens_details": None,
+                    # vLLM's figures of each turn, and their sum without the tools' part.
+                    "cached_tokens_per_turn": None,
+                    "input_tokens_per_turn": None,
+                    "text_tokens": None,  # xAI, Qwen: what is left of the whole
+                }
+            ),
+            "output_tokens": None,
+            "output_tokens_details": Counters(
+                {
+                    "reasoning_tokens": None,
+                    "output_tokens_per_turn": None,  # vLLM, as the next two
+                    "tool_output_tokens": None,
+                    "tool_output_tokens_per_turn": None,
+                    "text_tokens": None,
+                }
+            ),
+            "total_tokens": None,
+            **dict.fromkeys(_USAGE_BOOKKEEPING),
+        }
+    ),
 }
 # Events that tell how an item gets on. What comes of it is in the finished item.
 PROGRESS_EVENTS = frozenset(
@@ -374,7 +452,6 @@ PROGRESS_EVENTS = frozenset(
         "code_interpreter_call_code.delta",
         "code_interpreter_call_code.done",
         "compaction.compacting",
-        "content_part.added",
         "file_search_call.completed",
         "file_search_call.in_progress",
         "file_search_call.searching",

@@ -23,6 +23,7 @@ _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progr
 _ENDS = frozenset(("response.completed", "response.incomplete"))
 _FAILED_ENDS = frozenset(("response.failed", "response.cancelled"))
 _FAILURES = _FAILED_ENDS | {"error"}
+END_MARKS = tuple(name.encode("ascii") for name in sorted(_ENDS))
 _WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
 
 
@@ -33,6 +34,7 @@ class ResponsesTap:
         self.usage = Usage()
         self.begun = False
         self.ended = False
+        self.last = False
         self.fault: Fault | None = None
         self.whole: JSONObject | None = None
         self._exchange = exchange
@@ -50,6 +52,8 @@ class ResponsesTap:
             if not event:  # the name alone ends nothing: the data may be cut
                 return
             kind = text_of(event.get("type")) or frame.event.decode("ascii")
+            if frame.event == b"error":
+                kind = "error"
             response = event.get("response")
             if type(response) is dict:
                 self._response = response
@@ -64,6 +68,7 @@ class ResponsesTap:
             elif kind not in _OPENINGS:
                 self.begun = True
             if kind in _ENDS or kind in _FAILED_ENDS:
+                self.last = kind in _ENDS
                 self.whole = self._response
 
     def fail(self, fault: Fault) -> bytes:

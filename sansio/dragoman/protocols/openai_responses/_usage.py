@@ -9,11 +9,9 @@ from __future__ import annotations
 from ..._events import Usage
 from ..._json import JSON, JSONObject
 from ..._loss import Ledger, child
+from ..._shape import says
 from . import _tables as tables
 
-_KNOWN = frozenset(
-    ("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details")
-)
 _WRITES = "cache_write_tokens_details"
 
 
@@ -23,35 +21,20 @@ def read_usage(response: JSONObject) -> Usage | None:
     if type(usage) is not dict:
         return None if searches is None else Usage(searches=searches)
     before, after = _object(usage, "input_tokens_details"), _object(usage, "output_tokens_details")
-    extra = {name: value for name, value in usage.items() if name not in _KNOWN}
-    if type(before.get(_WRITES)) is dict:
-        extra["input_tokens_details"] = {_WRITES: before[_WRITES]}
+    writes = before.get(_WRITES)
     return Usage(
         input=_count(usage.get("input_tokens")),
         output=_count(usage.get("output_tokens")),
         cached=_count(before.get("cached_tokens")),
         cache_write=_count(before.get("cache_write_tokens")),
         reasoning=_count(after.get("reasoning_tokens")),
-        extra=extra or None,
+        extra={"input_tokens_details": {_WRITES: writes}} if says(writes) else None,
         searches=searches,
     )
 
 
 def _searches(response: JSONObject) -> int | None:
     return _count(_object(_object(response, "tool_usage"), "web_search").get("num_requests"))
-
-
-def note_tool_usage(response: JSONObject, ledger: Ledger) -> None:
-    """Enter what making images has used, if it has: servers that made none tell so, too."""
-    if _counts(_object(_object(response, "tool_usage"), "image_gen")):
-        ledger.dropped("/tool_usage/image_gen", "other protocols have no such counters")
-
-
-def _counts(value: JSON) -> bool:
-    """Whether there is anything but zeros."""
-    if type(value) is dict:
-        return any(map(_counts, value.values()))
-    return bool(value)
 
 
 def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:

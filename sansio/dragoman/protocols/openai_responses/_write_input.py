@@ -87,9 +87,10 @@ class InputWriter:
     def _write_own(self, message: Message) -> None:
         index = _index(message.path)
         if index is not None:
+            first = self._next  # what stands before it is printed already
             self._skip_to(index)
             self._next = max(self._next, index + 1)
-            if not message.parts or _is_native(message.parts[0], message.path):
+            if index >= first and (not message.parts or _is_native(message.parts[0], message.path)):
                 self._items.append(self._raw(message.path))
                 return
         self._write_message(message)
@@ -99,7 +100,10 @@ class InputWriter:
         raw = self._request.raw.get("input")
         if type(raw) is list:
             end = len(raw) if index is None else index
-            self._items += raw[self._next : end]
+            # Of the others a pass has left out those that have no message any more.
+            self._items += [
+                item for item in raw[self._next : end] if item.get("type") in tables.WITHOUT_MESSAGE
+            ]
             self._next = max(self._next, end)
 
     def _raw(self, path: str) -> JSONObject:
@@ -115,6 +119,8 @@ class InputWriter:
         if item_id is not None:
             item["id"] = item_id
         raw = self._raw(path)
+        if raw.get("type", "message") != item["type"]:
+            raw = {}  # another item of the client's, which a pass has changed or answered
         for name in _KEPT:
             if name in raw and name not in item:
                 item[name] = raw[name]

@@ -34,6 +34,7 @@ from ._wire import ORIGIN
 
 Started = TypeVar("Started", BlockStarted, Block)
 
+SPEECH = (BlockKind.TEXT, BlockKind.REFUSAL)
 _PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
 
 # The vendor's types allow no "in_progress" on these.
@@ -148,14 +149,22 @@ def finished_item(block: Block, item_id: str, exchange: Exchange, ledger: Ledger
     return _message(item_id, block.phase, [finished_part(block, ledger)], status)
 
 
-def cut_item(block: Block, item_id: str) -> JSONObject | None:
-    """A call that was cut by the output limit, as the final output shows it.
+def unfinished_item(
+    block: Block, item_id: str, index: int, exchange: Exchange, ledger: Ledger
+) -> JSONObject | None:
+    """What was cut by the output limit or by a failure, as the final output shows it.
 
     A custom tool call has no status, so it could not be told from a whole one: None, it is left out.
     """
-    if block.tool is None or block.tool.kind is ToolKind.CUSTOM:
+    if block.tool is not None and block.tool.kind is ToolKind.CUSTOM:
+        ledger.dropped(f"/output/{index}", CUT_CUSTOM)
         return None
-    return _call(block.tool, item_id, block.text, "incomplete")
+    return finished_item(block, item_id, exchange, ledger)
+
+
+def is_bare(block: Block) -> bool:
+    """Whether it is a text of which nothing came before the answer failed."""
+    return block.kind in SPEECH and not block.text and not block.complete
 
 
 def _message(item_id: str, phase: str | None, content: list[JSON], status: str) -> JSONObject:
@@ -197,6 +206,9 @@ def _reasoning(block: Block, item_id: str, exchange: Exchange, status: str) -> J
             item["encrypted_content"] = exchange.sealer.wrap(seal)
     if content:
         item["content"] = content
+    if seal is not None and seal.origin == ORIGIN:
+        # The server's own parts may say more than their texts.
+        item.update({name: seal.native[name] for name in ("summary", "content") if seal.native.get(name)})
     item["status"] = status
     return item
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from ..._effort import UNSAID, effort_of_budget, fit_effort
 from ..._json import JSON, JSONObject
 from ..._loss import Ledger
-from ..._params import Converter, write_params
+from ..._params import Converter, hashed_beyond, write_params
 from ..._request import Param, ReasoningConfig, Request, ResponseFormat
 from ..._spec import Target
+from ..._strict_schema import is_strict
 from . import _tables as tables
-from ._schema import is_strict
 
 _DEFAULT_SCHEMA_NAME = "response"
 
@@ -20,7 +20,7 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
     """Put everything beside input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
-        text["format"] = _write_format(request.response_format, request.protocol, ledger)
+        text["format"] = _write_format(request.response_format, ledger)
     verbosity = request.params.get("verbosity")
     if verbosity is not None:
         text["verbosity"] = verbosity
@@ -62,7 +62,43 @@ def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     )
 
 
-def _write_format(form: ResponseFormat, protocol: str, ledger: Ledger) -> JSONObject:
+def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
+    for name in (*tables.NOTHING_ASKED, "include"):
+        if name in target.refuses:
+            out.pop(name, None)
+    text = dict(out.get("text") or {})
+    if request.response_format is None and (text.get("format") or {}).get("type") != "text":
+        text.pop("format", None)
+    if "verbosity" not in request.params:
+        text.pop("verbosity", None)
+    _put(out, "text", text)
+    config = request.reasoning
+    if config is None or (config.effort_path or config.path).startswith("/input/"):
+        return  # nothing is said, or in mid-conversation
+    reasoning = dict(out.get("reasoning") or {})
+    fitted = _write_reasoning(config, request.protocol, target, ledger)
+    if "summary" not in fitted:
+        for name in _SUMMARIES:
+            reasoning.pop(name, None)
+    elif reasoning.keys() & _SUMMARIES:
+        del fitted["summary"]  # it is asked for in the client's own words
+    _put(out, "reasoning", {**reasoning, **fitted})
+
+
+def _put(out: JSONObject, name: str, value: JSONObject) -> None:
+    said = {key: each for key, each in value.items() if each is not None}
+    if said:
+        out[name] = said
+    else:
+        out.pop(name, None)
+
+
+# The name of it, and an older one.
+_SUMMARIES = {"summary", "generate_summary"}
+
+
+def _write_format(form: ResponseFormat, ledger: Ledger) -> JSONObject:
     if form.schema is None:
         return {"type": "json_object"}
     out: JSONObject = {
@@ -72,14 +108,11 @@ def _write_format(form: ResponseFormat, protocol: str, ledger: Ledger) -> JSONOb
     }
     if form.description is not None:
         out["description"] = form.description
-    if protocol in tables.STRICT_BY_OTHER_RULES:
-        out["strict"] = is_strict(form.schema)
-        if not out["strict"]:
-            ledger.altered(
-                form.path or "/response_format", "the schema is not one that Responses takes as strict"
-            )
-    else:
-        out["strict"] = form.strict or False
+    out["strict"] = bool(form.strict) and is_strict(form.schema)
+    if form.strict and not out["strict"]:
+        ledger.altered(
+            form.path or "/response_format", "the schema is outside of what the server takes as strict"
+        )
     return out
 
 
@@ -96,11 +129,25 @@ def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, led
         ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
     if effort is not None:
         out["effort"] = effort
-    thinks = config.mode in ("adaptive", "enabled")
-    asks = effort not in (None, "none") and protocol in tables.EFFORT_MEANS_SHOW
-    if effort != "none" and (config.show == "summarized" or (config.show is None and (thinks or asks))):
+    if effort != "none" and _wants_summary(config, effort, protocol, target, ledger):
         out["summary"] = "auto"
     return out
+
+
+def _wants_summary(
+    config: ReasoningConfig, effort: str | None, protocol: str, target: Target, ledger: Ledger
+) -> bool:
+    """Whether to ask for a summary: "Your organization must be verified to generate reasoning summaries"."""
+    asked = config.show == "summarized"
+    if target.summaries == "never":
+        if asked:
+            ledger.dropped(config.show_path or config.path, "the upstream is not asked for summaries")
+        return False
+    if target.summaries == "asked" or config.show is not None:
+        return asked
+    # Clients that want thinking without a word on seeing it.
+    means_show = effort is not None and protocol in tables.EFFORT_MEANS_SHOW
+    return means_show or config.mode in ("adaptive", "enabled")
 
 
 def _effort(config: ReasoningConfig) -> str | None:
@@ -137,29 +184,23 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
-def _short_enough(limit: int) -> Converter:
-    """For names of users, which the server refuses when they are longer. The hash names the same user."""
-
-    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
-        if type(value) is not str or len(value) <= limit:
-            return value
-        import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
-
-        ledger.altered(path, f"longer than {limit} characters: its hash was sent")
-        return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
-
-    return convert
+def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is int and value < tables.MIN_OUTPUT_TOKENS:
+        ledger.altered(path, f"raised to {tables.MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
+        return tables.MIN_OUTPUT_TOKENS
+    return value
 
 
 _CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _consumed,
+    "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
-    "safety_identifier": _short_enough(tables.MAX_SAFETY_IDENTIFIER),
+    "safety_identifier": hashed_beyond(tables.MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
     "speed": _speed,
     "store": _consumed,
-    "user": _short_enough(tables.MAX_USER),
+    "user": hashed_beyond(tables.MAX_USER),
     "verbosity": _consumed,
 }
 _OWN_CONVERTERS: Mapping[Param, Converter] = {

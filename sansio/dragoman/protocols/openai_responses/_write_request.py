@@ -15,7 +15,7 @@ from ..._spec import Target
 from ._marks import Marks
 from ._wire import ORIGIN
 from ._write_input import InputWriter
-from ._write_params import own_settings, settings
+from ._write_params import mend_settings, own_settings, settings
 from ._write_tools import note_servers, sum_of_uses, write_choice, write_tools
 
 # "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
@@ -28,7 +28,8 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
     Raises RemoteProtocolError for audio: an answer without it would be another answer.
     """
     own = request.protocol == ORIGIN
-    marks = Marks(own or target.cache_marks, ledger)
+    mends = own and target.relay == "mend"
+    marks = Marks((own and not mends) or target.cache_marks == "breakpoint", ledger)
     out: JSONObject = {"model": request.model}
     messages = request.messages
     if messages and _is_instructions(messages, own):
@@ -54,6 +55,9 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
         out["stream"] = True
     if own:
         own_settings(request, out, ledger)
+        if mends:
+            marks.finish()
+            mend_settings(request, target, out, ledger)
     else:
         settings(request, target, out, ledger)
     return out

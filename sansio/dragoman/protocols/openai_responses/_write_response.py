@@ -141,11 +141,17 @@ class ResponsesWriter:
         return out + self._frame(f"response.{status}", response=response)
 
     def _failed(self, event: Failed) -> bytes:
-        """An error event, then a failed response. Unfinished items stay unfinished."""
+        """An error event, then a failed response. The unfinished item is told there alone, as incomplete."""
         out = b""
         if self._sequence == 0:  # clients know no stream that does not begin with response.created
             response = self._envelope.response("in_progress")
             out = self._frame("response.created", response=response)
+        elif self._start is not None:
+            block = self._block(self._start, False)
+            if self._holds and block.tool is not None:
+                out = self._client_call(block, block.tool)
+            elif not items.is_bare(block):
+                self._leave_open(block)
         out += frame(encode(error_event(event.fault, self._sequence)), b"error")
         self._sequence += 1
         response = _failed_response(self._envelope, event.fault, self._output, self._usage)
@@ -156,7 +162,8 @@ class ResponsesWriter:
     def _block_started(self, event: BlockStarted) -> bytes:
         self._start = event
         self._item_id = self._ids.of(event, self._index)
-        self._texts = []
+        self._texts, self._parts, self._part, self._seal = [], [], None, None
+        self._annotations, self._logprobs = [], []
         self._holds = event.tool is not None and items.is_client_run(event.tool)
         if self._holds:
             return b""
@@ -164,11 +171,8 @@ class ResponsesWriter:
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         if event.tool is not None:
             self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
-        elif event.kind is BlockKind.REASONING:
-            self._parts, self._part, self._seal = [], None, None
-        else:
+        elif event.kind is not BlockKind.REASONING:
             self._spoke = True
-            self._annotations, self._logprobs = [], []
             refusal = event.kind is BlockKind.REFUSAL
             name = "refusal" if refusal else "output_text"
             self._set_delta(f"response.{name}.delta", ',"content_index":0', _END if refusal else _NO_LOGPROBS)
@@ -181,7 +185,7 @@ class ResponsesWriter:
         assert start is not None
         if start.kind is BlockKind.REASONING:
             out = self._close_part()
-            block = self._block(start, event.complete, reasoning=tuple(self._parts), seal=self._seal)
+            block = self._block(start, event.complete)
         elif start.tool is not None:
             block = self._block(start, event.complete)
             if self._holds:
@@ -191,36 +195,25 @@ class ResponsesWriter:
             name, field = _CALL_EVENTS[start.tool.kind]
             out = self._in_item(f"response.{name}.done", **{field: block.text})
         else:
-            block = self._block(
-                start,
-                event.complete,
-                annotations=tuple(self._annotations),
-                logprobs=tuple(self._logprobs),
-            )
+            block = self._block(start, event.complete)
             out = self._text_done(block)
         return out + self._item_done(items.finished_item(block, self._item_id, self._exchange, self._ledger))
 
-    def _block(
-        self,
-        start: BlockStarted,
-        complete: bool,
-        *,
-        reasoning: tuple[ReasoningPart, ...] = (),
-        seal: Seal | None = None,
-        annotations: tuple[Annotation, ...] = (),
-        logprobs: tuple[JSON, ...] = (),
-    ) -> Block:
+    def _block(self, start: BlockStarted, complete: bool) -> Block:
+        """The open block, with all that has come of it."""
+        text = "".join(self._texts)
+        part = [] if self._part is None else [ReasoningPart(self._part[1], text)]
         return Block(
             number=start.block,
             kind=start.kind,
-            text="".join(self._texts),
+            text=text,
             tool=start.tool,
             item_id=start.item_id,
             phase=start.phase,
-            reasoning=reasoning,
-            seal=seal,
-            annotations=annotations,
-            logprobs=logprobs,
+            reasoning=(*self._parts, *part),
+            seal=self._seal,
+            annotations=tuple(self._annotations),
+            logprobs=tuple(self._logprobs),
             complete=complete,
         )
 
@@ -244,14 +237,14 @@ class ResponsesWriter:
         return out + self._in_item("response.content_part.done", content_index=0, part=part)
 
     def _leave_open(self, block: Block) -> bytes:
-        """A call that the output limit cut: agents run a call as soon as its item is done, whatever its status
-        says, so its item is not done. It is the last item, and the incomplete response shows it as it is.
+        """A call that the output limit cut, or what was open when the answer failed: agents run a call as soon as its
+        item is done, whatever its status says, so its item is not done. It is the last item, and the response that
+        ends the stream shows it as it is.
         """
-        item = items.cut_item(block, self._item_id)
+        item = items.unfinished_item(block, self._item_id, self._index, self._exchange, self._ledger)
         if item is not None:
             self._output.append(item)
-        else:
-            self._ledger.dropped(f"/output/{self._index}", items.CUT_CUSTOM)
+        self._start = None
         self._index += 1
         return b""
 
@@ -290,6 +283,7 @@ class ResponsesWriter:
     def _item_done(self, item: JSONObject) -> bytes:
         encoded = msgspec.Raw(encode(item))
         self._output.append(encoded)
+        self._start = None
         out = self._frame("response.output_item.done", output_index=self._index, item=encoded)
         self._index += 1
         return out
@@ -440,8 +434,10 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     ids = items.ItemIds(exchange)
     stop = answer.stops[0] if answer.stops else Stopped(StopReason.END)
     blocks = list(answer.blocks)
-    spoke = any(isinstance(block, Block) and block.kind in _SPEECH for block in blocks)
+    spoke = any(isinstance(block, Block) and block.kind in items.SPEECH for block in blocks)
     failed = answer.fault is not None
+    if failed:
+        blocks = [block for block in blocks if not (isinstance(block, Block) and items.is_bare(block))]
     explains = not failed and _explains(stop, spoke)
     if explains:
         blocks.append(items.refusal_block(-1, stop.explanation or ""))
@@ -478,11 +474,5 @@ def _whole_item(
             block = items.as_function(block)
             item_id = ids.of(block, index)
         if not block.complete:
-            item = items.cut_item(block, item_id)
-            if item is None:
-                ledger.dropped(f"/output/{index}", items.CUT_CUSTOM)
-            return item
+            return items.unfinished_item(block, item_id, index, exchange, ledger)
     return items.finished_item(block, item_id, exchange, ledger)
-
-
-_SPEECH = (BlockKind.TEXT, BlockKind.REFUSAL)

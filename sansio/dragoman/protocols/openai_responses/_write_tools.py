@@ -24,8 +24,7 @@ from ..._request import (
     WebSearch,
 )
 from ..._spec import HostedUse, Target
-from . import _tables as tables
-from ._schema import is_strict
+from ..._strict_schema import is_strict
 from ._wire import ORIGIN
 
 _KIND_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
@@ -190,10 +189,9 @@ def _write_function(tool: FunctionTool, request: Request, own: bool, ledger: Led
     if tool.parameters is None:
         out["parameters"] = {"type": "object", "properties": {}}
     # The server's default is true here and false elsewhere, so it is always said.
-    out["strict"] = tool.strict or False
-    if tool.strict and request.protocol in tables.STRICT_BY_OTHER_RULES and not is_strict(tool.parameters):
-        out["strict"] = False
-        ledger.altered(f"{tool.path}/strict", "the schema is not one that Responses takes as strict")
+    out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
+    if tool.strict and not out["strict"]:
+        ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
     if tool.deferred:
         ledger.dropped(f"{tool.path}/defer_loading", "without a search for tools all of them are shown")
     if tool.examples:

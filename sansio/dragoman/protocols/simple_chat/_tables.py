@@ -54,6 +54,8 @@ ERRORS: dict[FaultKind, tuple[str, str]] = {
     FaultKind.SERVER: ("server_error", "internal_error"),
     FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
     FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
     FaultKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is the same whoever the sender is.

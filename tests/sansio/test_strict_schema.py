@@ -1,4 +1,4 @@
-"""Which schemas the server takes as strict."""
+"""Which schemas OpenAI takes as strict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.protocols.openai_chat._schema import is_strict
+from dragoman._strict_schema import is_strict
 
 STRING = {"type": "string"}
 
@@ -25,7 +25,7 @@ def closed(**properties: Any) -> dict[str, Any]:
     "schema",
     [
         closed(),
-        closed(a=STRING, b={"type": ["string", "null"]}, c={"enum": [1, 2]}, d={"const": 1}),
+        closed(a=STRING, b={"type": ["string", "null"]}, c={"type": "integer", "enum": [1, 2]}),
         closed(a=closed(b={"type": "array", "items": closed(c=STRING), "minItems": 1})),
         closed(a={"anyOf": [STRING, closed(b=STRING)]}),
         closed(a={"type": "array", "prefixItems": [STRING], "items": STRING}),
@@ -45,26 +45,35 @@ def test_closed_schemas_qualify(schema: Any) -> None:
     [
         None,
         True,
+        [],
         {},
         STRING,
         {"type": "object"},
         {**closed(a=STRING), "anyOf": [closed()]},
         {**closed(a=STRING), "required": []},
+        pytest.param({**closed(a=STRING), "required": ["a", "b"]}, id="a required name that no property has"),
         {**closed(a=STRING), "additionalProperties": True},
         {**closed(a=STRING), "required": "a"},
         {**closed(), "properties": []},
         {**closed(), "$defs": []},
         closed(a={}),
         closed(a=True),
+        pytest.param(closed(a={"enum": ["x"]}), id="an enum without a type"),
+        closed(a={"const": 1}),
         closed(a={"properties": {}, "anyOf": [STRING]}),
         closed(a={"type": ["object", "null"]}),
+        closed(a={"type": ["array", "null"]}),
         closed(a={"type": "array", "items": {"type": "object"}}),
+        closed(a={"type": "array", "items": [STRING]}),
+        pytest.param(closed(a={"type": "array", "prefixItems": [STRING]}), id="an array without items"),
+        closed(a={"type": "array", "prefixItems": [{}], "items": STRING}),
         closed(a={"anyOf": [{"type": "object"}]}),
         closed(a={"anyOf": STRING}),
         closed(a={"oneOf": [STRING]}),
         closed(a={"allOf": [STRING]}),
         closed(a={**STRING, "default": "x"}),
         {**closed(), "$defs": {"x": {"type": "object"}}},
+        {**closed(), "definitions": {"x": {"type": "object"}}},
     ],
 )
 def test_open_schemas_do_not(schema: Any) -> None:

@@ -1,15 +1,14 @@
-"""Whether a JSON Schema may be sent with `strict`.
+"""Whether OpenAI takes a JSON Schema as strict, for tools and for structured output alike.
 
-Strategy: the server refuses a strict schema outside of its subset, so that `strict` for a schema that does not
-qualify costs the whole request, and leaving it out costs a guarantee. One walk over the schemas within the schema
-decides.
+Strategy: a strict schema outside of the server's subset costs the whole request ("Invalid schema for ..."), and
+leaving `strict` out costs a guarantee. One walk over the schemas within the schema decides.
 """
 
 from __future__ import annotations
 
-from dragoman._json import JSON, JSONObject
+from ._json import JSON, JSONObject
 
-# "Some type-specific keywords are not yet supported", and compositions other than anyOf.
+# "'default' is not permitted": keywords outside of the subset, and compositions other than anyOf.
 _REFUSED = frozenset(
     {
         "allOf",
@@ -33,9 +32,10 @@ _REFUSED = frozenset(
         "uniqueItems",
     }
 )
-# One of these says what a value is.
-_KINDS = ("type", "anyOf", "$ref", "enum", "const")
+# "schema must have a 'type' key", for `enum` and `const` as well, unless it refers to others.
+_KINDS = ("type", "anyOf", "$ref")
 _MAPS = ("properties", "$defs", "definitions")
+# The second is taken, and not kept to.
 _LISTS = ("anyOf", "prefixItems")
 
 
@@ -72,9 +72,14 @@ def _qualifies(schema: JSONObject) -> bool:
     if not _REFUSED.isdisjoint(schema) or not any(key in schema for key in _KINDS):
         return False
     kind = schema.get("type")
-    if kind != "object" and not (type(kind) is list and "object" in kind):
+    kinds = kind if type(kind) is list else [kind]
+    if "array" in kinds and "items" not in schema:
+        return False  # "array schema missing items"
+    if "object" not in kinds:
         return "properties" not in schema
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if type(properties) is not dict or type(required) is not list:
         return False
-    return schema.get("additionalProperties") is False and all(name in required for name in properties)
+    # "'required' is required to be ... an array including every key in properties. Extra required key supplied."
+    names = {name for name in required if type(name) is str}
+    return schema.get("additionalProperties") is False and properties.keys() == names

@@ -1,0 +1,25 @@
+"""What an upstream tells an account beside answers: its models, its money."""
+
+from .attempt import Door
+from .headers import for_upstream
+from .settings import AccountSettings, UpstreamSettings
+from .upstream import UpstreamTimeouts
+
+
+async def get(
+    door: Door, upstream: UpstreamSettings, account: AccountSettings, url: str, most_bytes: int
+) -> tuple[int, bytes]:
+    """Status and body of a GET with the key and the proxy of the account; a refusal's body is not read.
+
+    Raises UpstreamError.
+    """
+    headers = for_upstream(upstream, upstream.protocol, "", {}, stream=False, api_key=account.api_key)
+    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
+    proxy = account.proxy or upstream.proxy
+    timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
+    opening = door.open(
+        "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
+    )
+    async with opening as response:
+        body = await response.read_all(most_bytes) if response.status == 200 else b""
+        return response.status, body

@@ -1,0 +1,119 @@
+"""Failures of upstreams, as clients are told of them: whose they are, and what to do.
+
+Strategy: an upstream's key, its money and the way to it are the operator's business, not the client's. A failure that
+is about them is told in words of our own, by the names in the configuration; what an upstream says of keys and
+addresses is for the log. Everything else is told in the upstream's own words.
+"""
+
+import re
+
+import msgspec
+
+from dragoman import Fault, FaultKind
+
+from ._providers import PROVIDERS
+from ._secret import MASK
+from .headers import HeaderList
+from .settings import DEFAULT_ACCOUNT, AccountSettings, UpstreamSettings
+from .upstream import UpstreamError, UpstreamErrorKind, origin_of
+
+# How a failed call to an upstream is told: its class, and so its status.
+_KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
+    UpstreamErrorKind.UNREACHABLE: FaultKind.UNREACHABLE,
+    UpstreamErrorKind.TIMEOUT: FaultKind.TIMEOUT,
+    UpstreamErrorKind.BROKEN: FaultKind.UNREACHABLE,
+    UpstreamErrorKind.TOO_LARGE: FaultKind.UNREADABLE,
+    UpstreamErrorKind.INVALID_REQUEST: FaultKind.MISCONFIGURED,
+}
+
+# What is shorter is no secret, and stands in any text.
+_SHORTEST_SECRET = 4
+
+# Kinds of error answers that a wrong base_url gives.
+_WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
+
+
+def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
+    """A failed call as a fault that a client may see. url: where the request went."""
+    name, text = _called(upstream), str(error)
+    origin, host = origin_of(url)
+    if host:
+        # An error of TLS names the host alone.
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "its host", text.replace(origin, name))
+    return Fault(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
+
+
+def redirected(upstream: UpstreamSettings, status: int) -> Fault:
+    """The upstream answered with a redirect, which nobody follows."""
+    return Fault(FaultKind.MISCONFIGURED, f"{_called(upstream)} redirects ({status}): {_base_url(upstream)}")
+
+
+def no_answer(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> Fault | None:
+    """What is wrong with a body that is no protocol's, None where that cannot be told yet. first: its first bytes."""
+    if not first:
+        return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent an empty body")
+    if not _is_markup(first):
+        return None
+    return Fault(
+        FaultKind.UNREADABLE, f"{_called(upstream)} sent {_media_type(headers)}: {_base_url(upstream)}"
+    )
+
+
+def told(
+    fault: Fault, upstream: UpstreamSettings, account: AccountSettings, headers: HeaderList, body: bytes = b""
+) -> Fault:
+    """What a client is told of an upstream's fault: the fault itself, but for what is the operator's business.
+
+    headers, body: of the upstream's error answer, if it was one.
+    """
+    name = _called(upstream)
+    status = "" if fault.status is None else f" ({fault.status})"
+    if fault.kind is FaultKind.AUTHENTICATION:
+        key, place = _key_of(upstream, account)
+        return Fault(fault.kind, f"{name} refused {key}{status}: {place}")
+    if fault.kind is FaultKind.BILLING:
+        whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
+        return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")
+    if fault.kind in _WRONG_PATH and fault.status is not None and (not body or _is_markup(body)):
+        what = _media_type(headers) if body else "an empty body"
+        message = f"{name} answered {fault.status} with {what}: {_base_url(upstream)}"
+        return msgspec.structs.replace(fault, message=message, code="unknown_url")
+    return fault
+
+
+def masked(text: str, upstream: UpstreamSettings, account: AccountSettings) -> str:
+    """An upstream's text without the secrets that were sent to it: some servers repeat what they refuse."""
+    for secret in (account.api_key, *upstream.headers.values()):
+        if secret is not None and len(secret.reveal()) >= _SHORTEST_SECRET:
+            text = text.replace(secret.reveal(), MASK)
+    return text
+
+
+def _called(upstream: UpstreamSettings) -> str:
+    return f'upstream "{upstream.name}"'
+
+
+def _base_url(upstream: UpstreamSettings) -> str:
+    return f"is base_url of [[upstreams]] {upstream.name} right?"
+
+
+def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, str]:
+    """What a key is called, and where it stands."""
+    if account.name != DEFAULT_ACCOUNT:
+        return f'the key of account "{account.name}"', f"check api_key of [[accounts]] {account.name}"
+    verb = "set" if account.api_key is None else "check"
+    place = f"{verb} api_key of [[upstreams]] {upstream.name}"
+    for provider in PROVIDERS:
+        if provider.name == upstream.name:
+            place += f", or {' or '.join(variable for variable, _ in provider.keys)}"
+    return "a request without a key" if account.api_key is None else "its key", place
+
+
+def _is_markup(body: bytes) -> bool:
+    return body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+
+
+def _media_type(headers: HeaderList) -> str:
+    """Of a body that is markup. What others say of such a body is wrong."""
+    found = dict(headers).get("content-type", "").partition(";")[0].strip().lower()
+    return found if "html" in found or "xml" in found else "markup"

@@ -1,0 +1,106 @@
+"""Every entry over all recordings is a true loss: something that a client of the other protocol could have used.
+
+Each answer goes to clients of both other protocols. What is entered, by code and place, is in the list below with the
+reason why it is a loss, and nothing that is in the list is entered nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import corpus
+import pytest
+from crossing import ask, client_request
+from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+
+from dragoman import UPSTREAMS, ResponseTranslator
+
+# (upstream, code, place) -> what is lost. `*` stands for a number.
+TRUE_LOSSES: dict[tuple[str, str, str], str] = {
+    # What a provider did on its own side: a client of another protocol carries it, but cannot read it.
+    (MESSAGES, "sealed", "/content/*"): "the blocks of the provider's own tools",
+    (RESPONSES, "sealed", "/output/*"): "the items of the provider's own tools",
+    (CHAT, "altered", "/choices/*/message/executed_tools"): "what the tools gave back; searches are told",
+    (RESPONSES, "dropped", "/output/*/partial_images"): "pictures that are not finished",
+    (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",
+    # Citations.
+    (MESSAGES, "altered", "/content/*/citations"): "the cited words",
+    (
+        CHAT,
+        "altered",
+        "/choices/*/message/annotations",
+    ): "the words of the page; where in the text they stand",
+    (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
+    (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
+    # What only the one protocol can say of an answer.
+    (CHAT, "dropped", "/choices/*"): "the other alternatives",
+    (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",
+    (MESSAGES, "dropped", "/content/*/caller"): "the call came from a program, which waits for its result",
+    (RESPONSES, "dropped", "/output/*/caller"): "the call came from a program, which waits for its result",
+    (RESPONSES, "dropped", "/content/*/phase"): "whether it is a comment or the answer; wanted back",
+    (RESPONSES, "dropped", "/choices/*/message/phase"): "whether it is a comment or the answer; wanted back",
+    # How it ended.
+    (MESSAGES, "altered", "/choices/*/finish_reason"): "that the model paused and is to be asked again",
+    (MESSAGES, "altered", "/status"): "that the model paused and is to be asked again",
+    (MESSAGES, "dropped", "/stop_sequence"): "which stop sequence matched",
+    (MESSAGES, "dropped", "/stop_details/category"): "why it was refused",
+    (MESSAGES, "dropped", "/stop_details/recommended_model"): "which model would answer",
+    (MESSAGES, "dropped", "/stop_details/fallback_credit_token"): "is worth money in a later request",
+    (MESSAGES, "dropped", "/stop_details/fallback_has_prefill_claim"): "belongs to the token",
+    # What it cost.
+    (
+        MESSAGES,
+        "altered",
+        "/usage/*_tokens",
+    ): "another figure than the upstream's: the sum over its iterations",
+    (MESSAGES, "dropped", "/usage/iterations"): "the figures of each iteration, and its model",
+    (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
+    (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
+    (CHAT, "estimated", "/usage"): "the upstream told none",
+}
+
+Entered = dict[tuple[str, str, str], list[str]]
+
+
+def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
+    """Name, upstream and bytes of each answer, with what translates it, once for each foreign client."""
+    answers: list[tuple[Any, bytes, bool]] = [(each, each.read(), True) for each in corpus.recordings()]
+    answers += [(each, each.body, False) for each in corpus.equivalents() if each.status == 200]
+    # An error may come with status 200, or in the place of a stream.
+    answers += [(each, each.body, False) for each in corpus.errors()]
+    for answer, data, streams in answers:
+        for client in PROTOCOLS:
+            if client != answer.protocol:
+                body = client_request(client, answer.protocol, answer.request, stream=streams)
+                exchange = ask(client, answer.protocol, body, streams=streams)
+                specs = UPSTREAMS[answer.protocol], UPSTREAMS[client]
+                translator = ResponseTranslator(*specs, exchange, upstream_streams=streams)
+                yield f"{answer.name} to {client}", answer.protocol, data, translator
+
+
+@cache
+def entered() -> Entered:
+    """The names of the answers with which each place is entered."""
+    found: Entered = defaultdict(list)
+    for name, upstream, data, translator in translators():
+        translator.receive_data(data)
+        translator.receive_eof()
+        for loss in translator.losses:
+            place = re.sub(r"/\d+(?=/|$)", "/*", loss.path)
+            place = re.sub(r"/usage/\w+_tokens$", "/usage/*_tokens", place)
+            found[upstream, loss.code.value, place].append(name)
+    return dict(found)
+
+
+def test_no_entry_is_false() -> None:
+    false = {key: names for key, names in entered().items() if key not in TRUE_LOSSES}
+    assert false == {}
+
+
+@pytest.mark.parametrize("loss", TRUE_LOSSES, ids=lambda loss: "-".join(loss))
+def test_every_true_loss_is_entered(loss: tuple[str, str, str]) -> None:
+    assert entered().get(loss)
