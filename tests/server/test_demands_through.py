@@ -117,7 +117,7 @@ def streamed(*texts: str) -> Script:
 async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
     gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
-    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 9, name: ["END", "never"]})
+    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
     body = json.loads(answer.body)
     assert not {"stop", "stop_sequences"} & gateway.sent[0].body.keys()
     if client == CHAT:

@@ -156,9 +156,11 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     "context_management": _NOWHERE,
     "diagnostics": _NOWHERE,
     "input_transformations": _NOWHERE,
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
+DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
 USAGE_SHAPE: Shape = Counters(
     {
         "input_tokens": None,
@@ -168,7 +170,7 @@ USAGE_SHAPE: Shape = Counters(
         "cache_creation": None,  # travels
         "fallback_credit": _NOWHERE,
         "iterations": None,  # see `_usage`
-        "output_tokens_details": Counters({"thinking_tokens": None}),
+        "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "service_tier": None,
         "speed": Unless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers
@@ -284,7 +286,11 @@ TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority
 # "fast" is reported as this one.
 FAST_TIER = "priority"
 USUAL_TIER = "default"
-TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+# "auto" is what was asked for: an answer that tells it has not told its tier.
+TIER_ANSWER_WRITE: dict[str, str | None] = {
+    "auto": None,
+    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+}
 
 # --- context management -----------------------------------------------------------------------------------
 

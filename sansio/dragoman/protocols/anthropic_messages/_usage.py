@@ -11,7 +11,7 @@ from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
 from dragoman._shape import note_unread, says
 
-from ._tables import TIER_ANSWER_WRITE, USAGE_SHAPE
+from ._tables import DETAILS_SHAPE, TIER_ANSWER_WRITE, USAGE_SHAPE
 from ._wire import KNOWN_USAGE
 
 # Counters that only this protocol has: they pass through `Usage.extra`.
@@ -35,7 +35,11 @@ class UsageReader:
 
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
-        if not self._own:
+        if self._own:
+            # Beside it, all figures are told as they came.
+            details = usage.get("output_tokens_details")
+            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+        else:
             note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
         figures = self._figures
         for key, value in usage.items():
@@ -96,7 +100,7 @@ class UsageReader:
 
 def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
     """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
-    if service_tier is not None and tier_word(service_tier) is None:
+    if service_tier is not None and service_tier not in TIER_ANSWER_WRITE:
         ledger.dropped("/service_tier", "Messages has no such service tier")
     return {
         "input_tokens": prompt_tokens,
