@@ -11,7 +11,7 @@ from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
 from dragoman._shape import note_unread, says
 
-from ._tables import TIER_ANSWER_WRITE, USAGE_SHAPE
+from ._tables import TIER_ANSWER_WRITE, USAGE_DETAILS_SHAPE, USAGE_SHAPE
 from ._wire import KNOWN_USAGE
 
 # Counters that only this protocol has: they pass through `Usage.extra`.
@@ -35,7 +35,10 @@ class UsageReader:
 
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
-        if not self._own:
+        if self._own:
+            details = usage.get("output_tokens_details")
+            note_unread(details, USAGE_DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+        else:
             note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
         figures = self._figures
         for key, value in usage.items():
