@@ -28,6 +28,9 @@ _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
 
+# An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
+_ERROR_LINE = re.compile(rb"(?:\A|\n\n|\r\n\r\n|\r\r)(error:)")
+
 # Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
 _FIRST_FRAMES = 4
 _LAST_FRAMES = 64
@@ -98,6 +101,8 @@ class Relay:
             self._out.append(data)
             return
         whole = self._whole_frames(data)
+        if whole and self._fails_beside(whole):
+            return
         if whole:
             end = self._end_of(whole)
             self._out.append(whole[: end or None])
@@ -114,6 +119,8 @@ class Relay:
         if not self._streams:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
+            return
+        if self._fails_beside(b"".join(self._held)):
             return
         self._look()
         rest = SSEParser()
@@ -167,6 +174,21 @@ class Relay:
         if self._tap.ended or self._tap.fault is not None:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
+
+    def _fails_beside(self, data: bytes) -> bool:
+        """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
+        found = _ERROR_LINE.search(data) if b"error:" in data else None
+        if found is None:
+            return False
+        self._held.clear()
+        if found.start(1):
+            self._out.append(data[: found.start(1)])
+            self._remember(self._out[-1])
+        parser, trial = SSEParser(), self._protocol.tap(self._exchange)
+        for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
+            trial.watch(frame)
+        self.fail(trial.fault or unreadable("it has an error without words"))
+        return True
 
     def _end(self) -> None:
         """The last frame has come: what is behind it was never there."""

@@ -110,6 +110,7 @@ PROVIDERS = (
             "custom_tools": True,
             "developer_role": True,
             "mid_system": True,
+            "cache_keys": True,
             "hosted_tools": HOSTED_USES,
             "enforces": ENFORCED,
             "stores_responses": True,
@@ -271,7 +272,6 @@ PROVIDERS = (
             "reasoning_setting": "thinking",
             "thinking_word": "adaptive",
             "efforts": None,
-            "reasoning_back": "always",
         },
         hosts=("api.minimaxi.com",),
     ),
@@ -312,7 +312,7 @@ def takes(url: str) -> Mapping[str, object]:
     if provider is not None:
         return provider.takes
     # Servers that people run themselves take top_k; public ones may refuse it.
-    return _LOCAL if _is_local(_host(url)) else _PUBLIC
+    return _LOCAL if is_local(url) else _PUBLIC
 
 
 def provider_name(url: str) -> str | None:
@@ -331,8 +331,9 @@ def _provider_at(url: str) -> Provider | None:
     return None
 
 
-def _is_local(host: str) -> bool:
+def is_local(url: str) -> bool:
     """Whether the host is this machine, or one of a private network: by its address, or a name without a dot."""
+    host = _host(url)
     try:
         return ip_address(host).is_private
     except ValueError:
@@ -344,6 +345,14 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def port_of(url: str) -> int | None:
+    """The port that a URL names."""
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        return None
 
 
 def discover(environ: Mapping[str, str]) -> list[Found]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman import Target
 
+from ._mended_relays import needs_mending
 from ._model_families import families_of
 from ._patterns import matches
 from ._providers import provider_name, takes
@@ -65,6 +66,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "developer_role": ("developer_role", _same),
     "mid_system": ("mid_system", _same),
     "cache_marks": ("cache_marks", _same),
+    "cache_keys": ("cache_keys", _same),
     "call_ids": ("call_ids", _same),
     "forced_tools": ("forced_tools", _same),
     "enforces": ("enforces", _frozen),
@@ -79,18 +81,20 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
 }
 
 
-def target_for(settings: Settings, upstream: UpstreamSettings, model: str) -> Target:
-    """What the upstream's model takes. model: by its name there."""
-    key = upstream.name, model
+def target_for(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = "") -> Target:
+    """What the upstream's model takes. model: by its name there. protocol: that is spoken, for `relay`."""
+    key = upstream.name, model, protocol
     found = settings.targets.get(key)
     if found is None:
         if len(settings.targets) >= _MOST_KEPT:
             settings.targets.clear()
-        found = settings.targets[key] = _target(settings, upstream, model)
+        found = settings.targets[key] = _target(settings, upstream, model, protocol)
     return found
 
 
-def what_is_said(settings: Settings, upstream: UpstreamSettings, model: str) -> dict[str, object]:
+def what_is_said(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+) -> dict[str, object]:
     """The settings by name. Those of which nobody says anything are missing."""
     host = takes(upstream.base_url)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
@@ -100,6 +104,8 @@ def what_is_said(settings: Settings, upstream: UpstreamSettings, model: str) -> 
         said.update(family.takes)
     if upstream.protocol == OPENAI_CHAT:
         said["refuses"] = (*refused, *_names(said.get("refuses")))
+    if needs_mending(upstream.base_url, protocol, model):
+        said["relay"] = "mend"
     said.update(upstream.said())
     for row in settings.capabilities:
         if _counts(row, upstream.name, model):
@@ -122,8 +128,8 @@ def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:
     return row.upstream in (None, upstream) and matches(model, row.model)
 
 
-def _target(settings: Settings, upstream: UpstreamSettings, model: str) -> Target:
-    said = what_is_said(settings, upstream, model)
+def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Target:
+    said = what_is_said(settings, upstream, model, protocol)
     said.setdefault("max_tokens", settings.server.default_max_tokens)
     said.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     if said.get("efforts") == ():

@@ -144,7 +144,7 @@ class CountEndpoint(BaseEndpoint):
 
         Of a translated request, a refusal is no concern of the client: the upstream refused what we made.
         """
-        target = target_for(self.gateway.settings, goal.settings, goal.upstream_model)
+        target = target_for(self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name)
         relayed = FORMS[self.protocol.name] is form and target.relay == "exact"
         plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
         if not relayed:
@@ -195,7 +195,7 @@ def _in_form(plan: Plan, form: Form) -> Plan:
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:
     return RemoteProtocolError(
-        f"the upstream alone knows the conversation, and it cannot count at the moment: {record.error}",
+        f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
         status_hint=503,
     )
 

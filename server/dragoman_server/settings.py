@@ -394,7 +394,7 @@ class Settings:
 
     models: the name that clients send, and the `upstream/model` that it means, or several, best first.
 
-    targets: what `_targets` has worked out so far, by upstream and model.
+    targets: what `_targets` has worked out so far, by upstream, model and protocol.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -405,7 +405,7 @@ class Settings:
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
-    targets: dict[tuple[str, str], Target] = field(
+    targets: dict[tuple[str, str, str], Target] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from law_extras import BOOKKEEPING
 from law_plant import child, covered, objects, steps_of
-from law_runs import ECHO, Outcome, answered, streamed, token, translated
+from law_runs import ECHO, Outcome, answered, mended, streamed, token, translated
 
 from dragoman import RemoteProtocolError
 
@@ -83,11 +83,15 @@ def _is_inside(path: str, document: Any, out: str) -> bool:
     return name in out or json.dumps(name, ensure_ascii=False)[1:-1] in out
 
 
-def lost_of_request(client: str, upstream: str, body: Body, draw: st.DataObject) -> list[str]:
+def lost_of_request(
+    client: str, upstream: str, body: Body, draw: st.DataObject, mends: bool = False
+) -> list[str]:
     """The places of planted fields that come to nothing on the way to an upstream."""
     planted = Planted(body, draw)
     try:
-        outcome = translated(client, upstream, planted.document)
+        outcome = (
+            mended(client, planted.document) if mends else translated(client, upstream, planted.document)
+        )
     except RemoteProtocolError as error:
         if not error.path:  # a refusal names its place
             raise

@@ -36,6 +36,14 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
     assert lost_of_request(protocol, protocol, body, data) == []
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@given(data=st.data())
+@RULES
+def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
+    body = data.draw(st.sampled_from(list(FIXTURES[protocol].values())))
+    assert lost_of_request(protocol, protocol, body, data, mends=True) == []
+
+
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES

@@ -6,10 +6,28 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_tool_demands
+from dragoman._demands import fit_demands, fit_marks, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
-from dragoman._request import FunctionTool, HostedTool, Param, ReasoningConfig, Request, ToolChoice, ToolRef
+from dragoman._request import (
+    CacheMark,
+    FunctionTool,
+    HostedTool,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolRef,
+    ToolResult,
+)
 from dragoman._spec import Target
 
 MANY = toy("many", choices=True)
@@ -197,3 +215,86 @@ def test_a_demanded_call_and_thinking(
     out = fit_tool_demands(request, target, ledger)
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
+
+
+@pytest.mark.parametrize(
+    ("keys", "params", "named", "sent"),
+    [
+        (True, {}, "s1", "s1"),
+        pytest.param(True, {"prompt_cache_key": "own"}, "s1", "own", id="the client's own"),
+        pytest.param(False, {}, "s1", None, id="a host that knows no such member"),
+        (True, {"seed": 1}, None, None),
+    ],
+)
+def test_a_session_names_the_cache_of_the_prompt(
+    keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
+) -> None:
+    request = Request("toy", "m", (), {}, params=params)
+    out = name_session(request, Target(cache_keys=keys), lambda: named)
+    assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
+    assert name_session(request, Target(cache_keys=keys), None) is request
+
+
+# Cache marks
+
+NO_MARKS = Target(refuses=frozenset({"cache_control"}))
+
+
+def marked(path: str) -> CacheMark:
+    return CacheMark(f"{path}/cache_control")
+
+
+def test_marks_stay_where_nobody_refuses_them() -> None:
+    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
+    assert fit_marks(request, Target(), Ledger()) is request
+
+
+@pytest.mark.parametrize(
+    ("part", "left", "lost"),
+    [
+        (Text("a"), Text("a"), []),
+        (Text("a", marked("/p")), Text("a"), ["/p"]),
+        (
+            Text("a", marked("/p"), extra={"cache_control": {"scope": "x"}, "more": 1}),
+            Text("a", extra={"more": 1}),
+            ["/p"],
+        ),
+        (ToolCall("c", "f", "{}", cache=marked("/p")), ToolCall("c", "f", "{}"), ["/p"]),
+        (
+            ToolResult("c", (Text("a", marked("/p/0")),), cache=marked("/p")),
+            ToolResult("c", (Text("a"),)),
+            ["/p/0", "/p"],
+        ),
+        (
+            OpaquePart("toy", "k", {"a": 1, "cache_control": {}}, "/p"),
+            OpaquePart("toy", "k", {"a": 1}, "/p"),
+            ["/p"],
+        ),
+        (OpaquePart("toy", "k", [1]), OpaquePart("toy", "k", [1]), []),
+        (Refusal("no"), Refusal("no"), []),
+        (Thought("so"), Thought("so"), []),
+    ],
+)
+def test_marks_that_are_refused_come_off(part: Part, left: Part, lost: list[str]) -> None:
+    ledger = Ledger()
+    out = fit_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
+    assert out.messages[0].parts == (left,)
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.DROPPED, f"{path}/cache_control") for path in lost
+    ]
+
+
+def test_marks_of_tools_and_of_the_whole_request() -> None:
+    tools: tuple[Tool, ...] = (
+        FunctionTool("f", cache=marked("/tools/0")),
+        HostedTool("toy", "h", {"type": "h", "cache_control": {}}, "/tools/1"),
+    )
+    params: dict[Param, Any] = {"prompt_cache_options": {"mode": "implicit"}, "seed": 1}
+    request = Request(
+        "toy", "m", (), {}, tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
+    )
+    ledger = Ledger()
+    out = fit_marks(request, NO_MARKS, ledger)
+    assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
+    assert out.params == {"seed": 1}
+    assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]

@@ -5,7 +5,7 @@ import pytest
 
 from dragoman._errors import RemoteProtocolError
 from dragoman._foreign import leave_protocol, refuse_held
-from dragoman._loss import Ledger, LossCode
+from dragoman._loss import Ledger, Loss, LossCode
 from dragoman._request import (
     CustomTool,
     FunctionTool,
@@ -102,6 +102,12 @@ def test_every_unknown_field_is_entered_once() -> None:
         *["/m/0/2/x", "/m/0/2/0/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
     ]
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
+
+
+def test_what_the_reader_put_right_is_entered() -> None:
+    repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
+    _, losses = left(request(repairs=(repair,)))
+    assert losses == [(LossCode.REPAIRED, "/tools/0")]
 
 
 def test_namespaces_are_taken_apart() -> None:

@@ -217,3 +217,12 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
     asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
     assert out.messages[len(request.messages) :] == ((asks,) if added else ())
     assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
+
+
+def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
+    [call, result] = history("a:Cx | u:Rx Ry")
+    result = msgspec.structs.replace(result, extra={"more": 1})
+    ledger = Ledger()
+    out = mend_history(Request("toy", "m", (call, result), {}), ledger)
+    assert told(out.messages) == "a:Cx | u:Rx"
+    assert (LossCode.UNKNOWN_FIELD, "/1/more") in [(loss.code, loss.path) for loss in ledger]

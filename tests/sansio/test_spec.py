@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from core_toy import exchange_of, toy
 
@@ -28,6 +29,20 @@ def test_most_bodies_demand_no_headers() -> None:
 
 def test_exchange_hides_no_secret_by_default() -> None:
     assert exchange_of().sealer.secret is None
+
+
+@pytest.mark.parametrize(
+    ("mended", "stored", "upstream", "told"),
+    [
+        (False, False, "up_1", "a_abc123"),
+        (True, False, "up_1", "up_1"),
+        (True, False, "", "a_abc123"),
+        (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
+    ],
+)
+def test_the_id_of_an_answer(mended: bool, stored: bool, upstream: str, told: str) -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mended=mended, stored=stored)
+    assert exchange.answer_id("a_", upstream) == told
 
 
 @pytest.mark.parametrize(

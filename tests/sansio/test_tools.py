@@ -345,6 +345,13 @@ SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecut
 RUNS_SEARCHES = Target(hosted=frozenset({"web_search"}))
 
 
+def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
+    asked = request(SHELL, ODD)
+    ledger = Ledger()
+    fitted, book = fit_tools(asked, PLAIN, Target(), ledger, "toy")
+    assert (fitted.tools, book, len(ledger)) == (asked.tools, Book(), 0)
+
+
 def test_functions_stand_in_for_them() -> None:
     out, book, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
     wire = fit_name("run.2", None, PLAIN)
@@ -428,6 +435,7 @@ def allowed(*kinds: str) -> ToolChoice:
         ((SEARCHES, LOOK), None, Target(), None),
         ((SEARCHES, LOOK), ToolChoice("required"), Target(), None),
         ((SHELL,), None, Target(), None),
+        ((LOOK,), None, Target(), None),
         pytest.param((SEARCHES,), ToolChoice("none"), Target(), None, id="no tool may be called"),
         pytest.param(
             (LOOK, SEARCHES, SANDBOX),

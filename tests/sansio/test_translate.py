@@ -214,6 +214,45 @@ def test_a_relay_wants_a_model_too(body: bytes) -> None:
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
 
 
+# Requests of the upstream's own protocol that are fitted to it all the same
+
+MEND = Target(relay="mend", refuses=frozenset({"seed"}))
+
+
+def test_a_mended_request_goes_through_the_passes() -> None:
+    messages = [
+        {"role": "assistant", "parts": [{"t": "call", "call_id": "c", "name": "f", "input": "{}"}]},
+        {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
+    ]
+    body = request_body(heat=0.5, dice=7, messages=messages)
+    out = RequestTranslator(CLIENT, toy("client"), target=MEND).translate(body, model="wire")
+    sent = decode(out.body)
+    assert (sent["model"], sent["heat"], "dice" in sent) == ("wire", 0.5, False)
+    assert [part["t"] for part in sent["messages"][1]["parts"]] == ["result"]
+    assert losses_of(out.losses) == [
+        (LossCode.REPAIRED, "/messages/0/parts/0"),
+        (LossCode.DROPPED, "/dice"),
+    ]
+    assert (out.relayed, out.mended, out.exchange(id="x1", now=7).mended) == (False, True, True)
+    assert out.request.protocol == "client"
+
+
+def test_a_mended_request_has_not_left_its_protocol() -> None:
+    """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
+    out = RequestTranslator(CLIENT, CLIENT, target=MEND).translate(request_body(new_field=1, compact=True))
+    assert (losses_of(out.losses), out.book.compacts, out.request.extra) == ([], False, {"new_field": 1})
+
+
+def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
+    body = request_body(new_field=1)
+    out = RequestTranslator(CLIENT, UPSTREAM, target=Target(relay="mend")).translate(body)
+    assert (out.relayed, out.mended, losses_of(out.losses)) == (
+        False,
+        False,
+        [(LossCode.UNKNOWN_FIELD, "/new_field")],
+    )
+
+
 # A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
 
 THERE = toy("client", carriers=(b"CARRIED",))
@@ -429,6 +468,26 @@ def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
     parts = [part["t"] for part in out["messages"][0]["parts"]]
     assert parts == (["thought", "call"] if forgets else ["call"])
     assert len(decode(translator.translate(body).body)["messages"][0]["parts"]) == 1
+
+
+def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_protocol() -> None:
+    body = request_body(tools=[{"t": "hosted", "origin": "client", "kind": "search", "native": {}}])
+    with pytest.raises(RemoteProtocolError, match="the upstream does not run search"):
+        translated(body)
+    out, whole = translated(body, upstream=CLIENT, target=Target(relay="mend"))
+    assert [tool["kind"] for tool in out["tools"]] == ["search"]
+    assert whole.mended
+
+
+def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
+    def losses(**target: Any) -> list[tuple[LossCode, str]]:
+        translator = RequestTranslator(CLIENT, UPSTREAM, target=Target(**target))
+        return losses_of(translator.translate(request_body(), session=lambda: "s").losses)
+
+    assert losses(cache_keys=True) == [
+        (LossCode.DROPPED, "/prompt_cache_key")
+    ]  # this protocol has no such member
+    assert losses() == []
 
 
 def test_the_endpoint_decides_on_the_stream() -> None:

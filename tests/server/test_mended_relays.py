@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 from gw_fakes import Script
-from gw_scripted import MESSAGES, RESPONSES, ScriptedGateway, scripted, stream
+from gw_scripted import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    ScriptedGateway,
+    messages_answer,
+    scripted,
+    stream,
+    whole,
+)
 from openai import AsyncOpenAI
+
+from dragoman import REGISTRY
+from dragoman_server._mended_relays import MENDED_RELAYS, MendedRelay
+from dragoman_server._targets import target_for
+from dragoman_server.plan import Plan, make_plan
+from dragoman_server.settings import Settings, UpstreamSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -139,3 +156,106 @@ async def test_mended_events_have_names() -> None:
     final = await final_message("mend")
     assert (final.id, final.content[0].text, final.stop_reason) == ("msg_7", "Hi", "end_turn")
     assert (final.usage.input_tokens, final.usage.output_tokens) == (3, 4)
+
+
+# Where it is known that a relay needs mending.
+
+OPENAI = "https://api.openai.com/v1"
+
+
+def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
+    upstream = UpstreamSettings(name="up", protocol=protocol, base_url=url, **more)
+    return target_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "model", "relay"),
+    [
+        ("http://localhost:8080/v1", RESPONSES, "m", "mend"),
+        ("http://192.168.0.7:8080/v1", RESPONSES, "m", "mend"),
+        ("http://127.0.0.1:8000/v1", RESPONSES, "m", "mend"),
+        ("http://localhost:8080/v1", CHAT, "m", "exact"),
+        ("http://localhost:8081/v1", RESPONSES, "m", "exact"),
+        ("http://localhost/v1", RESPONSES, "m", "exact"),
+        ("http://localhost:odd/v1", RESPONSES, "m", "exact"),
+        ("https://llm.example:8080/v1", RESPONSES, "m", "exact"),
+        (OPENAI, CHAT, "gpt-5.6-luna", "mend"),
+        (OPENAI, CHAT, "gpt-5.4", "mend"),
+        (OPENAI, CHAT, "gpt-6", "mend"),
+        (OPENAI, CHAT, "gpt-5.3", "exact"),
+        (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
+        ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
+    ],
+)
+def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, model: str, relay: str) -> None:
+    assert relay_at(url, protocol, model) == relay
+    for said in ("exact", "mend"):
+        assert relay_at(url, protocol, model, relay=said) == said
+
+
+@pytest.mark.parametrize("row", MENDED_RELAYS, ids=lambda row: row.server)
+def test_every_row_has_a_reason_a_source_and_a_date(row: MendedRelay) -> None:
+    assert row.why
+    assert row.source
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date)
+
+
+def planned(body: dict[str, Any], **upstream: Any) -> Plan:
+    settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
+    data = json.dumps(body).encode()
+    return make_plan(settings, REGISTRY[upstream["protocol"]], {}, "", data, id="a", now=0)
+
+
+def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
+    function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    asked = {
+        "model": "up/gpt-5.6-luna",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [function],
+        "reasoning_effort": "high",
+    }
+    plan = planned(asked, protocol=CHAT, base_url=OPENAI)
+    sent = json.loads(plan.translated.body)
+    assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])
+    assert [loss.path for loss in plan.translated.losses] == ["/reasoning_effort"]
+
+
+# A mended upstream's other endpoints.
+
+
+async def test_a_mended_upstream_counts() -> None:
+    """What is asked is what its endpoint for counts takes, and what it says is no answer to be mended."""
+    gateway = scripted(
+        MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "mend", "counts_tokens": True}
+    )
+    asked = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    client = await gateway.call("/v1/messages/count_tokens", asked)
+    assert (client.status, json.loads(client.body)) == (200, {"input_tokens": 42})
+    assert gateway.sent[0].url.endswith("/v1/messages/count_tokens")
+    assert gateway.sent[0].body.keys() == {"model", "messages"}
+
+
+async def test_a_mended_upstream_compacts() -> None:
+    compaction = {"id": "resp_7", "object": "response.compaction", "output": [{"type": "compaction"}]}
+    gateway = scripted(RESPONSES, whole(compaction), upstream={"relay": "mend"})
+    client = await gateway.call("/v1/responses/compact", {"model": "up/m", "input": "Hi"})
+    assert (client.status, json.loads(client.body)) == (200, compaction)
+
+
+async def test_the_betas_of_a_mended_client_reach_the_upstream() -> None:
+    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "mend"})
+    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "odd-2026-01-01"}
+    client = await gateway.call("/v1/messages", asked, headers)
+    sent = gateway.sent[0].headers
+    assert client.status == 200
+    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "odd-2026-01-01")
+
+
+async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
+    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "mend", "opens_seals": True})
+    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
+    await gateway.call("/v1/messages", asked)
+    assert gateway.sent[0].body == {**asked, "model": "m"}

@@ -95,6 +95,21 @@ def test_events_that_say_more(events: Any, losses: Any) -> None:
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 
+@pytest.mark.parametrize(
+    ("client", "losses"),
+    [
+        ("anthropic_messages", [("unknown_field", "/content/0/x")]),
+        ("another", []),  # it travels with the seal
+    ],
+)
+def test_thinking_that_says_more(client: str, losses: Any) -> None:
+    ledger = Ledger()
+    exchange = Exchange(Request(client, "m", (), {}), "x1", 1, "alias")
+    thinking = {"type": "thinking", "thinking": "so", "signature": "s", "x": 1}
+    SPEC.read_whole({**MESSAGE, "content": [thinking], "stop_reason": "end_turn"}, exchange, ledger)
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
 @pytest.mark.parametrize(("tier", "losses"), [("scale", ["/service_tier"]), ("auto", []), (None, [])])
 def test_a_service_tier_without_a_word_for_it(tier: str | None, losses: list[str]) -> None:
     ledger = Ledger()

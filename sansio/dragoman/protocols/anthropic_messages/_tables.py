@@ -160,7 +160,7 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
-USAGE_DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
+DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
 USAGE_SHAPE: Shape = Counters(
     {
         "input_tokens": None,
@@ -170,7 +170,7 @@ USAGE_SHAPE: Shape = Counters(
         "cache_creation": None,  # travels
         "fallback_credit": _NOWHERE,
         "iterations": None,  # see `_usage`
-        "output_tokens_details": USAGE_DETAILS_SHAPE,
+        "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "service_tier": None,
         "speed": Unless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers

@@ -11,7 +11,7 @@ from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
 from dragoman._shape import note_unread, says
 
-from ._tables import TIER_ANSWER_WRITE, USAGE_DETAILS_SHAPE, USAGE_SHAPE
+from ._tables import DETAILS_SHAPE, TIER_ANSWER_WRITE, USAGE_SHAPE
 from ._wire import KNOWN_USAGE
 
 # Counters that only this protocol has: they pass through `Usage.extra`.
@@ -36,8 +36,9 @@ class UsageReader:
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
         if self._own:
+            # Beside it, all figures are told as they came.
             details = usage.get("output_tokens_details")
-            note_unread(details, USAGE_DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
         else:
             note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
         figures = self._figures

@@ -162,7 +162,7 @@ def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Mar
         _take_out(out, "/output_config/format")
         _take_out(out, "/output_format")
     config = request.reasoning
-    if config is not None and config.effort_path.startswith("/messages/"):
+    if config is not None and (config.effort_path or config.path).startswith("/messages/"):
         return  # it is said there
     _take_out(out, "/thinking")
     _take_out(out, "/output_config/effort")

@@ -51,7 +51,7 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
         write_own_settings(request, out, ledger)
     else:
         write_tools(request, own, target, out, ledger)
-        write_format(request.response_format, messages, out, ledger)
+        write_format(request, own, messages, out, ledger)
         write_reasoning(request, target, out, ledger)
         write_settings(request, own, target, out, ledger)
     if own:

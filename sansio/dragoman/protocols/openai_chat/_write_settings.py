@@ -13,7 +13,7 @@ from dragoman._effort import UNSAID, effort_of_budget, fit_effort
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
 from dragoman._params import Converter, hashed_beyond, write_params
-from dragoman._request import Param, ReasoningConfig, Request, ResponseFormat
+from dragoman._request import Param, ReasoningConfig, Request
 from dragoman._spec import Target
 from dragoman._strict_schema import is_strict
 
@@ -179,9 +179,10 @@ _ASK_FOR_JSON = "Answer with one JSON object."
 
 
 def write_format(
-    form: ResponseFormat | None, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+    request: Request, own: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
-    """Put the form of the answer that another protocol's request wants into `out`; `messages` are its own, printed."""
+    """Put the form of the answer into `out`; `messages` are the request's own, printed."""
+    form = request.response_format
     if form is None:
         return
     path = form.path or "/response_format"
@@ -202,6 +203,8 @@ def write_format(
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
             ledger.altered(path, "the schema is outside of what the server takes as strict")
+    if own and form.extra:
+        schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 

@@ -65,7 +65,7 @@ def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
 def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
     """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
     for name in (*tables.NOTHING_ASKED, "include"):
-        if tables.PARAMS.get(name) in target.refuses:
+        if name in target.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
     if request.response_format is None and (text.get("format") or {}).get("type") != "text":
@@ -74,7 +74,7 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
         text.pop("verbosity", None)
     _put(out, "text", text)
     config = request.reasoning
-    if config is None or config.effort_path.startswith("/input/"):
+    if config is None or (config.effort_path or config.path).startswith("/input/"):
         return  # nothing is said, or in mid-conversation
     reasoning = dict(out.get("reasoning") or {})
     fitted = _write_reasoning(config, request.protocol, target, ledger)

@@ -1,0 +1,290 @@
+"""Chat requests for Chat upstreams that are mended: what the protocol defines stays, and the target is obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._loss import Ledger
+from dragoman._request import Message, Text, ToolResult
+from dragoman._seal import Sealer
+from dragoman._spec import Target
+from dragoman.protocols.openai_chat import SPEC
+
+HI = {"role": "user", "content": "Hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+MARK = {"type": "ephemeral", "ttl": "5m"}
+
+
+def mended(body: dict[str, Any], **target: Any) -> tuple[dict[str, Any], list[str]]:
+    """The body for the upstream, and the places in the ledger."""
+    ledger = Ledger()
+    request = SPEC.read_request({"model": "m", **body}, Sealer())
+    out = SPEC.write_request(request, Target(relay="mend", **target), ledger)
+    return out, [loss.path for loss in ledger]
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+@pytest.mark.parametrize(
+    ("target", "before", "after", "losses"),
+    [
+        # Shapes.
+        (
+            {},
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [{"role": "user", "content": "a\n\nb"}],
+            [],
+        ),
+        (
+            {"text_content": "parts"},
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [],
+        ),
+        # Roles and their order.
+        (
+            {},
+            [{"role": "developer", "content": "a"}, HI],
+            [{"role": "system", "content": "a"}, HI],
+            ["/messages/0/role"],
+        ),
+        (
+            {},
+            [HI, {"role": "system", "content": "a"}],
+            [{"role": "user", "content": "Hi\n\n<system>\na\n</system>"}],
+            ["/messages/1/role"],
+        ),
+        ({"mid_system": True}, [HI, {"role": "system", "content": "a"}], None, []),
+        (
+            {},
+            [HI, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}],
+            [HI, {"role": "assistant", "content": "a\n\nb"}],
+            [],
+        ),
+        (
+            {"turn_order": "alternate"},
+            [{"role": "assistant", "content": "a"}, HI],
+            [
+                {"role": "user", "content": "(The assistant speaks first.)"},
+                {"role": "assistant", "content": "a"},
+                HI,
+            ],
+            ["/messages/0"],
+        ),
+        # What somebody said beside the text is his alone.
+        ({}, [HI, {**HI, "weight": 1}], None, []),
+        ({}, [HI, {**HI, "name": "ada"}], None, []),
+        ({"refuses": frozenset({"message_name"})}, [{**HI, "name": "ada"}], [HI], ["/messages/0/name"]),
+        # Pictures of tools.
+        (
+            {},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}],
+            [
+                HI,
+                CALLS,
+                {"role": "tool", "tool_call_id": "c1", "content": "[image: see the next message]"},
+                {"role": "user", "content": [IMAGE]},
+            ],
+            ["/messages/2/content/0"],
+        ),
+        (
+            {"tool_images": True},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}],
+            None,
+            [],
+        ),
+        # The legacy form of calls and results is today's.
+        (
+            {},
+            [
+                HI,
+                {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": "r"},
+            ],
+            [
+                HI,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{**CALL, "id": "call_1_f"}],
+                },
+                {"role": "tool", "tool_call_id": "call_1_f", "content": "r"},
+            ],
+            [],
+        ),
+        # Marks.
+        (
+            {},
+            [{"role": "user", "content": [text("a", cache_control=MARK)]}],
+            [{"role": "user", "content": "a"}],
+            ["/messages/0/content/0/cache_control"],
+        ),
+        ({}, [{**HI, "cache_control": MARK}], [HI], ["/messages/0/cache_control"]),
+        (
+            {"cache_marks": "cache_control"},
+            [{"role": "user", "content": [text("a", cache_control=MARK)]}],
+            None,
+            [],
+        ),
+        (
+            {},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r", "cache_control": MARK}],
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r"}],
+            ["/messages/2/cache_control"],
+        ),
+        # What only this protocol has.
+        ({}, [HI, {"role": "assistant", "content": None, "audio": {"id": "a1"}}, HI], None, []),
+        ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}], None, []),
+        ({}, [HI, {"role": "assistant", "content": None, "name": "bot"}], [HI], []),
+        ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}], None, []),
+    ],
+)
+def test_messages(
+    target: dict[str, Any],
+    before: list[dict[str, Any]],
+    after: list[dict[str, Any]] | None,
+    losses: list[str],
+) -> None:
+    """after: None when they stay as they came."""
+    out, lost = mended({"messages": before}, **target)
+    assert out["messages"] == (before if after is None else after)
+    assert lost == losses
+
+
+def reasons(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": "a", **fields}
+
+
+SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "anthropic-claude-v1"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "losses"),
+    [
+        ("reasoning_content", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
+        ("reasoning", {"reasoning_content": "so"}, {"reasoning": "so"}, []),
+        ("reasoning_content", {"reasoning": "so"}, {"reasoning_content": "so"}, []),
+        (
+            "reasoning",
+            {"reasoning": "so", "reasoning_content": "so"},
+            {"reasoning": "so", "reasoning_content": "so"},
+            [],
+        ),
+        # Signatures are good where they were made.
+        ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
+        ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
+        (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
+    ],
+)
+def test_earlier_reasoning(
+    field: str | None, before: dict[str, Any], after: dict[str, Any], losses: list[str]
+) -> None:
+    out, lost = mended({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
+    assert out["messages"][1] == reasons(**after)
+    assert lost == losses
+
+
+@pytest.mark.parametrize(
+    ("target", "before", "after", "losses"),
+    [
+        ({}, {"max_tokens": 5}, {"max_completion_tokens": 5}, []),
+        ({"max_tokens_field": "max_tokens"}, {"max_completion_tokens": 5}, {"max_tokens": 5}, []),
+        (
+            {"efforts": ("low", "high")},
+            {"reasoning_effort": "max"},
+            {"reasoning_effort": "high"},
+            ["/reasoning_effort"],
+        ),
+        (
+            {"reasoning_setting": "thinking"},
+            {"reasoning_effort": "none"},
+            {"thinking": {"type": "disabled"}},
+            [],
+        ),
+        (
+            {},
+            {"thinking": {"type": "disabled", "new": 1}},
+            {"reasoning_effort": "none", "thinking": {"new": 1}},
+            [],
+        ),
+        ({}, {"service_tier": "ludicrous"}, {"service_tier": "ludicrous"}, []),
+        ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
+        ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
+        ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+        ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
+        ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
+        (
+            {},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {}, "new": 1},
+                }
+            },
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {}, "new": 1},
+                }
+            },
+            [],
+        ),
+        # Tools.
+        ({}, {"tools": [FUNCTION], "tool_choice": "auto"}, {"tools": [FUNCTION]}, []),
+        ({}, {"tools": [{**FUNCTION, "new": 1}]}, {"tools": [{**FUNCTION, "new": 1}]}, []),
+        ({}, {"tools": [{"type": "odd", "odd": 1}]}, {"tools": [{"type": "odd", "odd": 1}]}, []),
+        ({}, {"web_search_options": {"new": 1}}, {"web_search_options": {"new": 1}}, []),
+        (
+            {},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            {"tools": [FUNCTION]},
+            ["/tools/0/cache_control"],
+        ),
+        (
+            {"cache_marks": "cache_control"},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            [],
+        ),
+        (
+            {},
+            {"functions": [FUNCTION["function"]], "function_call": {"name": "f"}},
+            {
+                "tools": [FUNCTION],
+                "tool_choice": {"type": "function", "function": {"name": "f"}},
+                "parallel_tool_calls": False,
+            },
+            [],
+        ),
+    ],
+)
+def test_settings_and_tools(
+    target: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+) -> None:
+    out, lost = mended({"messages": [HI], **before}, **target)
+    assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
+    assert lost == losses
+
+
+def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
+    """Its path leads to what it stands in for."""
+    ledger = Ledger()
+    annotated = {**CALLS, "annotations": [{"type": "odd"}]}
+    request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Sealer())
+    call = request.messages[1].parts[0]
+    result = ToolResult("c1", (Text("none"),), path=call.path)
+    asked = type(request)(
+        request.protocol,
+        "m",
+        (*request.messages, Message("user", (result,), call.path)),
+        request.raw,
+    )
+    out = SPEC.write_request(asked, Target(relay="mend"), ledger)
+    assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
