@@ -12,8 +12,8 @@ from fidelity.page import page as fidelity_page
 
 from dragoman import RULES, Rule, Verdict
 from dragoman_server._fields import Key, Kind
-from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server._mended_relays import MENDED_RELAYS
+from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server.routes import FAMILIES
 from dragoman_server.settings import (
