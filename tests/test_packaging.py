@@ -113,3 +113,17 @@ def test_the_main_suite_does_not_read_the_recordings() -> None:
         if re.search(r"^(import|from) corpus\b", path.read_text("utf-8"), re.MULTILINE)
     ]
     assert readers == []
+
+
+@pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("hypercorn", "serve")])
+def test_without_the_extra_the_command_says_what_to_install(missing: str, command: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = [{command!r}];"
+        "from dragoman_server.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"dragoman: {missing} is not installed: this is the library without the gateway. "
+        "Install it with its extra `server`, from a clone with: pip install '.[server]'"
+    ]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ._errors import RemoteProtocolError
-from ._events import BlockKind, BlockStarted, Event, Opaque, Stopped, StopReason, TextDelta, ToolHead
+from ._events import BlockKind, BlockStarted, Event, Stopped, StopReason, TextDelta, ToolHead
 from ._json import JSON, decode
 from ._json_schema import Undecided, broken_keyword
 from ._loss import Ledger, LossCode
-from ._request import Request, ResponseFormat, ToolChoice
+from ._request import HostedTool, Request, ResponseFormat, ToolChoice
 from ._spec import Target
 from ._strict_schema import is_strict
 
@@ -38,6 +38,8 @@ def unenforced(
         form = None
     if not _demands_call(choice) or ("tool_choice" in target.enforces and _demands_call(sent.tool_choice)):
         choice = None
+    if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in sent.tools):
+        choice = None  # the provider's own tools will do, and not all tell of their calls
     return form, choice
 
 
@@ -56,7 +58,7 @@ class CheckStage:
     form, choice: what unenforced() gave.
     """
 
-    __slots__ = ("_calls", "_choice", "_form", "_ledger", "_provided", "_refused", "_size", "_texts", "text")
+    __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "text")
 
     def __init__(self, form: ResponseFormat | None, choice: ToolChoice | None, ledger: Ledger) -> None:
         self.text = form is not None  # see `_pipeline`
@@ -66,7 +68,6 @@ class CheckStage:
         self._texts: dict[int, list[str]] = {}
         self._size = 0
         self._calls: list[ToolHead] = []
-        self._provided = False  # the provider's own tools were used
         self._refused = False
 
     def send(self, event: Event) -> Sequence[Event]:
@@ -77,8 +78,6 @@ class CheckStage:
         elif isinstance(event, BlockStarted):
             if event.choice == 0:
                 self._start(event)
-        elif isinstance(event, Opaque):
-            self._provided = self._provided or event.carried
         elif isinstance(event, Stopped) and event.choice == 0:
             self._judge(event.reason)
         return (event,)
@@ -100,11 +99,9 @@ class CheckStage:
             self._judge_text(self._form)
 
     def _judge_calls(self, choice: ToolChoice) -> None:
-        if self._provided or choice.hosted is not None:
-            return  # who called the provider's tools is not told
         if not self._calls:
             self._breach("/tool_calls", "a tool call was demanded, and the model made none")
-        elif choice.mode == "named" and all(call.name != choice.name for call in self._calls):
+        elif choice.name is not None and all(call.name != choice.name for call in self._calls):
             self._breach("/tool_calls", "the model called another tool than the one that was demanded")
 
     def _judge_text(self, form: ResponseFormat) -> None:

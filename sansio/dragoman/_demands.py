@@ -8,7 +8,8 @@ thinking: the model that cannot do both is told not to think.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +32,9 @@ from ._request import (
 )
 from ._spec import Target, UpstreamSpec
 from ._stops import split_stops
+
+# A name for the conversation that a request belongs to, None when there is none to be had.
+Session: TypeAlias = Callable[[], str | None]
 
 
 def fit_demands(
@@ -67,6 +71,16 @@ def fit_demands(
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
+
+
+def name_session(request: Request, target: Target, session: Session | None) -> Request:
+    """The request with a key for the cache of its prompt, where the upstream takes one and the client names none."""
+    if session is None or not target.cache_keys or "prompt_cache_key" in request.params:
+        return request
+    name = session()
+    if name is None:
+        return request
+    return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
 
 
 def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:

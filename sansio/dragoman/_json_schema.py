@@ -14,7 +14,7 @@ from typing import Final
 from ._json import JSON, JSONObject
 
 # A step is less than a microsecond. A schema of an answer's size takes some thousands.
-MAX_STEPS = 150_000
+MAX_STEPS = 100_000
 
 _NUMBERS = (int, float)
 

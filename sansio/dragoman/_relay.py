@@ -1,10 +1,10 @@
 """Same protocol on both sides: the bytes pass unchanged, and a tap watches.
 
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
-upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
-follow. Nothing else is ever added, and nothing passes behind the frame that ends the answer. What a tap wants to
-know (usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart,
-and the last ones only when the protocol's end mark comes or somebody asks.
+upstream breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error
+in the protocol's own form can follow. Nothing else is ever added, and nothing passes behind the frame that ends the
+answer. What a tap wants to know (usage, the end, an error) stands in the first and the last frames of a stream, so
+only those are taken apart, and the last ones only when the protocol's end mark comes or somebody asks.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
+
+# An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
+_ERROR_LINE = re.compile(rb"(?:\A|\n\n|\r\n\r\n|\r\r)(error:)")
 
 # Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
 _FIRST_FRAMES = 4
@@ -98,6 +101,8 @@ class Relay:
             self._out.append(data)
             return
         whole = self._whole_frames(data)
+        if whole and self._fails_beside(whole):
+            return
         if whole:
             for mark in self._marks:
                 if whole.rfind(mark) >= 0:  # some times as fast as `in`, and each read is searched
@@ -113,6 +118,8 @@ class Relay:
         if not self._streams:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
+            return
+        if self._fails_beside(b"".join(self._held)):
             return
         self._look()
         rest = SSEParser()
@@ -166,6 +173,21 @@ class Relay:
         if self._tap.ended or self._tap.fault is not None:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
+
+    def _fails_beside(self, data: bytes) -> bool:
+        """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
+        found = _ERROR_LINE.search(data) if b"error:" in data else None
+        if found is None:
+            return False
+        self._held.clear()
+        if found.start(1):
+            self._out.append(data[: found.start(1)])
+            self._remember(self._out[-1])
+        parser, trial = SSEParser(), self._protocol.tap(self._exchange)
+        for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
+            trial.watch(frame)
+        self.fail(trial.fault or unreadable("it has an error without words"))
+        return True
 
     def _end(self) -> None:
         """The last frame has come: what is behind it was never there."""
@@ -276,7 +298,7 @@ class Relay:
                 self.outcome, self.fault = Outcome.FAILED, event.fault
         if self.fault is None and self._member not in value:
             self.outcome = Outcome.FAILED
-            self.fault = Fault(FaultKind.SERVER, f"the upstream's answer has no {self._member}", status=502)
+            self.fault = unreadable(f"it has no {self._member}")
 
 
 def _frame_ends(frames: bytes) -> Iterator[int]:

@@ -44,6 +44,7 @@ class Target(msgspec.Struct, frozen=True):
     thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
     cache_marks: what a Chat or Responses upstream knows on content parts: `prompt_cache_breakpoint`, or in Chat
         `cache_control` as in Messages.
+    cache_keys: a Chat or Responses upstream keeps the caches of prompts by `prompt_cache_key`.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
         `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
@@ -84,6 +85,7 @@ class Target(msgspec.Struct, frozen=True):
     sampling: bool = True
     thinking: Literal["adaptive", "budget", "none"] = "adaptive"
     cache_marks: Literal["none", "breakpoint", "cache_control"] = "none"
+    cache_keys: bool = False
     efforts: tuple[str, ...] | None = None
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"

@@ -23,7 +23,8 @@ class Frame(NamedTuple):
     """One event of the stream.
 
     event: the value of its `event:` line, b"" without one.
-    data: its `data:` lines joined by LF.
+    data: its `data:` lines joined by LF. A line `error: X` that stands alone (llama.cpp before its PR 16109, GPUStack
+        on it) is the event "error" with the data X, though the standard knows no such field.
     """
 
     event: bytes
@@ -145,6 +146,7 @@ def parse_piece(piece: bytes) -> Frame | None:
 def _frame_by_lines(piece: bytes) -> Frame | None:
     event = b""
     data: list[bytes] = []
+    error: bytes | None = None
     for line in piece.split(b"\n"):
         name, _, value = line.partition(b":")
         # "If value starts with a U+0020 SPACE character, remove it from value."
@@ -153,7 +155,11 @@ def _frame_by_lines(piece: bytes) -> Frame | None:
             data.append(value)
         elif name == b"event":
             event = value
-    return Frame(event, b"\n".join(data)) if data else None
+        elif name == b"error":
+            error = value
+    if data:
+        return Frame(event, b"\n".join(data))
+    return None if error is None else Frame(b"error", error)
 
 
 def frame(data: bytes, event: bytes = b"") -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 from ._book import Book
 from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import fit_demands, fit_marks, fit_tool_demands
+from ._demands import Session, fit_demands, fit_marks, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -137,14 +137,16 @@ class RequestTranslator:
         model: str | None = None,
         peeked: Peek | None = None,
         recall: Recall | None = None,
+        session: Session | None = None,
         signed_reasoning: bool = True,
     ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
 
         peeked is what peek() gave for this body, for a caller who has looked already. recall gives the thoughts
         that were kept (ResponseTranslator.keepsake) for a turn's call ids; it is asked when the client did not send
-        them. signed_reasoning is False for a request whose signatures or ciphertexts the upstream has refused, see
-        refuses_signed_reasoning(): the reasoning that has them is left out.
+        them. session gives a name for the conversation, for upstreams that keep the caches of prompts by one; it is
+        asked when the client named none. signed_reasoning is False for a request whose signatures or ciphertexts the
+        upstream has refused, see refuses_signed_reasoning(): the reasoning that has them is left out.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
         upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
@@ -155,7 +157,7 @@ class RequestTranslator:
         try:
             target = self._target
             if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
-                return self._translate(body, model, recall, signed_reasoning)
+                return self._translate(body, model, recall, session, signed_reasoning)
             wrapped = not target.opens_seals and any(carrier in body for carrier in upstream.carriers)
             if wrapped or not signed_reasoning:
                 return self._unwrapped(body, model, upstream, signed_reasoning)
@@ -164,7 +166,12 @@ class RequestTranslator:
         return self._relay(body, model, peeked)
 
     def _translate(
-        self, body: bytes, model: str | None, recall: Recall | None, signed_reasoning: bool
+        self,
+        body: bytes,
+        model: str | None,
+        recall: Recall | None,
+        session: Session | None,
+        signed_reasoning: bool,
     ) -> TranslatedRequest:
         asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
         streams = self._endpoint.streams_if(asked.stream)
@@ -191,6 +198,8 @@ class RequestTranslator:
         request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         request, way = fit_format(request, target, ledger)
         request = fit_tool_demands(fit_marks(request, target, ledger), target, ledger)
+        if not mended:
+            request = name_session(request, target, session)
         request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
         request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
         form, choice = unenforced(asked, request, target)

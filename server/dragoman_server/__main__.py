@@ -1,6 +1,25 @@
-"""`python -m dragoman_server`: the same as `dragoman`."""
+"""The `dragoman` command, also `python -m dragoman_server`.
 
-from .cli import main
+An installation without the extra `server` has the command too, but nothing that it needs: it says what to install.
+"""
+
+import sys
+
+
+def main() -> None:
+    """Run the command. Leaves with 1 when a package of the extra is missing."""
+    try:
+        from .cli import main as run
+
+        run(prog_name="dragoman")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("dragoman", "dragoman_server"):
+            raise  # a fault of ours
+        sys.exit(
+            f"dragoman: {error.name} is not installed: this is the library without the gateway. "
+            "Install it with its extra `server`, from a clone with: pip install '.[server]'"
+        )
+
 
 if __name__ == "__main__":
-    main(prog_name="dragoman")
+    main()

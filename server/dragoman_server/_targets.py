@@ -66,6 +66,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "developer_role": ("developer_role", _same),
     "mid_system": ("mid_system", _same),
     "cache_marks": ("cache_marks", _same),
+    "cache_keys": ("cache_keys", _same),
     "call_ids": ("call_ids", _same),
     "forced_tools": ("forced_tools", _same),
     "enforces": ("enforces", _frozen),

@@ -247,7 +247,7 @@ class Attempt:
         if refusals and not self.shown:
             return refusals[0]
         if refusals:
-            fan.fail(refusals[0].fault)
+            fan.fail(refusals[0].told)
         fan.receive_eof()
         return await self._end(fan)
 
@@ -295,15 +295,11 @@ class Attempt:
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        failure = self._failure(fault, body)
-        if failure.told is not failure.fault:
-            return failure
         if fault.kind is FaultKind.NOT_FOUND and plan.advice:
-            message = f"{failure.fault.message} ({plan.advice})"
-            return replace(
-                failure, told=msgspec.structs.replace(failure.fault, message=message), cause=message
-            )
-        return replace(failure, status=status, body=shown)
+            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
+            status, shown = plan.client.write_fault(fault, plan.id)
+        failure = self._failure(fault, body)
+        return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
 
     def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
         """body: of an error answer."""

@@ -175,6 +175,13 @@ class Capabilities:
             default=NONE,
         ),
     ] = None
+    cache_keys: Annotated[
+        bool | None,
+        _switch(
+            "Chat Completions or Responses gets a prompt_cache_key; a hash of the conversation if there is none",
+            False,
+        ),
+    ] = None
     summaries: Annotated[
         str | None,
         choice(

@@ -195,7 +195,7 @@ def _in_form(plan: Plan, form: Form) -> Plan:
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:
     return RemoteProtocolError(
-        f"the upstream alone knows the conversation, and it cannot count at the moment: {record.error}",
+        f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
         status_hint=503,
     )
 

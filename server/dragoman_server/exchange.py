@@ -19,7 +19,7 @@ import anyio
 import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from dragoman import Fault, FaultKind, Keepalive, Ledger, Outcome, Relay, Verdict
+from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay, Verdict
 from dragoman._json import JSONObject
 from dragoman._recall import Keepsake
 
@@ -425,6 +425,8 @@ class ClientExchange:
             record.output_tokens = answer.usage.output
             record.cached_tokens = answer.usage.cached
             record.cache_write_tokens = answer.usage.cache_write
+            if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
+                record.estimated = True
             if answer.fault is not None and answer.fault is not _LEFT:
                 record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:

@@ -6,7 +6,7 @@ translation, losses. The clock and the random id come in as arguments, so the sa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -257,7 +257,8 @@ def make_plan(
     sealer = sealer_of(settings.server.secret)
     owner = "" if client_key is None else client_key.name
     sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
-    conversation = conversation_of(owner, headers, peeked) if sticks else None
+    session = cache(lambda: conversation_of(owner, headers, peeked))
+    conversation = session() if sticks else None
 
     def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
         target, upstream = goal.settings, goal.upstream
@@ -275,6 +276,7 @@ def make_plan(
             model=goal.upstream_model,
             peeked=peeked,
             recall=recall,
+            session=session,
             signed_reasoning=signed_reasoning,
         )
         url = target.base_url_for(upstream.name) + upstream.path

@@ -40,6 +40,7 @@ __all__ = [
     "UpstreamTimeouts",
     "UpstreamTooLarge",
     "UpstreamUnreachable",
+    "origin_of",
     "read_bounded",
 ]
 
@@ -284,7 +285,7 @@ class _Opening:
         self._client = client
         self._request = request
         self._proxy = proxy
-        self._where = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        self._where = _origin(request.url)
         self._body: _Body | None = None
 
     async def __aenter__(self) -> UpstreamResponse:
@@ -457,6 +458,19 @@ class UpstreamClient:
 @lru_cache(maxsize=256)
 def _parse_url(url: str) -> httpx2.URL:
     return httpx2.URL(url)
+
+
+def origin_of(url: str) -> tuple[str, str]:
+    """The server of a URL as errors name it, and its host alone; empty for what is no URL."""
+    try:
+        parsed = _parse_url(url)
+    except httpx2.InvalidURL:
+        return "", ""
+    return _origin(parsed), parsed.host
+
+
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

@@ -6,7 +6,6 @@ addresses is for the log. Everything else is told in the upstream's own words.
 """
 
 import re
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,7 +15,7 @@ from ._providers import PROVIDERS
 from ._secret import MASK
 from .headers import HeaderList
 from .settings import DEFAULT_ACCOUNT, AccountSettings, UpstreamSettings
-from .upstream import UpstreamError, UpstreamErrorKind
+from .upstream import UpstreamError, UpstreamErrorKind, origin_of
 
 # How a failed call to an upstream is told: its class, and so its status.
 _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
@@ -36,11 +35,12 @@ _WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
 
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
     """A failed call as a fault that a client may see. url: where the request went."""
-    parts = urlsplit(url)
-    text = str(error).replace(f"{parts.scheme}://{parts.netloc}", _called(upstream))
-    # An error of TLS names the host alone.
-    text = re.sub(rf"(?<![\w.-]){re.escape(parts.hostname or parts.netloc)}(?![\w-])", "its host", text)
-    return Fault(_KIND_OF[error.kind], text if _called(upstream) in text else f"{_called(upstream)}: {text}")
+    name, text = _called(upstream), str(error)
+    origin, host = origin_of(url)
+    if host:
+        # An error of TLS names the host alone.
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "its host", text.replace(origin, name))
+    return Fault(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
 
 
 def redirected(upstream: UpstreamSettings, status: int) -> Fault:

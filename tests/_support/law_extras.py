@@ -49,6 +49,18 @@ EXTRAS: dict[str, list[Extra]] = {
         ("/model_info", {"arch": "llama"}),
         ("/runtime", {"name": "llama.cpp"}),
         ("/stats", {"tokens_per_second": 50}),
+        ("/prompt_progress", {"total": 9, "processed": 4}),
+        ("/base_resp", {"status_code": 0, "status_msg": "success"}),
+        ("/input_sensitive", False),
+        ("/output_sensitive", False),
+        ("/images", []),
+        ("/related_questions", []),
+        ("/type", "end_of_stream"),
+        ("/status", "COMPLETED"),
+        ("/vertex_ai_citation_metadata", []),
+        ("/vertex_ai_grounding_metadata", []),
+        ("/vertex_ai_safety_results", []),
+        ("/vertex_ai_url_context_metadata", []),
         ("/perf_metrics", {"server-time-to-first-token": 0.1}),
         ("/time_info", {"queue_time": 0.1}),
         ("/trace_details", {"trace_id": "t"}),
@@ -65,10 +77,13 @@ EXTRAS: dict[str, list[Extra]] = {
         ("/choices/0/native_finish_reason", "STOP"),
         ("/choices/0/provider_specific_fields", {"refusal": None}),
         ("/choices/0/seed", 7),
+        ("/choices/0/text", "Hi"),
         ("/choices/0/token_ids", [1, 2]),
         ("/choices/0/message/channel", "analysis"),
         ("/choices/0/message/graph_data", {"sources": None, "status": None}),
         ("/choices/0/message/name", "MiniMax AI"),
+        ("/choices/0/message/padding", "abc"),
+        ("/choices/0/message/token_id", 40),
         ("/choices/0/message/provider_metadata", {"gateway": {"cost": "0.1", "routing": {"a": 1}}}),
         ("/choices/0/message/provider_metadata", {"openai": {"responseId": "r", "serviceTier": "default"}}),
         ("/choices/0/message/provider_metadata", {"google": {"groundingMetadata": None, "usageMetadata": 1}}),
@@ -107,6 +122,7 @@ EXTRAS: dict[str, list[Extra]] = {
     MESSAGES: [
         *_ROUTED,
         *_OPENROUTER_USAGE,
+        ("/base_resp", {"status_code": 0, "status_msg": "success"}),
         ("/context_management", {"applied_edits": []}),
         ("/usage/inference_geo", "global"),
         ("/usage/iterations", [{"type": "message", "input_tokens": 5, "output_tokens": 4}]),
@@ -151,9 +167,9 @@ EXTRAS: dict[str, list[Extra]] = {
 
 # Members that say nothing only as long as their value is one of those above.
 _BY_VALUE = re.compile(
-    r".*/(content_filter_results|context_management|graph_data|iterations|odd_\w+|prompt_filter_results"
-    r"|provider_metadata|provider_specific_fields|server_tool_use\w*|stop_reason|matched_stop|tool_usage"
-    r"|image_tokens|content_filters)"
+    r".*/(base_resp|content_filter_results|content_filters|context_management|graph_data|image_tokens|images"
+    r"|iterations|matched_stop|odd_\w+|prompt_filter_results|provider_metadata|provider_specific_fields"
+    r"|related_questions|server_tool_use\w*|stop_reason|tool_usage|vertex_ai_\w+|\w+_sensitive)"
 )
 
 

@@ -14,7 +14,6 @@ from dragoman._events import (
     BlockKind,
     BlockStarted,
     Event,
-    Opaque,
     ReasoningDelta,
     Stopped,
     StopReason,
@@ -22,7 +21,7 @@ from dragoman._events import (
     ToolHead,
 )
 from dragoman._loss import Ledger
-from dragoman._request import Request, ResponseFormat, ToolChoice
+from dragoman._request import FunctionTool, HostedTool, Request, ResponseFormat, Tool, ToolChoice
 from dragoman._spec import Target
 
 SCHEMA = {
@@ -108,7 +107,6 @@ def test_what_cannot_be_judged_is_unchecked(form: ResponseFormat, pieces: list[s
 
 NO_CALL = "breach /tool_calls: a tool call was demanded, and the model made none"
 OTHER = "breach /tool_calls: the model called another tool than the one that was demanded"
-SEARCH = Opaque("other", "web_search_call", {})
 
 
 @pytest.mark.parametrize(
@@ -124,24 +122,25 @@ SEARCH = Opaque("other", "web_search_call", {})
         ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
         ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
         ([*REFUSED, END], REQUIRED, []),
-        # The provider's own tool was called, or may have been.
-        ([SEARCH, *text("Hm."), END], REQUIRED, []),
-        ([Opaque("other", "message", {}, carried=False), *text("Hm."), END], REQUIRED, [NO_CALL]),
-        ([*text("Hm."), END], ToolChoice("named", hosted="web_search"), []),
+        # A tool that a function stood in for, by whatever name it goes.
+        ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
+        ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
     ],
 )
 def test_tool_choices(events: list[Event], choice: ToolChoice, losses: list[str]) -> None:
     assert told([STARTED, *events], None, choice) == losses
 
 
-def asked(form: Any = None, choice: Any = None) -> Request:
-    return Request("p", "m", (), {}, response_format=form, tool_choice=choice)
+def asked(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
+    return Request("p", "m", (), {}, tools=tools, response_format=form, tool_choice=choice)
 
 
 ENFORCES = Target(enforces=frozenset({"schema", "tool_choice"}))
 ALLOWED = ToolChoice("allowed", required=True)
 LOOSE = ResponseFormat(SCHEMA)
 OPEN = ResponseFormat({"type": "object"}, strict=True)
+LOOK, SEARCH = FunctionTool("look"), HostedTool("web_search", "p", {})
+SEARCHED = ToolChoice("named", hosted="web_search")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +158,11 @@ OPEN = ResponseFormat({"type": "object"}, strict=True)
         (asked(LOOSE), asked(LOOSE), ENFORCES, (LOOSE, None)),
         (asked(OPEN), asked(OPEN), ENFORCES, (OPEN, None)),
         (asked(ANY_OBJECT), asked(ANY_OBJECT), ENFORCES, (ANY_OBJECT, None)),
+        # A tool of the provider's own may be the one that is called.
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK), Target(), (None, REQUIRED)),
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK, SEARCH), Target(), (None, None)),
+        (asked(choice=SEARCHED), asked(None, SEARCHED, LOOK, SEARCH), Target(), (None, None)),
+        (asked(choice=NAMED), asked(None, NAMED, LOOK, SEARCH), Target(), (None, NAMED)),
         # The upstream was not told of the demand.
         (asked(FORM, REQUIRED), asked(), ENFORCES, (FORM, REQUIRED)),
         (asked(choice=REQUIRED), asked(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),

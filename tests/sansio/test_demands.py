@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_marks, fit_tool_demands
+from dragoman._demands import fit_demands, fit_marks, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
@@ -215,6 +215,24 @@ def test_a_demanded_call_and_thinking(
     out = fit_tool_demands(request, target, ledger)
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
+
+
+@pytest.mark.parametrize(
+    ("keys", "params", "named", "sent"),
+    [
+        (True, {}, "s1", "s1"),
+        pytest.param(True, {"prompt_cache_key": "own"}, "s1", "own", id="the client's own"),
+        pytest.param(False, {}, "s1", None, id="a host that knows no such member"),
+        (True, {"seed": 1}, None, None),
+    ],
+)
+def test_a_session_names_the_cache_of_the_prompt(
+    keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
+) -> None:
+    request = Request("toy", "m", (), {}, params=params)
+    out = name_session(request, Target(cache_keys=keys), lambda: named)
+    assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
+    assert name_session(request, Target(cache_keys=keys), None) is request
 
 
 # Cache marks

@@ -282,6 +282,30 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         assert kept.receive_eof() == []
 
 
+ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: ")
+
+
+@pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
+@pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
+def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
+    begun = stream_of(before)
+    for pieces in all_ways(begun + ERROR_LINE + tail):
+        out, machine = relayed(pieces)
+        assert out == begun + frame_of(Failed(FAULT))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, FAULT)
+
+
+def test_an_error_behind_the_end_says_nothing() -> None:
+    out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
+    assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
+
+
+def test_an_error_without_words_is_one_all_the_same() -> None:
+    _, machine = relayed([b"error: {\n\n"])
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.UNREADABLE
+
+
 def test_the_driver_fails_it() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + b"data: half")
@@ -406,7 +430,9 @@ def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
 def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault == Fault(FaultKind.SERVER, "the upstream's answer has no blocks", status=502)
+    assert machine.fault == Fault(
+        FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
+    )
 
 
 def test_what_must_be_there_is_the_callers_to_say() -> None:

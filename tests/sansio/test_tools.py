@@ -435,6 +435,7 @@ def allowed(*kinds: str) -> ToolChoice:
         ((SEARCHES, LOOK), None, Target(), None),
         ((SEARCHES, LOOK), ToolChoice("required"), Target(), None),
         ((SHELL,), None, Target(), None),
+        ((LOOK,), None, Target(), None),
         pytest.param((SEARCHES,), ToolChoice("none"), Target(), None, id="no tool may be called"),
         pytest.param(
             (LOOK, SEARCHES, SANDBOX),

@@ -470,6 +470,26 @@ def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
     assert len(decode(translator.translate(body).body)["messages"][0]["parts"]) == 1
 
 
+def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_protocol() -> None:
+    body = request_body(tools=[{"t": "hosted", "origin": "client", "kind": "search", "native": {}}])
+    with pytest.raises(RemoteProtocolError, match="the upstream does not run search"):
+        translated(body)
+    out, whole = translated(body, upstream=CLIENT, target=Target(relay="mend"))
+    assert [tool["kind"] for tool in out["tools"]] == ["search"]
+    assert whole.mended
+
+
+def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
+    def losses(**target: Any) -> list[tuple[LossCode, str]]:
+        translator = RequestTranslator(CLIENT, UPSTREAM, target=Target(**target))
+        return losses_of(translator.translate(request_body(), session=lambda: "s").losses)
+
+    assert losses(cache_keys=True) == [
+        (LossCode.DROPPED, "/prompt_cache_key")
+    ]  # this protocol has no such member
+    assert losses() == []
+
+
 def test_the_endpoint_decides_on_the_stream() -> None:
     always = Endpoint("/s", streams="always")
     whole = RequestTranslator(CLIENT, UPSTREAM, endpoint=always).translate(request_body())

@@ -10,6 +10,7 @@ import socket
 import sys
 import tomllib
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -381,10 +382,15 @@ def test_simulate_with_a_wrong_command_line_exits_with_2(arguments: tuple[str, .
     assert run("simulate", *arguments).exit_code == 2
 
 
-def test_the_module_is_the_same_command() -> None:
+def test_the_module_is_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import dragoman_server.__main__ as module
 
-    assert module.main is main
+    monkeypatch.setattr("sys.argv", ["__main__.py", "--version"])
+    with pytest.raises(SystemExit) as left:
+        module.main()
+    assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
 
 
 def test_looking_at_the_configuration_does_not_import_the_server() -> None:

@@ -117,7 +117,7 @@ def streamed(*texts: str) -> Script:
 async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
     gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
-    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 9, name: ["END", "never"]})
+    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
     body = json.loads(answer.body)
     assert not {"stop", "stop_sequences"} & gateway.sent[0].body.keys()
     if client == CHAT:
@@ -157,13 +157,17 @@ async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
 # Usage.
 
 
-@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(
+    ("streams", "done"),
+    [(True, True), (True, False), (False, True)],
+    ids=["stream", "stream, cut between finish and usage", "whole"],
+)
 async def test_figures_that_nobody_told_are_estimates_and_say_so(
-    streams: bool, caplog: pytest.LogCaptureFixture
+    streams: bool, done: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "Hello there, this is an answer."
     if streams:
-        script = stream(chunk({"role": "assistant", "content": text}), chunk({}, "stop"), done=True)
+        script = stream(chunk({"role": "assistant", "content": text}), chunk({}, "stop"), done=done)
     else:
         script = whole(chat_answer({"content": text}, usage=None))
     body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi there. " * 20}]}
@@ -179,6 +183,7 @@ async def test_figures_that_nobody_told_are_estimates_and_say_so(
     assert usage["output_tokens"] == 8
     (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
     assert line["losses"] == ["estimated answer:/usage"]
+    assert line["estimated"] is True
 
 
 async def test_a_chat_upstream_is_asked_for_figures() -> None:

@@ -158,6 +158,16 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
     assert record.outcome == "completed"
 
 
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
+    """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
+    flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
+    fake, _, _ = await run(flowing, client=client)
+    beat = REGISTRY[client].endpoints[0].heartbeat
+    beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
+    assert beats == [pytest.approx(4 + 8 + 10), pytest.approx(4 + 8 + 20)]
+
+
 async def test_a_heartbeat_at_the_moment_of_an_event_does_not_change_the_order() -> None:
     """Both become due at once; which task comes first is chance on trio, so it is tried often."""
     for _ in range(50):

@@ -222,10 +222,13 @@ def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
 
 
 def test_the_vendor_of_messages_runs_tools() -> None:
-    asked = {"input": "Hi", "tools": [{"type": "web_search"}]}
-    search = sent(URLS["anthropic"], RESPONSES, MESSAGES, "some-model", asked)["tools"]
-    assert [each["name"] for each in search] == ["web_search"]
-    assert "tools" not in sent(NOBODY, RESPONSES, MESSAGES, "some-model", asked)
+    function = {"type": "function", "name": "f", "parameters": SCHEMA}
+    asked = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
+
+    def names(url: str) -> list[str]:
+        return [each["name"] for each in sent(url, RESPONSES, MESSAGES, "some-model", asked)["tools"]]
+
+    assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
 
 
 def test_openai_gets_everything_that_is_its_own() -> None:

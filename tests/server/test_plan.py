@@ -321,6 +321,29 @@ def test_max_tokens_where_the_client_gave_none(own: int | None, limit: int) -> N
     assert given["max_tokens"] == 9
 
 
+SESSION = {"x-claude-code-session-id": "5f0c9a2e-8d3b-4a57-9a51-2b7a3d1e6c40"}
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_a_session_keeps_its_prompts_cache_where_the_host_takes_a_key(protocol: str) -> None:
+    key = sent(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=())["prompt_cache_key"]
+    assert len(key) == 32
+    assert (
+        key
+        == sent(MESSAGES, protocol, {"max_tokens": 60}, headers=SESSION, cache_keys=True, refuses=())[
+            "prompt_cache_key"
+        ]
+    )
+    other = {"x-claude-code-session-id": "another"}
+    assert key != sent(MESSAGES, protocol, headers=other, cache_keys=True, refuses=())["prompt_cache_key"]
+    for named in (
+        sent(MESSAGES, protocol, headers=SESSION),  # a host of which nothing is known
+        sent(MESSAGES, MESSAGES, headers=SESSION),
+    ):
+        assert "prompt_cache_key" not in named
+    assert not plan(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=()).translated.losses
+
+
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_the_name_of_the_limit(field: str) -> None:
     assert sent(MESSAGES, CHAT, max_tokens_field=field)[field] == 50

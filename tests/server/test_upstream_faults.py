@@ -99,6 +99,25 @@ def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: Fault
     assert fault_of_upstream(error, upstream(), URL) == Fault(kind, message)
 
 
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("http://me:secret@llm.test:9/v1", "http://llm.test:9"),
+        ("https://LLM.test:443/v1", "https://llm.test"),
+        ("http://[::1]:9/v1", "http://[::1]:9"),
+        ("http://a/v1", "http://a"),
+    ],
+)
+def test_an_address_is_found_however_it_is_written(url: str, named: str) -> None:
+    fault = fault_of_upstream(UpstreamBroken(f"a break: {named} closed the connection"), upstream(), url)
+    assert fault.message.replace("its host", "a") == 'a break: upstream "ok" closed the connection'
+
+
+def test_what_is_no_url_is_no_address() -> None:
+    fault = fault_of_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
+    assert fault.message == 'upstream "ok": no URL'
+
+
 REFUSED = Fault(FaultKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
 
 

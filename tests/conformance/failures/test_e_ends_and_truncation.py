@@ -213,6 +213,31 @@ def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -
         assert (error["message"], error["type"], error["code"]) == ("Busy.", named, code)
 
 
+# How many frames come before the line, what its object stands in, and what follows.
+ERROR_LINES = {
+    "first": (0, b"%b", b"\n\ndata: [DONE]\n\n"),
+    "in a block": (3, b"%b", b"\n\n"),
+    "nested, and the last": (3, b'{"error":%b}', b""),
+}
+
+
+@every_pair()
+@pytest.mark.parametrize("case", ERROR_LINES)
+def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream: str, case: str) -> None:
+    """llama.cpp until September 2025, GPUStack: `error: {...}` instead of `data: {...}`. Clients skip such a line."""
+    error: Json = {"code": 500, "message": "The model is out of memory.", "type": "server_error"}
+    after, holder, tail = ERROR_LINES[case]
+    begun = b"".join(frames(stream(upstream, *BLOCKS))[:after])
+    heard = hear(upstream, client, begun + b"error: " + holder % json.dumps(error).encode() + tail)
+    check_failed(heard)
+    assert heard.machine.fault is not None
+    assert heard.machine.fault.message == error["message"]
+    assert error["message"].encode() in heard.data
+    if client == upstream:
+        assert heard.data.startswith(begun)
+        assert check_stream(client, heard.data, include_usage=True) == []
+
+
 @each("upstream")
 def test_E5_a_relayed_error_counts_too(upstream: str) -> None:
     """The bytes pass as they are; the outcome is a failure all the same."""

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Usage
+from dragoman._events import Failed, Usage
 from dragoman._fault import Fault, FaultKind
 from dragoman._json import decode, encode
+from dragoman._loss import Ledger
 from dragoman._request import Request
 from dragoman._spec import Exchange
 from dragoman._sse import Frame
@@ -231,6 +232,19 @@ def test_f8_an_error_in_the_stream_is_told_apart() -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(frame({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}))
     assert tap.fault == Fault(FaultKind.OVERLOADED, "busy", type="overloaded_error")
+
+
+def test_an_error_named_by_the_event_line_alone() -> None:
+    one = Frame(b"error", b'{"message":"oops","type":"server_error"}')
+    tap, fault = SPEC.tap(EXCHANGE), Fault(FaultKind.SERVER, "oops", type="server_error")
+    tap.watch(one)
+    assert tap.fault == fault
+    assert list(SPEC.stream_reader(EXCHANGE, Ledger()).read(one)) == [Failed(fault)]
+
+
+def test_an_error_named_by_its_member_alone() -> None:
+    one = Frame(b"", b'{"error":{"message":"oops"}}')
+    assert list(SPEC.stream_reader(EXCHANGE, Ledger()).read(one)) == [Failed(Fault(FaultKind.SERVER, "oops"))]
 
 
 def test_the_tap_ends_a_broken_stream() -> None:

@@ -110,7 +110,8 @@ def test_thinking_that_says_more(client: str, losses: Any) -> None:
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 
-def test_a_service_tier_without_a_word_for_it() -> None:
+@pytest.mark.parametrize(("tier", "losses"), [("scale", ["/service_tier"]), ("auto", []), (None, [])])
+def test_a_service_tier_without_a_word_for_it(tier: str | None, losses: list[str]) -> None:
     ledger = Ledger()
-    SPEC.stream_writer(EXCHANGE, ledger).send(Started("i", "m", service_tier="scale"))
-    assert [loss.path for loss in ledger] == ["/service_tier"]
+    SPEC.stream_writer(EXCHANGE, ledger).send(Started("i", "m", service_tier=tier))
+    assert [loss.path for loss in ledger] == losses

@@ -95,6 +95,7 @@ def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
     watcher = tap()
     watcher.watch(Frame(b"error", b"gone"))
     assert watcher.fault is not None
+    assert watcher.fault.message == "gone"
 
 
 def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:

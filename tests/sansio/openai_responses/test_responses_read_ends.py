@@ -224,8 +224,14 @@ def test_failures(payload: dict[str, Any], fault: Fault) -> None:
 
 
 def test_an_error_named_by_the_event_line_alone() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    assert reader.read(Frame(b"error", b'{"message":"oops"}')) == (Failed(Fault(SERVER, "oops")),)
+    for said, fault in (
+        (b'{"message":"oops"}', Fault(SERVER, "oops")),
+        (b'{"message":"oops","type":"server_error"}', Fault(SERVER, "oops", type="server_error")),
+    ):
+        reader, tap = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.tap(EXCHANGE)
+        assert reader.read(Frame(b"error", said)) == (Failed(fault),)
+        tap.watch(Frame(b"error", said))
+        assert tap.fault == fault
 
 
 def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:

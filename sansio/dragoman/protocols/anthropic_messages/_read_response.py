@@ -108,7 +108,9 @@ class MessagesReader:
                     block.texts.append(text)
                     return (ReasoningDelta(block.number, text),)
             return self._blocks.delta(block, what, delta)
-        if type(kind) is not str:
+        if frame.event == b"error":
+            kind = "error"
+        elif type(kind) is not str:
             if "error" in value:
                 kind = "error"
             else:

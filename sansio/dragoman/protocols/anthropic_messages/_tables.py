@@ -156,6 +156,7 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     "context_management": _NOWHERE,
     "diagnostics": _NOWHERE,
     "input_transformations": _NOWHERE,
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
@@ -194,6 +195,23 @@ DELTA_FIELDS = frozenset(
 )
 
 # --- settings ---------------------------------------------------------------------------------------------
+
+# Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset(
+    {
+        "allowed_callers",
+        "block_binding",
+        "caller",
+        "clear_at",
+        "display",
+        "eager_input_streaming",
+        "edits",
+        "task_budget",
+        "toolset_name",
+        "transformations",
+        "type",
+    }
+)
 
 PARAMS_READ: dict[str, Param] = {
     "max_tokens": "max_output_tokens",
@@ -285,7 +303,11 @@ TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority
 # "fast" is reported as this one.
 FAST_TIER = "priority"
 USUAL_TIER = "default"
-TIER_ANSWER_WRITE: dict[str, str] = {word: tier for tier, word in TIER_ANSWER_READ.items()}
+# "auto" is what was asked for: an answer that tells it has not told its tier.
+TIER_ANSWER_WRITE: dict[str, str | None] = {
+    "auto": None,
+    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+}
 
 # --- context management -----------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class MessagesTap:
         except RemoteProtocolError:
             return
         if type(value) is dict:
-            self._look(value, value.get("type"))
+            self._look(value, "error" if frame.event == b"error" else value.get("type"))
 
     def _look(self, value: JSONObject, kind: object) -> None:
         if kind == "message_start":

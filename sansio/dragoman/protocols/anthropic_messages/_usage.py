@@ -100,7 +100,7 @@ class UsageReader:
 
 def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
     """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
-    if service_tier is not None and tier_word(service_tier) is None:
+    if service_tier is not None and service_tier not in TIER_ANSWER_WRITE:
         ledger.dropped("/service_tier", "Messages has no such service tier")
     return {
         "input_tokens": prompt_tokens,

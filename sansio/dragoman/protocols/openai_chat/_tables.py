@@ -69,6 +69,8 @@ MAX_MARKS = 4
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
+# Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset({"extra_content", "include_obfuscation"})
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Groq's name of the usual tier in answers.
 TIER_NAMES = {"on_demand": "default"}
@@ -307,6 +309,7 @@ _CHUNK_BOOKKEEPING = (
     "p",  # padding of Mistral and Cloudflare
     "openrouter_metadata",
     "perf_metrics",  # Fireworks
+    "prompt_progress",  # llama.cpp
     "provider",  # OpenRouter
     "request_id",  # Z.ai
     "system_fingerprint",
@@ -318,7 +321,8 @@ _CHUNK_BOOKKEEPING = (
 _CHOICE_BOOKKEEPING = (
     "content_filter_offsets",  # Azure
     "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
-    "seed",  # Together
+    "seed",  # Together, as the next one, which says the text again
+    "text",
     "token_ids",  # vLLM
 )
 
@@ -374,6 +378,8 @@ CONTENT_SHAPE: Shape = [
 MESSAGE_SHAPE: dict[str, Shape] = {
     "channel": None,  # Groq: which kind of text it is
     "name": None,  # MiniMax: its own
+    "padding": None,  # GitHub
+    "token_id": None,  # Together
     "graph_data": _NOWHERE,  # Writer
     "provider_specific_fields": _NOWHERE,  # LiteLLM
     # Vercel's router, and what the host behind it told beside the answer.
@@ -419,6 +425,20 @@ ANSWER_SHAPE: dict[str, Shape] = {
     # Lists of pages, which are read as citations.
     "citations": None,
     "search_results": None,
+    # MiniMax.
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},
+    "input_sensitive": _NOWHERE,
+    "output_sensitive": _NOWHERE,
+    # Perplexity, beside its lists of pages.
+    "images": _NOWHERE,
+    "related_questions": _NOWHERE,
+    "status": None,
+    "type": None,
+    # LiteLLM, of Google's answers: empty as a rule.
+    "vertex_ai_citation_metadata": _NOWHERE,
+    "vertex_ai_grounding_metadata": _NOWHERE,
+    "vertex_ai_safety_results": _NOWHERE,
+    "vertex_ai_url_context_metadata": _NOWHERE,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
 

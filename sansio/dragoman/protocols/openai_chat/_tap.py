@@ -48,7 +48,8 @@ class ChatTap:
         except RemoteProtocolError:
             chunk = None
         if frame.event == b"error" or (type(chunk) is dict and is_error(chunk)):
-            self.fault = self.fault or fault_of(chunk if type(chunk) is dict else {}, None)
+            said = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
+            self.fault = self.fault or fault_of(said, None)
         if type(chunk) is dict:
             self._look(chunk)
 

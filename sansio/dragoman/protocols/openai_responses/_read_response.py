@@ -114,7 +114,7 @@ class ResponsesReader:
         if type(kind) is not str:
             kind = value["type"] = frame.event.decode("utf-8", "replace")
         out: list[Event] = []
-        if kind == "error" or (not kind and value.get("error") is not None):
+        if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
             self._ended = True
             return (Failed(fault_of(value)),)
         handle = _HANDLERS.get(kind)

@@ -52,6 +52,8 @@ class ResponsesTap:
             if not event:  # the name alone ends nothing: the data may be cut
                 return
             kind = text_of(event.get("type")) or frame.event.decode("ascii")
+            if frame.event == b"error":
+                kind = "error"
             response = event.get("response")
             if type(response) is dict:
                 self._response = response

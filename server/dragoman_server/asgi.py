@@ -1,0 +1,20 @@
+"""The gateway for any ASGI server: `hypercorn dragoman_server.asgi:app`.
+
+It is configured by environment variables and a TOML file, as `dragoman serve` is. What that server decides by itself,
+above all where it listens, the file's settings do not change.
+"""
+
+import os
+
+from .app import create_app
+from .config import ConfigError, load
+from .log import configure
+
+try:
+    _settings = load(environ=os.environ).settings
+except ConfigError as error:
+    # A server prints a traceback of every other error that it meets while it imports an application.
+    raise SystemExit(str(error)) from None
+configure(_settings.server.log_level, _settings.server.log_format)
+
+app = create_app(_settings)
