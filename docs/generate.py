@@ -12,6 +12,7 @@ from fidelity.page import page as fidelity_page
 
 from dragoman import RULES, Rule, Verdict
 from dragoman_server._fields import Key, Kind
+from dragoman_server._mended_relays import MENDED_RELAYS
 from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server.routes import FAMILIES
@@ -117,6 +118,23 @@ def _hosts() -> str:
     )
 
 
+def _mended_relays() -> str:
+    return _table(
+        ("protocol", "at", "models", "because", "source", "looked up"),
+        (
+            (
+                f"`{row.protocol}`",
+                row.server if row.port is None else f"{row.server}, port {row.port}",
+                ", ".join(f"`{pattern}`" for pattern in row.models),
+                row.why,
+                row.source,
+                row.date,
+            )
+            for row in MENDED_RELAYS
+        ),
+    )
+
+
 def _settings(takes: Mapping[str, object]) -> str:
     return ", ".join(f"`{name} = {_toml(value)}`" for name, value in takes.items() if value is not None)
 
@@ -191,6 +209,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
+    "mended_relays": _mended_relays,
     "families": _families,
 }
 

@@ -41,23 +41,24 @@ def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
 
 def leave_protocol(request: Request, ledger: Ledger) -> Request:
     """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
+    defined = request.defined
     for repair in request.repairs:
         ledger.add(repair.code, repair.path, repair.detail)
-    ledger.unknown_fields("", request.extra)
+    ledger.unknown_fields("", request.extra, defined)
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            ledger.unknown_fields(tool.path, tool.extra)
+            ledger.unknown_fields(tool.path, tool.extra, defined)
     for namespace in request.namespaces:
         if namespace.description:
             ledger.dropped(f"{namespace.path}/description", "the namespace was taken apart: others have none")
-        ledger.unknown_fields(namespace.path, namespace.extra)
+        ledger.unknown_fields(namespace.path, namespace.extra, defined)
     for config in (request.reasoning, request.response_format):
         if config is not None:
-            ledger.unknown_fields(config.path, config.extra)
+            ledger.unknown_fields(config.path, config.extra, defined)
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.extra is not None:
-            ledger.unknown_fields(message.path, message.extra)
+            ledger.unknown_fields(message.path, message.extra, defined)
         if len(message.parts) == 1:
             part = message.parts[0]
             if type(part) is Text and part.extra is None:
@@ -71,7 +72,7 @@ def leave_protocol(request: Request, ledger: Ledger) -> Request:
                         continue  # as nearly all results are
             elif not isinstance(part, OpaquePart) and part.extra is None:
                 continue  # nearly all others
-            plain = _plain(part, ledger)
+            plain = _plain(part, defined, ledger)
             if plain is not part:
                 changed = changed or list(message.parts)
                 changed[index] = plain
@@ -115,7 +116,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
     return tuple(loaded)
 
 
-def _plain(part: Part, ledger: Ledger) -> Part | None:
+def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
     """The part itself, or what it says as text; None for what the model is not told."""
     if isinstance(part, OpaquePart):
         if part.text == "":
@@ -123,7 +124,7 @@ def _plain(part: Part, ledger: Ledger) -> Part | None:
             return None
         return _words(part, ledger)
     if part.extra is not None:
-        ledger.unknown_fields(part.path, part.extra)
+        ledger.unknown_fields(part.path, part.extra, defined)
     if isinstance(part, ToolResult):
         inner: list[Text | Media | OpaquePart] = []
         for each in part.parts:
@@ -131,7 +132,7 @@ def _plain(part: Part, ledger: Ledger) -> Part | None:
                 inner.append(_words(each, ledger))
                 continue
             if each.extra is not None:
-                ledger.unknown_fields(each.path, each.extra)
+                ledger.unknown_fields(each.path, each.extra, defined)
             inner.append(each)
         if any(new is not old for new, old in zip(inner, part.parts, strict=True)):
             return msgspec.structs.replace(part, parts=tuple(inner))

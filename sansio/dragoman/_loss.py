@@ -7,7 +7,7 @@ decides what a non-empty ledger means for a request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 
 import msgspec
@@ -79,10 +79,18 @@ class Ledger:
     def altered(self, path: str, detail: str) -> None:
         self.add(LossCode.ALTERED, path, detail)
 
-    def unknown_fields(self, path: str, extra: JSONObject | None) -> None:
-        """Enter every key of `extra`, the fields at `path` that the sender's protocol does not define."""
-        if extra:
-            for key in extra:
+    def unknown_fields(
+        self, path: str, extra: JSONObject | None, defined: Collection[str] = frozenset()
+    ) -> None:
+        """Enter every key of `extra`, the fields at `path` that nobody reads.
+
+        defined: those that the sender's protocol has, and others have no place for, be it in an object of this key.
+        """
+        for key, value in (extra or {}).items():
+            inner = value if type(value) is dict and value else (key,)
+            if key in defined or all(name in defined for name in inner):
+                self.dropped(child(path, key), "a field of its protocol alone")
+            else:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
 
     def __iter__(self) -> Iterator[Loss]:

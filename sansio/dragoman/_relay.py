@@ -1,10 +1,10 @@
 """Same protocol on both sides: the bytes pass unchanged, and a tap watches.
 
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
-upstream breaks off, what the client has ends between two frames, and an error in the protocol's own form can
-follow. Nothing else is ever added, and nothing passes behind the frame that ends the answer. What a tap wants to
-know (usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart,
-and the last ones only when the protocol's end mark comes or somebody asks.
+upstream breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error
+in the protocol's own form can follow. Nothing else is ever added, and nothing passes behind the frame that ends the
+answer. What a tap wants to know (usage, the end, an error) stands in the first and the last frames of a stream, so
+only those are taken apart, and the last ones only when the protocol's end mark comes or somebody asks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 
 from ._events import Seal, ToolKind
 from ._json import JSON, JSONObject
-from ._loss import Loss
+from ._loss import Loss, LossCode
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
@@ -307,6 +307,11 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
     use: WebSearch | CodeExecution | McpServer | None = None
     stand_in: FunctionTool | None = None
 
+    @property
+    def loss(self) -> LossCode:
+        """How it is entered where the upstream does not run it: a use that others have is no unknown kind."""
+        return LossCode.UNKNOWN_KIND if self.use is None else LossCode.DROPPED
+
 
 Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
@@ -393,7 +398,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     param_paths: where each of them stood in the client's body.
     include_usage: the client wants usage at the end of a stream (always true but in Chat).
     compact: the client wants the conversation summed up, in the form its protocol has for that, and no answer.
-    extra: top-level fields that the protocol does not define.
+    extra: top-level fields that nobody reads.
+    defined: names of fields in any `extra` that the protocol defines and no other has.
     repairs: what its reader understood though it broke the protocol.
     raw: the client's body as decoded, and repaired; writers of the same protocol echo from it.
     """
@@ -416,3 +422,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     compact: bool = False
     repairs: tuple[Loss, ...] = ()
+    defined: frozenset[str] = frozenset()

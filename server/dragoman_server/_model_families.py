@@ -178,7 +178,7 @@ MODEL_FAMILIES = (
         ("gpt-5-[1-4]-pro*", {"sampling_at_none": None}),
     ),
     *_rows(
-        "itzcrazykns/vane#1173; @ai-sdk/groq 4.0.73",
+        "itzcrazykns/vane#1173; openai/openai-openapi#541; onyx#15008; BerriAI/litellm-docs#1173",
         "2026-11-22",
         ("gpt-5-[4-6]", _NO_EFFORT_BESIDE_TOOLS),
         ("gpt-5-[4-6]-*", _NO_EFFORT_BESIDE_TOOLS),

@@ -202,8 +202,6 @@ class _Worker:
             tasks.start_soon(self._watch_signals, tasks.cancel_scope)
             tasks.start_soon(self._watch_parent)
             tasks.start_soon(self._cut_after_drain)
-            if server.backend == "trio":
-                tasks.start_soon(self._close_listener)
             # In a task of its own: on CPython 3.11 asyncio's TaskGroup, which hypercorn is stopped through,
             # leaves its task marked as cancelled, and the mark would turn this clean end into an error.
             tasks.start_soon(self._serve, config, tasks.cancel_scope)
@@ -275,14 +273,6 @@ class _Worker:
         await self.stopping.wait()
         await anyio.sleep(self.settings.server.drain_s)
         self.requests.cut()
-
-    async def _close_listener(self) -> None:
-        """Hypercorn leaves the socket open on trio; clients would queue up behind a server that is going."""
-        await self.stopping.wait()
-        # By the second turn of the scheduler the accepting task is cancelled and the socket is nobody's.
-        for _ in range(2):
-            await anyio.lowlevel.checkpoint()
-        self.listener.close()
 
 
 # A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told. A lifespan that

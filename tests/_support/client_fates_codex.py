@@ -158,7 +158,7 @@ def _added_tools(inner: str, found: int) -> dict[str, Any]:
 
 _TOOLS_IN_CHAT: dict[str, Row] = {
     **_tools("/function", "parameters", 12, "/messages/14/content"),
-    f"/tools/{_WEB}/...": lost("unknown_kind"),
+    f"/tools/{_WEB}/...": lost(),
 }
 _TOOLS_IN_MESSAGES: dict[str, Row] = {
     **_tools("", "input_schema", 13, "/messages/12/content/0/content"),

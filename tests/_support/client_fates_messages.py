@@ -77,7 +77,7 @@ def _budget(effort: str, place: str) -> dict[str, Row]:
 
 
 # A switch for how the vendor streams, which says nothing about the tool.
-_EAGER: dict[str, Row] = {"/tools/{n}/eager_input_streaming": lost("unknown_field")}
+_EAGER: dict[str, Row] = {"/tools/{n}/eager_input_streaming": lost()}
 _FAILED: dict[str, Row] = {
     "/messages/2/content/0/is_error": IMPLIED,  # false
     "/messages/4/content/0/is_error": Row(code="altered"),

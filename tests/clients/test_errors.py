@@ -24,6 +24,12 @@ CLASSES: dict[str, tuple[type[Exception], type[Exception]]] = {
     "error-500": (openai.InternalServerError, anthropic.InternalServerError),
     "error-529": (openai.InternalServerError, anthropic.OverloadedError),
 }
+# What is told in other words than the upstream's.
+WORDS = {
+    "error-context": "prompt is too long",
+    "error-401": r"refused a request without a key \(401\): set api_key of",
+}
+LASTING = {"error-401", "error-403"}
 API_ERROR = {CHAT: openai.APIError, MESSAGES: anthropic.APIError, RESPONSES: openai.APIError}
 
 # Whatever else happens, a program must never take an answer that broke off for a finished one.
@@ -34,11 +40,12 @@ FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 @pytest.mark.parametrize("model", CLASSES)
 def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way, model: str) -> None:
     expected = CLASSES[model][pair.client == MESSAGES]
-    text = "prompt is too long" if model == "error-context" else "the simulator"
+    text = WORDS.get(model, "the simulator")
     with pytest.raises(expected, match=text) as raised:
         ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Hello"))
     error: Any = raised.value
     assert error.request_id
+    assert (error.response.headers.get("x-should-retry") == "false") is (model in LASTING)
     if model == "error-429@7":
         assert error.response.headers["retry-after"] == "7"
     if model == "error-context" and pair.client != MESSAGES:

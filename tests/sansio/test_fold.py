@@ -21,6 +21,7 @@ from dragoman._events import (
     ReasoningDelta,
     ReasoningForm,
     SealDelta,
+    Started,
     Stopped,
     StopReason,
     TextDelta,
@@ -158,6 +159,14 @@ def test_finished() -> None:
 def test_no_answer_before_the_start() -> None:
     with pytest.raises(LocalProtocolError, match="has not started"):
         Fold().answer()
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "tier"), [("auto", "flex", "flex"), ("auto", None, "auto"), (None, "flex", "flex")]
+)
+def test_the_last_service_tier_counts(first: str | None, later: str | None, tier: str) -> None:
+    answer = folded(Started("i", "m", service_tier=first), Usage(service_tier=later), ENDED)
+    assert answer.service_tier == tier
 
 
 @PROPERTY

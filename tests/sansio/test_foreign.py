@@ -104,6 +104,23 @@ def test_every_unknown_field_is_entered_once() -> None:
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
 
 
+def test_what_its_protocol_defines_is_not_unknown() -> None:
+    defined = frozenset({"caller", "edits"})
+    given = request(
+        Message("assistant", (ToolCall("c", "look", "{}", extra={"caller": "code", "x": 1}, path="/m/0/0"),)),
+        extra={"management": {"edits": [], "caller": 1}, "other": {"edits": [], "x": 1}, "empty": {}},
+        defined=defined,
+    )
+    _, losses = left(given)
+    assert losses == [
+        (LossCode.DROPPED, "/management"),
+        (LossCode.UNKNOWN_FIELD, "/other"),
+        (LossCode.UNKNOWN_FIELD, "/empty"),
+        (LossCode.DROPPED, "/m/0/0/caller"),
+        (LossCode.UNKNOWN_FIELD, "/m/0/0/x"),
+    ]
+
+
 def test_what_the_reader_put_right_is_entered() -> None:
     repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
     _, losses = left(request(repairs=(repair,)))

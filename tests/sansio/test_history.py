@@ -220,7 +220,7 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
 
 
 def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
-    [call, result] = history("a:Cx | u:Rx Ry")
+    [call, result] = history("a:Cx | u:Rx E")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
     out = mend_history(Request("toy", "m", (call, result), {}), ledger)

@@ -242,6 +242,11 @@ def test_an_error_named_by_the_event_line_alone() -> None:
     assert list(SPEC.stream_reader(EXCHANGE, Ledger()).read(one)) == [Failed(fault)]
 
 
+def test_an_error_named_by_its_member_alone() -> None:
+    one = Frame(b"", b'{"error":{"message":"oops"}}')
+    assert list(SPEC.stream_reader(EXCHANGE, Ledger()).read(one)) == [Failed(Fault(FaultKind.SERVER, "oops"))]
+
+
 def test_the_tap_ends_a_broken_stream() -> None:
     data = SPEC.tap(EXCHANGE).fail(Fault(FaultKind.TRUNCATED, "cut"))
     assert data == (

@@ -294,7 +294,19 @@ def test_sampling_beside_thinking(
         ),
         (
             {"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "updates"}},
-            ReasoningConfig("enabled", None, 2048, extra={"display": "updates"}, path="/thinking"),
+            ReasoningConfig(
+                "enabled",
+                None,
+                2048,
+                "summarized",
+                extra={"display": "updates"},
+                path="/thinking",
+                show_path="/thinking/display",
+            ),
+        ),
+        (
+            {"thinking": {"type": "adaptive", "display": "odd"}},
+            ReasoningConfig("adaptive", extra={"display": "odd"}, path="/thinking"),
         ),
         ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
         (

@@ -96,7 +96,7 @@ def write(*tools: Tool, target: Target = Target(), **fields: Any) -> tuple[Any, 
         ),
         (CustomTool("c", path="/t"), None, [("unknown_kind", "/t")]),
         (HostedTool("other", "file_search", {}, "/t"), None, [("unknown_kind", "/t")]),
-        (HostedTool("other", "web_search", {}, "/t", WebSearch()), None, [("unknown_kind", "/t")]),
+        (HostedTool("other", "web_search", {}, "/t", WebSearch()), None, [("dropped", "/t")]),
     ],
 )
 def test_tools(tool: Tool, written: Any, losses: Any) -> None:

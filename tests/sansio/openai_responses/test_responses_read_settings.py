@@ -178,10 +178,15 @@ def test_reasoning_settings() -> None:
         extra={"mode": "pro", "summary": "detailed"},
         **place,
     )
+    assert read(reasoning={"generate_summary": "concise"}).reasoning == ReasoningConfig(
+        show="summarized",
+        show_path="/reasoning/generate_summary",
+        extra={"generate_summary": "concise"},
+        **place,
+    )
     assert read(reasoning={"generate_summary": "auto"}).reasoning == ReasoningConfig(
         show="summarized",
         show_path="/reasoning/generate_summary",
-        extra={"generate_summary": "auto"},
         **place,
     )
 

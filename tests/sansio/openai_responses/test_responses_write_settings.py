@@ -340,12 +340,12 @@ def test_tools_that_the_upstream_runs_too_are_its_own(
     assert lost == losses
 
 
-@pytest.mark.parametrize("use", [None, CodeExecution()])
-def test_tools_that_it_does_not_run_are_left_out(use: Any) -> None:
+@pytest.mark.parametrize(("use", "code"), [(None, UNKNOWN_KIND), (CodeExecution(), DROPPED)])
+def test_tools_that_it_does_not_run_are_left_out(use: Any, code: LossCode) -> None:
     target = Target(hosted=frozenset(("web_search",)))
     body, losses = write(USER, protocol=MESSAGES, tools=(hosted({}, use),), target=target)
     assert "tools" not in body
-    assert losses == [(UNKNOWN_KIND, "/tools/0")]
+    assert losses == [(code, "/tools/0")]
 
 
 SERVED = {"mcp_servers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
@@ -358,7 +358,7 @@ SERVED = {"mcp_servers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
         (
             Target(),
             [
-                (UNKNOWN_KIND, "/tools/0"),
+                (DROPPED, "/tools/0"),
                 (UNKNOWN_KIND, "/mcp_servers/1"),
                 (DROPPED, "/mcp_servers/0"),
                 (DROPPED, "/mcp_servers/2"),

@@ -17,7 +17,7 @@ from dragoman._seal import Sealer
 from ._read_blocks import Reading, read_content
 from ._read_settings import Later, read_compaction, read_reasoning, read_response_format, read_settings
 from ._read_tools import read_tool, read_tool_choice, read_tools
-from ._tables import BILLING_HEADER, NAME, PARAM_PATHS
+from ._tables import BILLING_HEADER, DEFINED, NAME, PARAM_PATHS
 from ._values import invalid, object_of, optional, required, word
 from ._wire import KNOWN_BODY, KNOWN_MESSAGE_PARAM, extra_of
 
@@ -91,6 +91,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         reasoning=read_reasoning(body, later, left),
         response_format=read_response_format(body, left),
         extra=left or None,
+        defined=DEFINED,
         compact=compact,
     )
 

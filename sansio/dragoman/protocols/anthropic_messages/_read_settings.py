@@ -6,6 +6,8 @@ what that form has no room for into the unknown fields under the name of the set
 
 from __future__ import annotations
 
+from typing import Literal
+
 from dragoman._json import JSON, JSONObject
 from dragoman._params import read_params
 from dragoman._request import Message, Param, ReasoningConfig, ResponseFormat, Text
@@ -133,7 +135,8 @@ def read_reasoning(body: JSONObject, later: Later | None, left: JSONObject) -> R
         return None if effort is None else ReasoningConfig(effort=effort, path=effort_path)
     extra = extra_of(thinking, KNOWN_THINKING) or {}
     kind: JSON = thinking.get("type")
-    show = thinking.get("display")
+    display: JSON = thinking.get("display")
+    show: Literal["summarized", "omitted"] | None = display
     budget = optional(thinking, "budget_tokens", "/thinking", int, "integer")
     if kind == "between_tools":
         extra["type"] = kind
@@ -143,8 +146,8 @@ def read_reasoning(body: JSONObject, later: Later | None, left: JSONObject) -> R
             "/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'"
         )
     if show not in (None, "summarized", "omitted"):
-        extra["display"] = show
-        show = None
+        extra["display"] = display
+        show = "summarized" if display == "updates" else None  # the nearest
     path = effort_path if effort is not None else ""
     show_path = "/thinking/display" if show is not None else ""
     return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking", path, show_path)

@@ -196,6 +196,23 @@ DELTA_FIELDS = frozenset(
 
 # --- settings ---------------------------------------------------------------------------------------------
 
+# Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset(
+    {
+        "allowed_callers",
+        "block_binding",
+        "caller",
+        "clear_at",
+        "display",
+        "eager_input_streaming",
+        "edits",
+        "task_budget",
+        "toolset_name",
+        "transformations",
+        "type",
+    }
+)
+
 PARAMS_READ: dict[str, Param] = {
     "max_tokens": "max_output_tokens",
     "temperature": "temperature",

@@ -138,7 +138,9 @@ class _Writer:
             native: JSONObject = tool.native
             return native
         if not isinstance(tool, HostedTool):
-            self._unknown(tool.path, "the upstream has no tools that take free text")
+            self._ledger.add(
+                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools that take free text"
+            )
             return None
         for kind, need, write in _USES:
             if tool.use is not None and isinstance(tool.use, kind) and need in self._target.hosted:
@@ -149,11 +151,8 @@ class _Writer:
                 if _says_more(tool, told):
                     self._ledger.altered(tool.path, "only what the tools have in common was carried")
                 return block
-        self._unknown(tool.path, f"the upstream has no tool {tool.kind}")
+        self._ledger.add(tool.loss, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
-
-    def _unknown(self, path: str, detail: str) -> None:
-        self._ledger.add(LossCode.UNKNOWN_KIND, path, detail)
 
     def _function(self, tool: FunctionTool) -> JSONObject:
         schema: JSON = tool.parameters

@@ -38,7 +38,7 @@ from ._read_settings import read_reasoning, read_response_format
 from ._read_thoughts import read_turn
 from ._read_tools import read_tools
 from ._reasoning import part_text
-from ._tables import NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS
+from ._tables import DEFINED, NAME, PARAM_PATHS, PARAM_PATHS_OLD, PARAMS
 
 _KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
 
@@ -91,6 +91,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body.get("response_format"), extra),
         extra=extra or None,
+        defined=DEFINED,
     )
 
 

@@ -69,6 +69,8 @@ MAX_MARKS = 4
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
+# Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset({"extra_content", "include_obfuscation"})
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Groq's name of the usual tier in answers.
 TIER_NAMES = {"on_demand": "default"}

@@ -7,7 +7,7 @@ What a tool says that has no member goes into its description if the model can m
 from __future__ import annotations
 
 from dragoman._json import JSON, JSONObject, encode_text
-from dragoman._loss import Ledger, LossCode, child
+from dragoman._loss import Ledger, child
 from dragoman._request import CustomTool, FunctionTool, HostedTool, Request, ToolChoice, ToolRef, WebSearch
 from dragoman._spec import Target
 from dragoman._strict_schema import is_strict
@@ -114,7 +114,7 @@ def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) 
 def _hosted(tool: HostedTool, target: Target, out: JSONObject, ledger: Ledger) -> None:
     use = tool.use
     if not isinstance(use, WebSearch) or "web_search" not in target.hosted:
-        ledger.add(LossCode.UNKNOWN_KIND, tool.path, f"a {tool.kind} tool is run by its own provider")
+        ledger.add(tool.loss, tool.path, f"a {tool.kind} tool is run by its own provider")
     elif WEB_SEARCH in out:
         ledger.dropped(tool.path, "there is one web search already, and no place for another")
     else:

@@ -62,6 +62,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         extra=extra or None,
         compact=found.compact,
         repairs=repairs,
+        defined=tables.DEFINED,
     )
 
 
@@ -159,11 +160,11 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
     # `generate_summary` is the old name of `summary`.
-    summary = value.get("summary")
     shown = next((name for name in ("summary", "generate_summary") if value.get(name) is not None), None)
     extra = extra_of(value, wire.REASONING_CONFIG) or {}
-    if summary not in (None, "auto"):
-        extra["summary"] = summary  # how long the summary shall be
+    extra.pop("generate_summary", None)
+    if shown is not None and value[shown] != "auto":
+        extra[shown] = value[shown]  # how long the summary shall be
     effort, effort_path = optional(value, "/reasoning", "effort"), "/reasoning/effort"
     if later is not None:
         if effort not in (None, later[0]):

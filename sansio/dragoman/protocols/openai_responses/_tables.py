@@ -126,6 +126,28 @@ TIER_ASKED, TIER_UNLESS_TOLD = "auto", "default"
 # Other vendors' names for the same thing, as asked for and as answered.
 SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
+# Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset(
+    (
+        "access_programs",
+        "acknowledged_safety_checks",
+        "allowed_callers",
+        "async",
+        "background_options",
+        "caller",
+        "context",
+        "defer_loading",
+        "generate_summary",
+        "image",
+        "include_obfuscation",
+        "logprobs",
+        "max_output_length",
+        "mode",
+        "output_schema",
+        "pending_safety_checks",
+        "summary",
+    )
+)
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
 EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
 # Protocols whose file ids name files in the same vendor's store.

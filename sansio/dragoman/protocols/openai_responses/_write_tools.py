@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..._events import ToolKind
 from ..._json import JSON, JSONObject, encode_text
-from ..._loss import Ledger, LossCode, child
+from ..._loss import Ledger, child
 from ..._request import (
     CodeExecution,
     CustomTool,
@@ -89,7 +89,7 @@ def _is_native(tool: HostedTool, target: Target) -> bool:
 def _write_hosted(tool: HostedTool, target: Target, ledger: Ledger) -> JSONObject | None:
     use = tool.use
     if use is None or not _is_native(tool, target):
-        ledger.add(LossCode.UNKNOWN_KIND, tool.path, f"no counterpart for the tool {tool.kind} in Responses")
+        ledger.add(tool.loss, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
     told: list[JSON] = []
     if isinstance(use, WebSearch):

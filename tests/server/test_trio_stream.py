@@ -1,0 +1,199 @@
+"""The byte stream on trio by itself: sockets of one process, and trio's own clock, which jumps when all tasks wait.
+
+What both event loops' streams have in common is tested through the transport (test_transport*.py).
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from http_certificate import make_certificate
+
+from dragoman_server._trio_stream import TrioStream
+
+pytestmark = pytest.mark.trio
+
+LONG_S = 3600.0
+# More than the buffers of a pair of sockets hold.
+MEGABYTES = b"x" * 8_000_000
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[TrioStream, socket.socket]]:
+    """A stream and the socket of its peer, neither of which blocks."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        yield TrioStream(ours), theirs
+
+
+Pair = tuple[TrioStream, socket.socket]
+
+
+async def test_what_has_arrived_is_given_at_once_and_then_the_end(pair: Pair) -> None:
+    stream, peer = pair
+    peer.send(b"ab")
+    peer.send(b"c")
+    assert await stream.receive(None) == b"abc"
+    peer.shutdown(socket.SHUT_WR)
+    assert await stream.receive(None) == b""
+
+
+async def test_silence_is_waited_for_as_long_as_was_said(
+    pair: Pair, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+    with pytest.raises(TimeoutError):
+        await stream.receive(30)
+    assert trio.current_time() == 30
+    peer.send(b"late")
+    assert await stream.receive(30) == b"late", "the stream can still be read"
+    assert trio.current_time() == 30
+
+
+async def test_without_a_timeout_it_waits_for_ever(
+    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+    got = []
+
+    async def read() -> None:
+        got.append((await stream.receive(None), trio.current_time()))
+
+    nursery.start_soon(read)
+    await trio.sleep(LONG_S)
+    assert got == []
+    peer.send(b"x")
+    await trio.testing.wait_all_tasks_blocked()
+    assert got == [(b"x", LONG_S)]
+
+
+async def test_a_cancelled_wait_takes_nothing(pair: Pair, nursery: trio.Nursery) -> None:
+    stream, peer = pair
+    nursery.start_soon(stream.receive, None)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.cancel_scope.cancel()
+    peer.send(b"x")
+    with trio.CancelScope(shield=True):
+        assert await stream.receive(1) == b"x"
+
+
+async def test_a_peer_that_does_not_read_holds_up_no_longer_than_was_said(
+    pair: Pair, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, _ = pair
+    with pytest.raises(TimeoutError):
+        await stream.send_all(MEGABYTES, 20)
+    assert trio.current_time() == 20
+
+
+async def test_a_peer_that_reads_slowly_gets_everything(
+    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+    nursery.start_soon(stream.send_all, MEGABYTES, None)
+    got = 0
+    while got < len(MEGABYTES):
+        await trio.sleep(1)
+        got += len(peer.recv(1_000_000))
+    assert got == len(MEGABYTES)
+
+
+@pytest.mark.parametrize("wait", ["receive", "send"])
+async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery, wait: str) -> None:
+    stream, _ = pair
+    told = trio.Event()
+
+    async def waiting() -> None:
+        with pytest.raises(ConnectionAbortedError):
+            await (stream.receive(None) if wait == "receive" else stream.send_all(MEGABYTES, None))
+        told.set()
+
+    nursery.start_soon(waiting)
+    await trio.testing.wait_all_tasks_blocked()
+    stream.abort()
+    stream.abort()
+    with trio.fail_after(5):
+        await told.wait()
+    with pytest.raises(ConnectionAbortedError):
+        await stream.receive(1)
+    with pytest.raises(ConnectionAbortedError):
+        await stream.send_all(b"x", 1)
+
+
+async def test_only_an_open_and_silent_stream_can_be_used_again(pair: Pair) -> None:
+    stream, peer = pair
+    assert stream.is_reusable()
+    peer.send(b"x")
+    assert not stream.is_reusable(), "an answer that nobody asked for"
+    await stream.receive(None)
+    assert stream.is_reusable()
+    peer.close()
+    assert not stream.is_reusable()
+    stream.abort()
+    assert not stream.is_reusable()
+
+
+async def echo(peer: trio.SocketStream) -> None:
+    async for data in peer:
+        await peer.send_all(data)
+
+
+async def test_it_connects_and_says_why_it_cannot(nursery: trio.Nursery) -> None:
+    listeners = await nursery.start(trio.serve_tcp, echo, 0)
+    port = listeners[0].socket.getsockname()[1]
+    stream = await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
+    await stream.send_all(b"hello", 1)
+    assert await stream.receive(1) == b"hello"
+    stream.abort()
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
+
+
+async def test_tls_has_the_same_errors(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    certificate = make_certificate(tmp_path)
+    done = trio.Event()
+
+    async def serve(plain: trio.SocketStream) -> None:
+        peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
+        assert await peer.receive_some() == b"hello"
+        await peer.send_all(b"ok")
+        await done.wait()
+        await plain.aclose()
+
+    ours, theirs = trio.socket.socketpair()
+    nursery.start_soon(serve, trio.SocketStream(theirs))
+    raw = socket.socket(fileno=ours.detach())
+    raw.setblocking(False)
+    stream = await TrioStream(raw).start_tls(certificate.client(), "127.0.0.1")
+    await stream.send_all(b"hello", 1)
+    assert await stream.receive(1) == b"ok"
+    assert stream.is_reusable()
+    begun = trio.current_time()
+    with pytest.raises(TimeoutError):
+        await stream.receive(30)
+    assert trio.current_time() == begun + 30
+    done.set()
+    assert await stream.receive(1) == b"", "most servers say no goodbye"
+    stream.abort()
+    with pytest.raises(ConnectionError):
+        await stream.receive(1)
+    with pytest.raises(ConnectionError):
+        await stream.send_all(b"x", 1)
+    assert not stream.is_reusable()
+
+
+async def test_a_peer_that_speaks_no_tls_is_an_error_of_the_system(pair: Pair) -> None:
+    stream, peer = pair
+    peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):
+        await stream.start_tls(ssl.create_default_context(), "127.0.0.1")
