@@ -102,7 +102,7 @@ PROVIDERS = (
         "https://api.openai.com/v1",
         OPENAI_RESPONSES,
         (OPENAI_CHAT, OPENAI_RESPONSES),
-        "openai-python 3.54.0",
+        "openai-python 3.54.0; pydantic-ai#2822",
         _DATE,
         {
             "default_model": "gpt-5.6",
@@ -117,7 +117,8 @@ PROVIDERS = (
             "enforces": ENFORCED,
             "stores_responses": True,
             "counts_tokens": True,
-            "refuses": ("top_k",),
+            # "Unknown parameter: 'web_search_options'." Models that take it search without it, too.
+            "refuses": ("top_k", "web_search_options"),
         },
     ),
     Provider(

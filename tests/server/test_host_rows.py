@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import UPSTREAMS, RequestTranslator
+from dragoman import UPSTREAMS, RemoteProtocolError, RequestTranslator
 from dragoman_server import _model_families, _providers
 from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily, families_of
 from dragoman_server._providers import PROVIDERS, Provider
@@ -253,6 +253,17 @@ def test_the_vendor_of_messages_runs_tools() -> None:
         return [each["name"] for each in sent(url, RESPONSES, MESSAGES, "some-model", asked)["tools"]]
 
     assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
+
+
+def test_openai_searches_the_web_in_responses_alone() -> None:
+    # "Unknown parameter: 'web_search_options'."
+    function = {"name": "f", "input_schema": SCHEMA}
+    asked = {**ASKED, "tools": [{"type": "web_search_20250305", "name": "web_search"}, function]}
+    chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", asked)
+    assert ("web_search_options" in chat, len(chat["tools"])) == (False, 1)
+    assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", asked)["tools"]) == 2
+    with pytest.raises(RemoteProtocolError, match="does not run"):
+        sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
 
 
 def test_openai_gets_everything_that_is_its_own() -> None:

@@ -95,10 +95,11 @@ HOSTS: dict[str, dict[str, Any]] = {
         "developer_role": True,
         "mid_system": True,
         "cache_marks": "none",
-        "hosted": HOSTED,
+        # Not in Chat Completions: "Unknown parameter: 'web_search_options'."
+        "hosted": HOSTED - {"web_search"},
         "efforts": None,
     },
-    "https://eu.api.openai.com/v1": {"hosted": HOSTED, "developer_role": True},
+    "https://eu.api.openai.com/v1": {"hosted": HOSTED - {"web_search"}, "developer_role": True},
     ANTHROPIC: {"hosted": HOSTED, "thinking": "adaptive", "efforts": None},
     "https://api.deepseek.com/v1": {
         "max_tokens_field": "max_tokens",
