@@ -20,12 +20,14 @@ from ._loss import Ledger
 from ._request import (
     FunctionTool,
     HostedTool,
+    Media,
     OpaquePart,
     Param,
     Part,
     ReasoningConfig,
     Refusal,
     Request,
+    Text,
     Thought,
     Tool,
     ToolResult,
@@ -121,6 +123,28 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     ledger.dropped(value.cache.path, _NO_MARKS)
     extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
+
+
+def fit_images(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without images, where the model takes none: one in the history would fail each turn after it."""
+    if "image" not in target.refuses:
+        return request
+    messages = [
+        msgspec.structs.replace(message, parts=tuple([_unseen(part, ledger) for part in message.parts]))
+        for message in request.messages
+    ]
+    return msgspec.structs.replace(request, messages=tuple(messages))
+
+
+def _unseen(part: Any, ledger: Ledger) -> Any:
+    """The part, or words in the place of an image."""
+    if isinstance(part, ToolResult):
+        inner = tuple([_unseen(each, ledger) for each in part.parts])
+        return msgspec.structs.replace(part, parts=inner)
+    if not isinstance(part, Media) or part.kind != "image":
+        return part
+    ledger.dropped(part.path, "the upstream takes no images: words stand in its place")
+    return Text("[image: left out, you cannot see images]", part.cache, path=part.path, stand_in=True)
 
 
 def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:

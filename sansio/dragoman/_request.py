@@ -74,8 +74,8 @@ Param: TypeAlias = Literal[
 
 
 # What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message.
-Refusable: TypeAlias = Param | Literal["message_name", "parallel_tool_calls", "tool_strict"]
+# `message_name` is `name` of a message, `image` is one in the conversation.
+Refusable: TypeAlias = Param | Literal["image", "message_name", "parallel_tool_calls", "tool_strict"]
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):

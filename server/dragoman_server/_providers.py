@@ -140,7 +140,7 @@ PROVIDERS = (
     _chat(
         "deepseek",
         "https://api.deepseek.com/v1",
-        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636",
+        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
@@ -152,7 +152,8 @@ PROVIDERS = (
             "forced_tools": "not_thinking",
             "reasoning_back": "always",
         },
-        more=("logprobs", "top_logprobs"),
+        # "unknown variant `image_url`, expected `text`"
+        more=("image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",

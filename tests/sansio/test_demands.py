@@ -6,13 +6,14 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_marks, fit_tool_demands, name_session
+from dragoman._demands import fit_demands, fit_images, fit_marks, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
     CacheMark,
     FunctionTool,
     HostedTool,
+    Media,
     Message,
     OpaquePart,
     Param,
@@ -298,3 +299,29 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
     assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
     assert out.params == {"seed": 1}
     assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
+
+
+# Images
+
+IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
+WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", stand_in=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [
+        (Text("a"), Text("a")),
+        (IMAGE, WORDS),
+        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), WORDS))),
+        (Media("file", "base64", "AAAA"), Media("file", "base64", "AAAA")),
+    ],
+)
+def test_images_that_are_refused_become_words(part: Part, left: Part) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (Message("user", (part,)),), {})
+    out = fit_images(request, Target(refuses=frozenset({"image"})), ledger)
+    assert out.messages[0].parts == (left,)
+    assert [(loss.code, loss.path) for loss in ledger] == (
+        [] if part == left else [(LossCode.DROPPED, "/p/1")]
+    )
+    assert fit_images(request, Target(), ledger) is request

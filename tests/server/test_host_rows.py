@@ -299,6 +299,16 @@ def test_other_hosts_of_a_provider_are_sent_the_same(provider: Provider) -> None
         assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own
 
 
+def test_deepseek_gets_no_images() -> None:
+    # "unknown variant `image_url`, expected `text`", in every turn after the one that had it.
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
+    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [result, image]}]}
+    words = "[image: left out, you cannot see images]"
+    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-2:]
+    assert found == [{**DONE, "content": words}, {"role": "user", "content": words}]
+
+
 def test_what_a_host_refuses_of_chat_it_may_take_elsewhere() -> None:
     asked = {"messages": [HI], "user": "u", "max_tokens": 9}
     found = sent("https://api.deepseek.com/anthropic", CHAT, MESSAGES, "some-model", asked)
