@@ -46,7 +46,6 @@ _CLAUDE = {
     "thinking": "adaptive",
     "efforts": ("none", "low", "medium", "high", "xhigh", "max"),
     "sampling": False,
-    "mid_system": True,
     "structured_output": "schema",
 }
 # "Both thinking: {type: disabled} and manual extended thinking return a 400 error."
@@ -120,6 +119,13 @@ _SWITCH = {"reasoning_setting": "thinking", "efforts": None}  # without degrees
 _FROM_MINIMAL = ("minimal", "low", "medium", "high")
 
 MODEL_FAMILIES = (
+    *_rows(
+        "platform.claude.com/docs: models",
+        "2026-11-22",
+        # Of Messages. Servers of other protocols in front of these models put system text where they like.
+        ("claude-*", {"mid_system": True}),
+        provider="anthropic",
+    ),
     *_rows(
         "platform.claude.com/docs: models, thinking; oh-my-pi#341; vercel/ai#12296; litellm#15097",
         "2026-11-22",

@@ -201,6 +201,11 @@ def test_how_a_host_is_told_how_much_to_think(name: str, model: str, wish: str, 
     } == expected
 
 
+def test_models_of_claude_get_later_system_text_as_the_users_words_in_chat() -> None:
+    found = sent(NOBODY, RESPONSES, CHAT, "anthropic/claude-opus-5-5", {"input": CORRECTED["messages"]})
+    assert found["messages"][-1] == {"role": "user", "content": "<system>\nBe kind.\n</system>\n\nAnd?"}
+
+
 # What a Responses client may say that means something at OpenAI alone.
 SAID: Json = {
     "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
@@ -390,6 +395,7 @@ CORRECTED: Json = {
 }
 
 CASES: dict[tuple[str, str | None], Case] = {
+    ("claude-*", "anthropic"): claude("claude-opus-5-5", CORRECTED, CORRECTED),
     ("claude-*", None): claude("claude-opus-5-5", WARM, NO_WARMTH),
     ("claude-fable-*", None): claude(
         "claude-fable-5-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}
