@@ -74,8 +74,11 @@ Param: TypeAlias = Literal[
 
 
 # What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message, `image` is one in the conversation.
-Refusable: TypeAlias = Param | Literal["image", "message_name", "parallel_tool_calls", "tool_strict"]
+# `message_name` is `name` of a message, `image` is one in the conversation, `allowed_tools` is a list of them in
+# `tool_choice`.
+Refusable: TypeAlias = (
+    Param | Literal["allowed_tools", "image", "message_name", "parallel_tool_calls", "tool_strict"]
+)
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):

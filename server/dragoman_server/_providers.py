@@ -68,7 +68,7 @@ _OPENAIS = (
     "user",
     "verbosity",
 )
-_REFUSED = (*_OPENAIS, "message_name", "tool_strict")
+_REFUSED = (*_OPENAIS, "allowed_tools", "message_name", "tool_strict")
 # Of servers that are compatible with Chat Completions, many know no other name of the limit, and no other efforts.
 _LOCAL: Mapping[str, object] = {
     "max_tokens_field": "max_tokens",
@@ -218,7 +218,7 @@ PROVIDERS = (
             "call_ids": "alnum9",
             "turn_order": "no_user_after_tool",
         },
-        refuses=(*_OPENAIS, "message_name", "top_k"),
+        refuses=(*(name for name in _REFUSED if name != "tool_strict"), "top_k"),
         more=("logit_bias", "logprobs", "seed", "top_logprobs"),
     ),
     _chat(

@@ -250,6 +250,16 @@ def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
     assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected
 
 
+def test_a_list_of_allowed_tools_goes_to_openai_alone() -> None:
+    tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in "fg"]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    asked = {"input": "Hi", "tools": tools, "tool_choice": allowed}
+    elsewhere = sent(NOBODY, RESPONSES, CHAT, "some-model", asked)
+    assert (elsewhere["tools"], elsewhere["tool_choice"]) == ([tool()], "required")
+    found = sent(URLS["openai"], RESPONSES, CHAT, "gpt-4.1", asked)
+    assert (len(found["tools"]), found["tool_choice"]["type"]) == (2, "allowed_tools")
+
+
 def test_the_vendor_of_messages_runs_tools() -> None:
     function = {"type": "function", "name": "f", "parameters": SCHEMA}
     asked = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
