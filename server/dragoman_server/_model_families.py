@@ -2,8 +2,8 @@
 
 Strategy: a table from patterns to capabilities, in the vendors' own words where they have some. All rows that fit
 count, later ones over earlier ones; a None takes back what an earlier row said. Names are compared in lower case,
-with dashes for dots, and without what clouds put before them (`vendor/`, `us.anthropic.`): so one row covers every
-spelling.
+with dashes for dots and colons, and without what clouds put before them (`vendor/`, `us.anthropic.`): so one row covers
+every spelling.
 
 A model that is newer than the table is taken for one like the newest in it.
 """
@@ -288,5 +288,7 @@ def plain_name(model: str) -> str:
     """The name in the spelling of the table."""
     name = model.rpartition("/")[2].lower()
     # Bedrock: region.vendor.name-date-version
-    name = name.rpartition("anthropic.")[2]
-    return name.replace(".", "-")
+    for vendor in ("anthropic.", "openai."):
+        name = name.rpartition(vendor)[2]
+    # OpenRouter's variants and Ollama's tags stand behind a colon.
+    return name.replace(".", "-").replace(":", "-")

@@ -217,6 +217,8 @@ GPT: dict[str, dict[str, Any]] = {
         "sampling_at_none": False,
         "tools_with_effort": False,
     },
+    "openai/gpt-5.2:nitro": {"sampling_at_none": True},
+    "openai.gpt-5.6": {"refuses": REFUSED, "tools_with_effort": False},
     "gpt-6-astra": {"refuses": REFUSED, "tools_with_effort": False},
     "gpt-oss-120b": {"efforts": None},
 }
@@ -248,6 +250,8 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
         "reasoning_setting": "reasoning_effort",
         "structured": "schema",
     },
+    (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
+    (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
     (NOBODY, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
 }
 FAMILIES = {
