@@ -220,9 +220,9 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
 
 
 def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
-    [call, result] = history("a:Cx | u:Rx E")
+    [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
-    out = mend_history(Request("toy", "m", (call, result), {}), ledger)
-    assert told(out.messages) == "a:Cx | u:Rx"
-    assert (LossCode.UNKNOWN_FIELD, "/1/more") in [(loss.code, loss.path) for loss in ledger]
+    out = mend_history(Request("toy", "m", (call, text, result), {}), ledger)
+    assert told(out.messages) == "a:Cx | u:Rx | u:T"
+    assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

@@ -438,7 +438,9 @@ def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
 def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault == Fault(FaultKind.SERVER, "the upstream's answer has no blocks", status=502)
+    assert machine.fault == Fault(
+        FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
+    )
 
 
 def test_what_must_be_there_is_the_callers_to_say() -> None:
