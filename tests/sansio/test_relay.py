@@ -300,6 +300,14 @@ def test_an_error_behind_the_end_says_nothing() -> None:
     assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
 
 
+def test_an_error_beside_data_is_another_field() -> None:
+    data = stream_of(HELLO)
+    data = data.replace(b"\n\n", b"\nerror: x\n\n", 1)
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert (out, machine.outcome) == (data, Outcome.COMPLETED)
+
+
 def test_an_error_without_words_is_one_all_the_same() -> None:
     _, machine = relayed([b"error: {\n\n"])
     assert machine.fault is not None
