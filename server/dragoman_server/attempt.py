@@ -295,7 +295,7 @@ class Attempt:
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        if fault.kind is FaultKind.NOT_FOUND and plan.advice:
+        if plan.advice and _is_about_model(fault, plan.upstream_model):
             fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
             status, shown = plan.client.write_fault(fault, plan.id)
         failure = self._failure(fault, body)
@@ -316,6 +316,12 @@ class Attempt:
 
     def _masked(self, text: str) -> str:
         return masked(text, self.plan.settings, self.plan.account)
+
+
+def _is_about_model(fault: Fault, model: str) -> bool:
+    """Whether a model that was guessed is not there. Some servers say 400 for that, and its name."""
+    named = fault.kind is FaultKind.INVALID_REQUEST and model in fault.message
+    return named or fault.kind is FaultKind.NOT_FOUND
 
 
 def _foreign(plan: Plan) -> int:

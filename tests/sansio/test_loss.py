@@ -32,6 +32,19 @@ def test_unknown_fields() -> None:
     assert "secret" not in repr(list(ledger))
 
 
+def test_fields_that_are_defined_and_have_no_place_are_dropped() -> None:
+    """An object is one of those when all that it holds is."""
+    ledger = Ledger()
+    extra = {"a": 1, "b": {"c": 1}, "d": {"c": 1, "e": 2}, "f": {}}
+    ledger.unknown_fields("/m", extra, defined=frozenset({"a", "c"}))
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.DROPPED, "/m/a"),
+        (LossCode.DROPPED, "/m/b"),
+        (LossCode.UNKNOWN_FIELD, "/m/d"),
+        (LossCode.UNKNOWN_FIELD, "/m/f"),
+    ]
+
+
 def test_only_so_many_are_kept() -> None:
     ledger = Ledger()
     ledger.unknown_fields("", {f"k{number}": 1 for number in range(MAX_ENTRIES)})

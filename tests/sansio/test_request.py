@@ -4,7 +4,19 @@ from typing import get_args
 
 import pytest
 
-from dragoman._request import McpServer, Message, Param, Part, ReasoningConfig, Request, Text, Tool
+from dragoman._loss import LossCode
+from dragoman._request import (
+    HostedTool,
+    McpServer,
+    Message,
+    Param,
+    Part,
+    ReasoningConfig,
+    Request,
+    Text,
+    Tool,
+    WebSearch,
+)
 
 
 def test_frozen() -> None:
@@ -29,6 +41,11 @@ def test_equal_documents_are_equal() -> None:
 @pytest.mark.parametrize("kind", [*get_args(Part), *get_args(Tool)])
 def test_every_part_knows_where_it_stood(kind: type) -> None:
     assert "path" in kind.__struct_fields__
+
+
+def test_a_hosted_tool_that_others_have_too_is_no_unknown_kind() -> None:
+    assert HostedTool("vendor", "odd_tool", {}).loss is LossCode.UNKNOWN_KIND
+    assert HostedTool("vendor", "web_search", {}, use=WebSearch()).loss is LossCode.DROPPED
 
 
 def test_neutral_names_are_unique_and_sorted() -> None:

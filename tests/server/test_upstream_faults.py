@@ -440,6 +440,27 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
     assert found["attempts"] == 3
 
 
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize(
+    ("status", "words", "model", "advised"),
+    [
+        (404, "The model does not exist.", "claude-opus-5-5", True),
+        (400, "Invalid model name passed in model=claude-opus-5-5.", "claude-opus-5-5", True),
+        (400, "messages: at least one message is required", "claude-opus-5-5", False),
+        (500, "claude-opus-5-5 has stopped", "claude-opus-5-5", False),
+        (404, "The model does not exist.", "up/claude-opus-5-5", False),
+        (404, "The model does not exist.", "qwen3", False),
+    ],
+)
+async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_the_line_to_add(
+    client: str, status: int, words: str, model: str, advised: bool
+) -> None:
+    pool = pool_of(CHAT, {"a": refusal(CHAT, status, words)}, upstream={"model_list": False})
+    heard = await pool.call(client, model=model)
+    line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
+    assert (heard.status, message_of(heard)) == (status, words + (line if advised else ""))
+
+
 @pytest.mark.parametrize("order", ["ac", "ca"])
 async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: Any) -> None:
     plays: dict[str, Plays] = {"a": broken(MESSAGES), "c": broken(CHAT)}

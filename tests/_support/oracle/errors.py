@@ -48,6 +48,8 @@ TOO_LONG = "prompt is too long"
 OVERFLOW = re.compile(
     r"prompt (is )?too long|context (length|window)|length of all messages is too long", re.I
 )
+# Some servers say 400 for a key that they do not know; a Messages client looks for 401.
+WRONG_KEY = re.compile(r"incorrect api key|api key not valid|api_key_invalid", re.I)
 READERS = {
     CHAT: meaning_chat.failure_of,
     MESSAGES: meaning_messages.failure_of,
@@ -98,6 +100,8 @@ def compare_error(upstream: ErrorAnswer, client: ErrorAnswer) -> list[str]:
     problems = []
     keep = {upstream.status}
     messages, openai = STATUSES.get(upstream.status, (keep, keep))
+    if upstream.status == 400 and WRONG_KEY.search(upstream.message):
+        messages = {401}
     allowed = messages if client.protocol == MESSAGES else openai
     if client.status not in allowed:
         problems.append(f"status: {upstream.status} became {client.status}, allowed {sorted(allowed)}")

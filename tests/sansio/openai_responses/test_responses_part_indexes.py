@@ -68,6 +68,13 @@ def counted_by_delta(output: int, item: Payload, *pieces: str) -> Iterator[Paylo
     yield event("output_item.done", output, item={**item, "content": [whole], "status": "completed"})
 
 
+def reasoning_then_text_before_0_12() -> Iterator[Payload]:
+    """The message is added in the place and by the name of the reasoning; its parts have a place of their own."""
+    yield from counted_by_delta(0, THOUGHT, "H", "mm")
+    yield event("output_item.added", item={**MESSAGE, "id": THOUGHT["id"]})
+    yield from list(counted_by_delta(1, {**MESSAGE, "id": "n"}, "Hel", "lo"))[1:]
+
+
 THOUGHT, MESSAGE = {**REASONING, "id": "r"}, message(id="m")
 # The final response names its items anew, and it may number them anew.
 NEW = (reasoning("Hmm", id="rs_new"), message(text_part("Hello"), id="msg_new"))
@@ -84,6 +91,7 @@ STREAMS: list[list[Payload]] = [
         ended(*NEW),
     ],
     [*counted_by_delta(0, THOUGHT, "H", "m", "m"), *counted_by_delta(1, MESSAGE, "He", "ll", "o"), ended(*NEW)],
+    [*reasoning_then_text_before_0_12(), ended(*NEW)],
     # No event of the parts, or none of the items, says it again.
     [*list(counted_by_item(0, 0, THOUGHT, "Hmm"))[:3], *list(counted_by_item(1, 1, MESSAGE, "Hel"))[:3], ended(*NEW)],
     [*counted_by_item(0, 3, THOUGHT, "Hmm"), *counted_by_item(1, 7, MESSAGE, "Hello"), BARE_FINAL],
@@ -102,6 +110,12 @@ def test_parts_are_matched_by_order(payloads: list[Payload]) -> None:
     ledger = Ledger()
     assert told(events_of(created(), *payloads, ledger=ledger)) == ("Hmm", "Hello", 2)
     assert list(ledger) == []
+
+
+def test_a_message_that_was_added_elsewhere_is_told_as_it_comes() -> None:
+    payloads = [created(), *list(reasoning_then_text_before_0_12())[:-3], ended(*NEW)]
+    texts = [each.text for each in events_of(*payloads) if isinstance(each, TextDelta)]
+    assert texts == ["Hel", "lo"]
 
 
 def test_reasoning_stays_one_paragraph() -> None:

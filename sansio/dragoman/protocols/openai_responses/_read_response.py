@@ -307,7 +307,11 @@ class ResponsesReader:
         )  # without any index the last one is meant
 
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item, part, index = self._item(event), event.get("part"), event.get("output_index")
+        if item is None and type(part) is dict and part.get("type") in _SPOKEN and type(index) is int:
+            # vLLM before 0.12 announces the message behind reasoning under the place of the reasoning.
+            self._start({}, out)
+            item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
         if item is not None:
             item.announce(_index(event))
 
@@ -364,6 +368,7 @@ class ResponsesReader:
             item.rest(event.get("arguments", event.get("input")), out)
 
 
+_SPOKEN = ("output_text", "refusal")
 _END_STATUSES = frozenset(("completed", "incomplete", "failed", "cancelled"))
 
 _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]] = {
