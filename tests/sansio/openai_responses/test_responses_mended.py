@@ -51,6 +51,13 @@ def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]
             ["/reasoning/effort"],
         ),
         (
+            {"efforts": ()},
+            {"reasoning": {"effort": "low", "new": 1}, "include": ["reasoning.encrypted_content"]},
+            {},
+            ["/reasoning", "/reasoning/effort"],
+        ),
+        ({"efforts": ()}, {"reasoning": {"effort": "none"}, "include": ["x"]}, {"include": ["x"]}, []),
+        (
             {"summaries": "never"},
             {"reasoning": {"effort": "low", "summary": "auto", "generate_summary": "auto"}},
             {"reasoning": {"effort": "low"}},

@@ -81,6 +81,12 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
         return  # nothing is said, or in mid-conversation
     reasoning = dict(out.get("reasoning") or {})
     fitted = _write_reasoning(config, request.protocol, target, ledger)
+    if target.efforts == ():
+        reasoning.clear()
+        # "Encrypted content is not supported with this model."
+        include = [each for each in out.pop("include", ()) if each != tables.INCLUDE_REASONING]
+        if include:
+            out["include"] = include
     if "summary" not in fitted:
         for name in _SUMMARIES:
             reasoning.pop(name, None)
@@ -123,6 +129,12 @@ def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, led
     out: JSONObject = {}
     wanted = _effort(config)
     path = config.path or "/reasoning"
+    if target.efforts == ():
+        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+        if config.thinks or config.show is not None or config.extra:
+            for place in dict.fromkeys((path, config.effort_path or path)):
+                ledger.dropped(place, "the model does not reason")
+        return out
     if config.budget is not None:
         ledger.altered(path, "the budget in tokens is told as an effort")
     elif config.effort not in (None, wanted):
