@@ -68,8 +68,11 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
         if name in target.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
-    if request.response_format is None and (text.get("format") or {}).get("type") != "text":
+    form, kind = request.response_format, (text.get("format") or {}).get("type")
+    if form is None and kind != "text":
         text.pop("format", None)
+    elif form is not None and form.schema is None and kind == "json_schema":
+        text["format"] = _write_format(form, ledger)
     if "verbosity" not in request.params:
         text.pop("verbosity", None)
     _put(out, "text", text)
