@@ -125,26 +125,32 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
 
 
-def fit_images(request: Request, target: Target, ledger: Ledger) -> Request:
-    """The request without images, where the model takes none: one in the history would fail each turn after it."""
-    if "image" not in target.refuses:
+def fit_media(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without images or files, where they are refused: one in the history would fail each turn after it."""
+    if not target.refuses & _MEDIA:
         return request
     messages = [
-        msgspec.structs.replace(message, parts=tuple([_unseen(part, ledger) for part in message.parts]))
+        msgspec.structs.replace(
+            message, parts=tuple([_unseen(part, target, ledger) for part in message.parts])
+        )
         for message in request.messages
     ]
     return msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _unseen(part: Any, ledger: Ledger) -> Any:
-    """The part, or words in the place of an image."""
+_MEDIA = frozenset(("image", "file"))
+
+
+def _unseen(part: Any, target: Target, ledger: Ledger) -> Any:
+    """The part, or words in the place of what the upstream refuses."""
     if isinstance(part, ToolResult):
-        inner = tuple([_unseen(each, ledger) for each in part.parts])
+        inner = tuple([_unseen(each, target, ledger) for each in part.parts])
         return msgspec.structs.replace(part, parts=inner)
-    if not isinstance(part, Media) or part.kind != "image":
+    if not isinstance(part, Media) or part.kind not in target.refuses & _MEDIA or part.source == "text":
         return part
-    ledger.dropped(part.path, "the upstream takes no images: words stand in its place")
-    return Text("[image: left out, you cannot see images]", part.cache, path=part.path, stand_in=True)
+    ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
+    words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
+    return Text(words, part.cache, path=part.path, stand_in=True)
 
 
 def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:

@@ -74,10 +74,10 @@ Param: TypeAlias = Literal[
 
 
 # What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message, `image` is one in the conversation, `allowed_tools` is a list of them in
-# `tool_choice`.
+# `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is a list of
+# tools in `tool_choice`.
 Refusable: TypeAlias = (
-    Param | Literal["allowed_tools", "image", "message_name", "parallel_tool_calls", "tool_strict"]
+    Param | Literal["allowed_tools", "file", "image", "message_name", "parallel_tool_calls", "tool_strict"]
 )
 
 

@@ -153,7 +153,7 @@ PROVIDERS = (
             "reasoning_back": "always",
         },
         # "unknown variant `image_url`, expected `text`"
-        more=("image", "logprobs", "top_logprobs"),
+        more=("file", "image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_images, fit_marks, fit_tool_demands, name_session
+from dragoman._demands import fit_demands, fit_marks, fit_media, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
@@ -301,7 +301,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
     assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
 
 
-# Images
+# Images and files
 
 IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
 WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", stand_in=True)
@@ -313,15 +313,20 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
         (Text("a"), Text("a")),
         (IMAGE, WORDS),
         (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), WORDS))),
-        (Media("file", "base64", "AAAA"), Media("file", "base64", "AAAA")),
+        (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
+        (
+            Media("file", "base64", "AAAA", path="/p/1"),
+            Text("[file: left out, you cannot see files]", path="/p/1", stand_in=True),
+        ),
+        (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
     ],
 )
-def test_images_that_are_refused_become_words(part: Part, left: Part) -> None:
+def test_images_and_files_that_are_refused_become_words(part: Part, left: Part) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (Message("user", (part,)),), {})
-    out = fit_images(request, Target(refuses=frozenset({"image"})), ledger)
+    out = fit_media(request, Target(refuses=frozenset({"image", "file"})), ledger)
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == (
         [] if part == left else [(LossCode.DROPPED, "/p/1")]
     )
-    assert fit_images(request, Target(), ledger) is request
+    assert fit_media(request, Target(), ledger) is request
