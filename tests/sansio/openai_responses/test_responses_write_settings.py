@@ -549,6 +549,11 @@ def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, l
     assert lost == [(DROPPED, path) for path in losses]
 
 
+def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
+    body, lost = write(USER, params={"speed": "fast"}, target=Target(refuses=frozenset({"service_tier"})))
+    assert ("service_tier" in body, lost) == (False, [(DROPPED, "/speed")])
+
+
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
     _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))

@@ -33,6 +33,8 @@ def write_settings(request: Request, own: bool, target: Target, out: JSONObject,
     """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
         converters = _MARKING_CONVERTERS if target.cache_marks == "breakpoint" else _CONVERTERS
+        if "service_tier" in target.refuses:
+            converters = {**converters, "speed": _no_speed}
         if own:  # the client's words for tiers are the upstream's
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
@@ -83,6 +85,12 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value not in ("fast", "standard"):
         ledger.dropped(path, "the target protocol has no such speed")
     return value if value == "fast" else None
+
+
+def _no_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value != "standard":
+        ledger.dropped(path, "the upstream takes no service tier")
+    return None
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:

@@ -28,7 +28,10 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
         out["text"] = text
     write_params(request, tables.FOREIGN_PARAMS, _CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
-        out["service_tier"] = "fast"
+        if "service_tier" in target.refuses:
+            ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
+        else:
+            out["service_tier"] = "fast"
     # The server's default is true, and nothing is kept at the vendor unless the client wants it.
     out["store"] = request.params.get("store") is True
     include: list[str] = []
