@@ -291,3 +291,10 @@ def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
     for speed, expected in (("fast", [("dropped", "/speed")]), ("standard", [])):
         body, losses = write(params={"speed": speed}, target=target)
         assert ("service_tier" in body, losses) == (False, expected)
+
+
+def test_logprobs_that_are_refused_are_not_included() -> None:
+    # "a 400 error will be returned"
+    target = Target(refuses=frozenset({"logprobs", "top_logprobs"}))
+    body, losses = write(params={"include": ["message.output_text.logprobs"]}, target=target)
+    assert ("logprobs" in body, losses) == (False, [("dropped", "/include")])

@@ -39,7 +39,7 @@ def write_settings(request: Request, own: bool, target: Target, out: JSONObject,
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
         if not own:
-            _finish(request, out, ledger)
+            _finish(request, target, out, ledger)
 
 
 def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
@@ -53,14 +53,17 @@ def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> Non
         out["response_format"] = request.raw["response_format"]
 
 
-def _finish(request: Request, out: JSONObject, ledger: Ledger) -> None:
+def _finish(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
     """Settings that become another one than their name says."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
         ledger.dropped(path, "the speed is said in its place")
-    include = request.params.get("include") or ()
-    if _LOGPROBS in include or "top_logprobs" in out:
+    wanted = _LOGPROBS in (request.params.get("include") or ())
+    if wanted and "logprobs" in target.refuses:
+        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        wanted = False
+    if wanted or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to true if top_logprobs is used"
 
 
