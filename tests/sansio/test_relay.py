@@ -301,7 +301,7 @@ def test_an_error_behind_the_end_says_nothing() -> None:
 
 
 def test_an_error_without_words_is_one_all_the_same() -> None:
-    _, machine = relayed([b"error: {\n\n"])
+    _, machine = relayed([b"error:\n\n"])
     assert machine.fault is not None
     assert machine.fault.kind is FaultKind.UNREADABLE
 

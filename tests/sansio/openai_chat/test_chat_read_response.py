@@ -369,6 +369,15 @@ def test_a_call_that_was_cut_is_not_complete(finish: str, arguments: str, comple
     assert content(stream)[-1] == BlockEnded(0, complete)
 
 
+@pytest.mark.parametrize("member", ["content", "refusal", "reasoning_content"])
+@pytest.mark.parametrize(
+    ("finish", "complete"), [("stop", True), ("length", False), ("content_filter", False)]
+)
+def test_words_that_were_cut_are_not_complete(member: str, finish: str, complete: bool) -> None:
+    stream = chunk(delta(**{member: "x"})) + chunk(delta(finish=finish)) + DONE
+    assert content(stream)[-1] == BlockEnded(0, complete)
+
+
 # -- how it ends -------------------------------------------------------------------------------------------
 
 SOME = chunk(delta(content="x"))
@@ -578,7 +587,7 @@ def test_choices_interleave() -> None:
         started(1, TEXT, 1),
         TextDelta(1, "b"),
         TextDelta(1, "c"),
-        BlockEnded(0),
+        BlockEnded(0, complete=False),
         BlockEnded(1),
     ]
     stops = [event for event in events(stream) if isinstance(event, Stopped)]
