@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman._errors import RemoteProtocolError
@@ -571,6 +572,25 @@ def test_the_last_chunks_say_the_service_tier(
     assert [each for each in events(begun + ended + DONE) if isinstance(each, Usage)] == expected
     broken = begun + ended + b'data: {"error": {"message": "no"}}\n\n'
     assert [each for each in events(broken) if isinstance(each, Usage)] == expected
+
+
+def test_a_mended_answer_keeps_the_members_that_nobody_takes() -> None:
+    asked, ledger = msgspec.structs.replace(exchange(), mended=True), Ledger()
+    stream = (
+        chunk(delta(role="assistant"), system_fingerprint="fp", odd=None, obfuscation="xx")
+        + chunk(delta(content="x"), provider="P", odd=1)
+        + chunk(delta(finish="stop"))
+        + DONE
+    )
+    found = [event for event in content(stream, asked, ledger) if isinstance(event, Opaque)]
+    assert found == [
+        Opaque(CHAT, "system_fingerprint", "fp", "/system_fingerprint", carried=False),
+        Opaque(CHAT, "provider", "P", "/provider", carried=False),
+        Opaque(CHAT, "odd", 1, "/odd", carried=False),
+    ]
+    assert list(ledger) == []
+    before = chunk(system_fingerprint="fp", id=None)  # of an answer that has not begun
+    assert content(before + say({"content": "x"}), asked) == content(say({"content": "x"}), asked)
 
 
 def test_choices_interleave() -> None:

@@ -443,6 +443,24 @@ ANSWER_SHAPE: dict[str, Shape] = {
     "vertex_ai_url_context_metadata": _NOWHERE,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
+# The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
+TAKEN = frozenset(
+    (
+        "choices",
+        "citations",
+        "created",
+        "error",
+        "id",
+        "model",
+        "moderation",
+        "object",
+        "obfuscation",
+        "p",
+        "search_results",
+        "service_tier",
+        "usage",
+    )
+)
 
 
 def _silent(shape: dict[str, Shape]) -> frozenset[str]:
