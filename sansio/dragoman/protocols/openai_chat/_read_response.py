@@ -46,6 +46,7 @@ from ._tables import (
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
+    TAKEN,
     TIER_NAMES,
 )
 from ._usage import read_usage
@@ -175,7 +176,11 @@ class ChatReader:
         if is_error(chunk) or event == b"error":
             return self._fail(fault_of(chunk, None), chunk)
         choices = chunk.get("choices")
-        note_unread(chunk, ANSWER_SHAPE, "", self._ledger)
+        beside: JSONObject = {}
+        if self._exchange.mended:
+            beside = {key: value for key, value in chunk.items() if key not in TAKEN and value is not None}
+        unread = {key: value for key, value in chunk.items() if key not in beside} if beside else chunk
+        note_unread(unread, ANSWER_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
         self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
@@ -188,6 +193,9 @@ class ChatReader:
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(Opaque(NAME, "moderation", moderation, "/moderation", carried=False))
+        if self._started:
+            for key, value in beside.items():
+                out.append(Opaque(NAME, key, value, f"/{key}", carried=False))
         if "citations" in chunk or "search_results" in chunk:
             self._list_pages(chunk, out)
         return out

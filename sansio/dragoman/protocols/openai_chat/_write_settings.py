@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from dragoman._effort import UNSAID, effort_of_budget, fit_effort
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
@@ -24,6 +26,7 @@ from ._tables import (
     PARAM_NAMES,
     REASONING_SETTINGS,
     SERVICE_TIERS,
+    TEMPLATE,
 )
 
 # --- plain settings ----------------------------------------------------------------------------------------
@@ -122,11 +125,15 @@ _CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_o
 # --- reasoning ---------------------------------------------------------------------------------------------
 
 
-def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_reasoning(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
     """Ask for reasoning in the way that the upstream understands."""
     config = request.reasoning
     if config is None:
         return
+    if own and config.path == f"/{TEMPLATE}" and target.reasoning_setting == "reasoning_effort":
+        # What the template of the model takes is known to who wrote the request, not to us.
+        out[TEMPLATE] = request.raw[TEMPLATE]
+        config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.show is not None:
         ledger.dropped(config.show_path or path, "whether reasoning is shown is up to the upstream")
