@@ -291,9 +291,6 @@ class Attempt:
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        if plan.advice and _is_about_model(fault, plan.upstream_model):
-            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
-            status, shown = plan.client.write_fault(fault, plan.id)
         failure = self._failure(fault, body)
         return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
 
@@ -302,6 +299,8 @@ class Attempt:
         plan = self.plan
         fault = msgspec.structs.replace(fault, message=self._masked(fault.message))
         shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
+        if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
+            shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
         words = "" if fault.message in shown.message else f": {fault.message}"
         after = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_ids((), plan.id)

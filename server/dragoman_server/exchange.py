@@ -225,9 +225,7 @@ class ClientExchange:
             if failure is None:
                 return None
             seconds = anyio.current_time() - begun
-            record.note_failure(
-                attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds
-            )
+            record.note_failure(attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds)
             if not attempt.without_signatures(failure):
                 return failure
 

@@ -11,10 +11,9 @@ import msgspec
 
 from dragoman import Fault, FaultKind
 
-from ._providers import PROVIDERS
 from ._secret import MASK
 from .headers import HeaderList
-from .settings import DEFAULT_ACCOUNT, AccountSettings, UpstreamSettings
+from .settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
 from .upstream import UpstreamError, UpstreamErrorKind, origin_of
 
 # How a failed call to an upstream is told: its class, and so its status.
@@ -29,8 +28,13 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
 # What is shorter is no secret, and stands in any text.
 _SHORTEST_SECRET = 4
 
-# Kinds of error answers that a wrong base_url gives.
-_WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
+# What servers say of a path that they do not have, where they say it in words: OpenAI, Groq, FastAPI, Go, llama.cpp,
+# Azure, Fastify, Kong. Whatever else is not found is the model, or what a request refers to.
+_NO_SUCH_PATH = re.compile(
+    r"""invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
+    | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
 
 
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
@@ -66,6 +70,8 @@ def told(
 
     headers, body: of the upstream's error answer, if it was one.
     """
+    if upstream.name == SIMULATOR:
+        return fault  # it has no settings, and says that it is one
     name = _called(upstream)
     status = "" if fault.status is None else f" ({fault.status})"
     if fault.kind is FaultKind.AUTHENTICATION:
@@ -74,9 +80,11 @@ def told(
     if fault.kind is FaultKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
         return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")
-    if fault.kind in _WRONG_PATH and fault.status is not None and (not body or _is_markup(body)):
-        what = _media_type(headers) if body else "an empty body"
-        message = f"{name} answered {fault.status} with {what}: {_base_url(upstream)}"
+    if fault.status is not None and _is_about_path(fault, body):
+        said = f"does not serve this path ({fault.status})"
+        if not body or _is_markup(body):
+            said = f"answered {fault.status} with {_media_type(headers) if body else 'an empty body'}"
+        message = f"{name} {said}: {_base_url(upstream)}"
         return msgspec.structs.replace(fault, message=message, code="unknown_url")
     return fault
 
@@ -94,19 +102,30 @@ def _called(upstream: UpstreamSettings) -> str:
 
 
 def _base_url(upstream: UpstreamSettings) -> str:
-    return f"is base_url of [[upstreams]] {upstream.name} right?"
+    return f"is {_place(upstream, 'base_url')} right?"
+
+
+def _place(upstream: UpstreamSettings, setting: str) -> str:
+    """Where a setting of the upstream is set."""
+    return upstream.variables.get(setting, f"{setting} of [[upstreams]] {upstream.name}")
 
 
 def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, str]:
     """What a key is called, and where it stands."""
     if account.name != DEFAULT_ACCOUNT:
         return f'the key of account "{account.name}"', f"check api_key of [[accounts]] {account.name}"
-    verb = "set" if account.api_key is None else "check"
-    place = f"{verb} api_key of [[upstreams]] {upstream.name}"
-    for provider in PROVIDERS:
-        if provider.name == upstream.name:
-            place += f", or {' or '.join(variable for variable, _ in provider.keys)}"
-    return "a request without a key" if account.api_key is None else "its key", place
+    place = _place(upstream, "api_key")
+    if account.api_key is None:
+        return "a request without a key", f"set {place}"
+    return "its key", f"check {place}"
+
+
+def _is_about_path(fault: Fault, body: bytes) -> bool:
+    """Whether the upstream has nothing at the path of the request, which a wrong base_url gives."""
+    if fault.kind is FaultKind.METHOD:
+        return True
+    wordless = not body or _is_markup(body)
+    return fault.kind is FaultKind.NOT_FOUND and (wordless or bool(_NO_SUCH_PATH.fullmatch(fault.message)))
 
 
 def _is_markup(body: bytes) -> bool:
