@@ -346,7 +346,8 @@ def _nobody(soonest: float | None) -> Fault:
     """There was no account to try."""
     if soonest is None:
         message = (
-            "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
+            "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "
+            "log or at /admin/accounts, and has to reset them there"
         )
         return Fault(FaultKind.MISCONFIGURED, message)
     message = f"every account of this model's upstreams rests; the first is back in {math.ceil(soonest)} s"

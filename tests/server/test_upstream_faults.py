@@ -413,7 +413,10 @@ async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: st
 
 # -- the last key
 
-OUT_OF_USE = "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
+OUT_OF_USE = (
+    "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its log or at "
+    "/admin/accounts, and has to reset them there"
+)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
