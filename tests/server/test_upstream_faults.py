@@ -323,6 +323,15 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
     assert message_of(heard).startswith("the upstream's answer cannot be read: ")
 
 
+@each("client")
+async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> None:
+    heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
+    assert (heard.status, message_of(heard)) == (
+        502,
+        "the upstream's answer cannot be read: it ended without any answer",
+    )
+
+
 # -- whether to try again
 
 SAYS_TRUE, SAYS_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
