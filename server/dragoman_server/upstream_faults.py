@@ -28,6 +28,12 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
 # What is shorter is no secret, and stands in any text.
 _SHORTEST_SECRET = 4
 
+# A byte order mark and white space.
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+# What a line of server-sent events begins with. llama.cpp has a field of its own for errors.
+_STREAM_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
+
 # What servers say of a path that they do not have, where they say it in words: OpenAI, Groq, FastAPI, Go, llama.cpp,
 # Azure, Fastify, Kong. Whatever else is not found is the model, or what a request refers to.
 _NO_SUCH_PATH = re.compile(
@@ -56,11 +62,13 @@ def no_answer(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> 
     """What is wrong with a body that is no protocol's, None where that cannot be told yet. first: its first bytes."""
     if not first:
         return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent an empty body")
-    if not _is_markup(first):
+    if _is_markup(first):
+        what = _media_type(headers)
+    elif _may_begin_an_answer(headers, first):
         return None
-    return Fault(
-        FaultKind.UNREADABLE, f"{_called(upstream)} sent {_media_type(headers)}: {_base_url(upstream)}"
-    )
+    else:
+        what = f"a body that is no answer ({_content_type(headers) or 'without a content-type'})"
+    return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent {what}: {_base_url(upstream)}")
 
 
 def told(
@@ -128,11 +136,23 @@ def _is_about_path(fault: Fault, body: bytes) -> bool:
     return fault.kind is FaultKind.NOT_FOUND and (wordless or bool(_NO_SUCH_PATH.fullmatch(fault.message)))
 
 
+def _may_begin_an_answer(headers: HeaderList, first: bytes) -> bool:
+    """Whether there is more to come, a document in JSON or a stream of events, whatever it is called."""
+    start = first.lstrip(_BLANK)
+    if "event-stream" in _content_type(headers) or start.startswith((*_STREAM_FIELDS, b"{", b"[")):
+        return True
+    return any(field.startswith(start) for field in _STREAM_FIELDS)
+
+
 def _is_markup(body: bytes) -> bool:
-    return body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+    return body.lstrip(_BLANK)[:1] == b"<"
 
 
 def _media_type(headers: HeaderList) -> str:
     """Of a body that is markup. What others say of such a body is wrong."""
-    found = dict(headers).get("content-type", "").partition(";")[0].strip().lower()
+    found = _content_type(headers)
     return found if "html" in found or "xml" in found else "markup"
+
+
+def _content_type(headers: HeaderList) -> str:
+    return dict(headers).get("content-type", "").partition(";")[0].strip().lower()

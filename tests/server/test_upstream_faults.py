@@ -34,7 +34,7 @@ from dragoman_server.upstream import (
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream_faults import fault_of_upstream, told
+from dragoman_server.upstream_faults import fault_of_upstream, no_answer, told
 
 pytestmark = pytest.mark.anyio
 
@@ -202,6 +202,18 @@ def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: s
     assert shown == (replace_struct(fault, message=words, code="unknown_url") if expected else fault)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
+)
+def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
+    assert no_answer(upstream(), [("content-type", "text/plain")], first) is None
+
+
+def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
+    assert no_answer(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
+
+
 # What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and
 # what the log says beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
@@ -250,6 +262,18 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer([PAGE], headers=(("content-type", "application/json"),)),
         (502, 502),
         f'upstream "up" sent markup: {RIGHT}',
+        "",
+    ),
+    "words": (
+        lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (text/plain): {RIGHT}',
+        "",
+    ),
+    "null": (
+        lambda protocol: Answer([b" null"]),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
         "",
     ),
     "a page that says 404": (
