@@ -437,7 +437,7 @@ class ClientExchange:
             record.cache_write_tokens = answer.usage.cache_write
             if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
                 record.estimated = True
-            if answer.fault is not None and answer.fault is not _LEFT:
+            if answer.fault is not None and answer.fault is not _LEFT and record.error is None:
                 record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True

@@ -34,11 +34,14 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 # What a line of server-sent events begins with. llama.cpp has a field of its own for errors.
 _STREAM_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 
+# Kinds of error answers that a wrong base_url gives.
+_WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
+
 # What servers say of a path that they do not have, where they say it in words: OpenAI, Groq, FastAPI, Go, llama.cpp,
 # Azure, Fastify, Kong. Whatever else is not found is the model, or what a request refers to.
 _NO_SUCH_PATH = re.compile(
     r"""invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
-    | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?""",
+    | method\ not\ allowed\.? | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 
@@ -130,10 +133,9 @@ def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, 
 
 def _is_about_path(fault: Fault, body: bytes) -> bool:
     """Whether the upstream has nothing at the path of the request, which a wrong base_url gives."""
-    if fault.kind is FaultKind.METHOD:
-        return True
-    wordless = not body or _is_markup(body)
-    return fault.kind is FaultKind.NOT_FOUND and (wordless or bool(_NO_SUCH_PATH.fullmatch(fault.message)))
+    if fault.kind not in _WRONG_PATH:
+        return False
+    return not body or _is_markup(body) or _NO_SUCH_PATH.fullmatch(fault.message) is not None
 
 
 def _may_begin_an_answer(headers: HeaderList, first: bytes) -> bool:

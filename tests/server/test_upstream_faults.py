@@ -186,6 +186,7 @@ def test_the_simulator_has_no_settings_to_check() -> None:
         (404, "Route POST:/chat/completions not found", True),
         (404, "no Route matched with those values", True),
         (405, "Method Not Allowed", True),
+        (405, "no", False),
         (404, "The model `m` does not exist", False),
         (404, "model: claude-x", False),
         (404, "Model not found, inaccessible, and/or not deployed", False),
@@ -345,6 +346,17 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
     assert heard.status == 502
     assert message_of(heard).count("cannot be read") == 1
     assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+
+
+@each("client")
+async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record: Any) -> None:
+    redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
+    heard = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
+    assert heard.status == 200
+    assert RIGHT.encode() in heard.body
+    assert b"corp.test" not in heard.body
+    assert record()["error"] == record()["failures"][0]["cause"]
+    assert record()["error"].endswith(" 302 to https://new.corp.test/v1: put that into base_url")
 
 
 @each("client")
