@@ -25,6 +25,8 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
     UpstreamErrorKind.INVALID_REQUEST: FaultKind.MISCONFIGURED,
 }
 
+_PROXY_REFUSES = 407
+
 # What is shorter is no secret, and stands in any text.
 _SHORTEST_SECRET = 4
 
@@ -88,6 +90,10 @@ def told(
     if fault.kind is FaultKind.AUTHENTICATION:
         key, place = _key_of(upstream, account)
         return Fault(fault.kind, f"{name} refused {key}{status}: {place}")
+    if fault.status == _PROXY_REFUSES:
+        table = f"[[accounts]] {account.name}" if account.proxy else f"[[upstreams]] {upstream.name}"
+        message = f"the proxy of {name} refused its credentials{status}: check proxy of {table}"
+        return Fault(FaultKind.MISCONFIGURED, message)
     if fault.kind is FaultKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
         return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")

@@ -155,6 +155,12 @@ def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | 
     assert told(REFUSED, settings, theirs, []) == Fault(FaultKind.AUTHENTICATION, message)
 
 
+def test_the_proxy_of_an_account_stands_with_the_account() -> None:
+    theirs = AccountSettings(upstream="ok", name="b", proxy=Secret("http://u:p@h.test"))
+    shown = told(Fault(FaultKind.MISCONFIGURED, "no", 407), upstream(), theirs, [])
+    assert shown.message.endswith("(407): check proxy of [[accounts]] b")
+
+
 def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
     environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
     settings = load(environ=environ).settings
@@ -282,6 +288,12 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
         ": the upstream answered with status 404 and no readable message",
+    ),
+    "a proxy that wants other credentials": (
+        lambda protocol: Answer(status=407),
+        (503, 503),
+        'the proxy of upstream "up" refused its credentials (407): check proxy of [[upstreams]] up',
+        ": the upstream answered with status 407 and no readable message",
     ),
     "no such path, in words": (
         lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
