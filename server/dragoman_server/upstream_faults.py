@@ -91,9 +91,11 @@ def told(
         key, place = _key_of(upstream, account)
         return Fault(fault.kind, f"{name} refused {key}{status}: {place}")
     if fault.status == _PROXY_REFUSES:
-        table = f"[[accounts]] {account.name}" if account.proxy else f"[[upstreams]] {upstream.name}"
-        message = f"the proxy of {name} refused its credentials{status}: check proxy of {table}"
-        return Fault(FaultKind.MISCONFIGURED, message)
+        place = "proxy of [[accounts]] " + account.name if account.proxy else _place(upstream, "proxy")
+        place = place if account.proxy or upstream.proxy else "HTTP_PROXY"
+        return Fault(
+            FaultKind.MISCONFIGURED, f"the proxy of {name} refused its credentials{status}: check {place}"
+        )
     if fault.kind is FaultKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
         return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")

@@ -155,10 +155,19 @@ def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | 
     assert told(REFUSED, settings, theirs, []) == Fault(FaultKind.AUTHENTICATION, message)
 
 
-def test_the_proxy_of_an_account_stands_with_the_account() -> None:
-    theirs = AccountSettings(upstream="ok", name="b", proxy=Secret("http://u:p@h.test"))
-    shown = told(Fault(FaultKind.MISCONFIGURED, "no", 407), upstream(), theirs, [])
-    assert shown.message.endswith("(407): check proxy of [[accounts]] b")
+@pytest.mark.parametrize(
+    ("of_upstream", "of_account", "place"),
+    [
+        (None, None, "HTTP_PROXY"),
+        ("http://h.test", None, "proxy of [[upstreams]] ok"),
+        ("http://h.test", "http://u:p@h.test", "proxy of [[accounts]] b"),
+    ],
+)
+def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, place: str) -> None:
+    settings = upstream(proxy=of_upstream and Secret(of_upstream))
+    theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
+    shown = told(Fault(FaultKind.MISCONFIGURED, "no", 407), settings, theirs, [])
+    assert shown.message.endswith(f"(407): check {place}")
 
 
 def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
@@ -292,7 +301,7 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "a proxy that wants other credentials": (
         lambda protocol: Answer(status=407),
         (503, 503),
-        'the proxy of upstream "up" refused its credentials (407): check proxy of [[upstreams]] up',
+        'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
         ": the upstream answered with status 407 and no readable message",
     ),
     "no such path, in words": (
