@@ -196,10 +196,10 @@ class _Turn:
 
     def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, exact, ledger = self._parts.own, self._parts.exact, self._parts.ledger
+        exact, ledger = self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
-        if field is None and not exact:
-            own = False
+        # Whether the message's own members are printed again.
+        own = exact or (self._parts.own and field is not None)
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own and self.thoughts:
@@ -227,10 +227,9 @@ class _Turn:
         fields, leading = _joined(natives)
         if texts and field is not None:
             _add_texts(fields, field, texts)
-        if own and not exact:
+        if own and not exact and field in _PLAIN_FIELDS and field not in fields:
             for other in _PLAIN_FIELDS & fields.keys():
-                if field in _PLAIN_FIELDS and field not in fields:
-                    fields[field] = fields.pop(other)  # the same words under the upstream's name of it
+                fields[field] = fields.pop(other)  # the same words under the upstream's name of them
         return fields, leading
 
 
