@@ -296,10 +296,10 @@ class ChatReader:
         told = certain or self._usage_came_last
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not choices or choices[0].index != 0:
-            raise _truncated("without any answer")
+            raise _truncated("without any answer", certain)
         for state in choices:
             if state.finish_reason is None and (not told or state.calls.broken()):
-                raise _truncated("without a finish reason")
+                raise _truncated("without a finish reason", certain)
         self._over = True
         out: list[Event] = []
         usage = self._used()
@@ -344,8 +344,10 @@ def _string(value: JSON) -> str | None:
     return value if type(value) is str and value else None
 
 
-def _truncated(how: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's stream ended {how}", status_hint=502)
+def _truncated(how: str, certain: bool) -> RemoteProtocolError:
+    """certain: the upstream says that this is the whole answer, which is then one that cannot be read."""
+    subject = "it" if certain else "the upstream's stream"
+    return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
 
 
 def _unreadable(what: str) -> RemoteProtocolError:
