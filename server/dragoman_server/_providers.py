@@ -138,12 +138,12 @@ PROVIDERS = (
         "deepseek",
         "https://api.deepseek.com/v1",
         "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636",
-        # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
+        # "Thinking mode does not support this tool_choice": it is on by default. "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
         {
             "default_model": "deepseek-v4-pro",
             "reasoning_setting": "thinking",
-            "efforts": ("none", "low", "high", "max"),
+            "efforts": ("none", "minimal", "low", "medium", "high", "max"),
             "structured_output": "object",
             "forced_tools": "not_thinking",
             "reasoning_back": "always",

@@ -103,7 +103,7 @@ HOSTS: dict[str, dict[str, Any]] = {
     "https://api.deepseek.com/v1": {
         "max_tokens_field": "max_tokens",
         "reasoning_setting": "thinking",
-        "efforts": ("none", "low", "high", "max"),
+        "efforts": ("none", "minimal", "low", "medium", "high", "max"),
         "structured": "object",
     },
     "https://openrouter.ai/api/v1": {"reasoning_setting": "reasoning", "reasoning_field": "reasoning"},
