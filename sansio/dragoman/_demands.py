@@ -20,12 +20,14 @@ from ._loss import Ledger
 from ._request import (
     FunctionTool,
     HostedTool,
+    Media,
     OpaquePart,
     Param,
     Part,
     ReasoningConfig,
     Refusal,
     Request,
+    Text,
     Thought,
     Tool,
     ToolResult,
@@ -121,6 +123,33 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     ledger.dropped(value.cache.path, _NO_MARKS)
     extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
+
+
+def fit_images(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with words for its pictures, where the upstream takes none."""
+    # "invalid type: sequence, expected a string": a client that keeps its history would be refused from then on.
+    if "images" not in target.refuses:
+        return request
+    messages = [
+        msgspec.structs.replace(message, parts=_in_words(message.parts, ledger))
+        for message in request.messages
+    ]
+    return msgspec.structs.replace(request, messages=tuple(messages))
+
+
+def _in_words(parts: tuple[Part, ...], ledger: Ledger) -> tuple[Any, ...]:
+    out: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResult):
+            part = msgspec.structs.replace(part, parts=_in_words(part.parts, ledger))
+        elif isinstance(part, Media) and part.kind == "image":
+            ledger.dropped(part.path, "the upstream takes no images: the model is told that there was one")
+            part = Text(_NO_IMAGE, part.cache, path=part.path, stand_in=True)
+        out.append(part)
+    return tuple(out)
+
+
+_NO_IMAGE = "[image: left out, because this model takes none]"
 
 
 def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:

@@ -73,9 +73,9 @@ Param: TypeAlias = Literal[
 ]
 
 
-# What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message.
-Refusable: TypeAlias = Param | Literal["message_name", "parallel_tool_calls", "tool_strict"]
+# What an upstream may refuse: a setting, or something elsewhere. `tool_strict` is `strict` of a function,
+# `message_name` is `name` of a message, `images` are the pictures of messages and of tool results.
+Refusable: TypeAlias = Param | Literal["images", "message_name", "parallel_tool_calls", "tool_strict"]
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):

@@ -137,7 +137,7 @@ PROVIDERS = (
     _chat(
         "deepseek",
         "https://api.deepseek.com/v1",
-        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636",
+        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; qwen-code#2320 (images)",
         # "Thinking mode does not support this tool_choice": it is on by default. "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
         {
@@ -148,7 +148,7 @@ PROVIDERS = (
             "forced_tools": "not_thinking",
             "reasoning_back": "always",
         },
-        more=("logprobs", "top_logprobs"),
+        more=("images", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_marks, fit_tool_demands, name_session
+from dragoman._demands import fit_demands, fit_images, fit_marks, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
     CacheMark,
     FunctionTool,
     HostedTool,
+    Media,
     Message,
     OpaquePart,
     Param,
@@ -236,6 +237,34 @@ def test_a_session_names_the_cache_of_the_prompt(
 
 
 # Cache marks
+
+NO_IMAGES = Target(refuses=frozenset({"images"}))
+TOLD = "[image: left out, because this model takes none]"
+
+
+def test_images_become_words_where_they_are_refused() -> None:
+    """In results of tools too: an agent that has looked at a picture keeps it in its history."""
+    ledger = Ledger()
+    mark = CacheMark("/0/1/cache_control")
+    image = Media("image", "base64", "AAAA", "image/png", path="/0/1", cache=mark)
+    file = Media("file", "base64", "AAAA", "application/pdf", path="/0/2")
+    shown = ToolResult("c1", (Text("seen"), Media("image", "url", "https://e.example/a", path="/1/0/1")))
+    messages = (Message("user", (Text("a"), image, file)), Message("user", (shown,)))
+    out = fit_images(Request("toy", "m", messages, {}), NO_IMAGES, ledger)
+    assert out.messages == (
+        Message("user", (Text("a"), Text(TOLD, mark, path="/0/1", stand_in=True), file)),
+        Message("user", (ToolResult("c1", (Text("seen"), Text(TOLD, path="/1/0/1", stand_in=True))),)),
+    )
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.DROPPED, "/0/1"),
+        (LossCode.DROPPED, "/1/0/1"),
+    ]
+
+
+def test_images_stay_where_they_are_taken() -> None:
+    request = Request("toy", "m", (Message("user", (Media("image", "url", "https://e.example/a"),)),), {})
+    assert fit_images(request, Target(), Ledger()) is request
+
 
 NO_MARKS = Target(refuses=frozenset({"cache_control"}))
 

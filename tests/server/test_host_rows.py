@@ -231,6 +231,16 @@ def test_the_vendor_of_messages_runs_tools() -> None:
     assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
 
 
+def test_deepseek_gets_no_pictures() -> None:
+    """Claude Code keeps what its tools have shown in the history: each request from then on was refused."""
+    picture = {"type": "image", "source": {"type": "url", "url": "https://e.example/a.png"}}
+    shown = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture]}
+    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [shown]}]}
+    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-1]
+    assert found["role"] == "tool"
+    assert found["content"] == "[image: left out, because this model takes none]"
+
+
 def test_openai_gets_everything_that_is_its_own() -> None:
     expected = {**HEARD, **OF_OPENAI["openai"]}
     assert sent(URLS["openai"], RESPONSES, CHAT, "some-model", SAID) == expected
