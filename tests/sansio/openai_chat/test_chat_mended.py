@@ -55,7 +55,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
             {},
             [{"role": "developer", "content": "a"}, HI],
             [{"role": "system", "content": "a"}, HI],
-            ["/messages/0/role"],
+            [],
         ),
         (
             {},
@@ -197,6 +197,18 @@ def test_earlier_reasoning(
     out, lost = mended({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
     assert out["messages"][1] == reasons(**after)
     assert lost == losses
+
+
+@pytest.mark.parametrize("more", [{}, {"reasoning_content": "so"}])
+def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
+    """Clients of the AI SDK say it so in each turn: nothing is missing, and nothing has to be mended."""
+    body = {
+        "model": "m",
+        "messages": [HI, {**CALLS, "content": "", **more}, {"role": "assistant", "content": ""}],
+    }
+    _, turn, silent = SPEC.read_request(body, Sealer()).messages
+    assert not [part for part in turn.parts if isinstance(part, Text)]
+    assert [part for part in silent.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
