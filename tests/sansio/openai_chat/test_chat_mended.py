@@ -164,6 +164,9 @@ def reasons(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "a", **fields}
 
 
+THINKING = {"type": "thinking", "thinking": [text("so")]}
+
+
 SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "anthropic-claude-v1"}]
 
 
@@ -189,6 +192,8 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
         ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
         ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
         (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
+        # Mistral refuses such members, and takes its own reasoning in the content.
+        (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
     ],
 )
 def test_earlier_reasoning(

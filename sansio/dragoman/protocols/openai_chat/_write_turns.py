@@ -20,8 +20,8 @@ from ._write_parts import PLAIN_TEXT, PartWriter, merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
-# Members of a seal that are not reasoning, but go back all the same.
-_CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
+_CARRIES = {CALL_CARRY, MESSAGE_CARRY, "content"}
 # What says of a message only whose it is.
 _SPEAKER = {"role", "name"}
 # Two names for the same: reasoning as one text.
