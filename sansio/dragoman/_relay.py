@@ -29,7 +29,7 @@ _EDGE = 2  # one byte less than the longest of them
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
 
 # An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
-_ERROR_LINE = re.compile(rb"(?:\A|\n\n|\r\n\r\n|\r\r)(error:)")
+_ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
 
 # Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
 _FIRST_FRAMES = 4
@@ -176,7 +176,9 @@ class Relay:
 
     def _fails_beside(self, data: bytes) -> bool:
         """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
-        found = _ERROR_LINE.search(data) if b"error:" in data else None
+        if b"\nerror:" not in data and not data.startswith(b"error:"):
+            return False
+        found = _ERROR_LINE.search(data)
         if found is None:
             return False
         self._held.clear()

@@ -61,7 +61,7 @@ class Target(msgspec.Struct, frozen=True):
     forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
     sampling_pair: takes temperature and top_p in one request.
     sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
-    tools_with_effort: a Chat upstream takes tools beside a reasoning effort.
+    tools_with_effort: a Chat upstream takes tools beside `reasoning_effort`.
     enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
         call a tool when one is demanded.
     prefill: a conversation may end with the assistant's words, which the model continues.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from dragoman._effort import EFFORTS
+
 from .capabilities import ENFORCED, HOSTED_USES, NONE
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 
@@ -138,7 +140,8 @@ PROVIDERS = (
         "deepseek",
         "https://api.deepseek.com/v1",
         "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; qwen-code#2320 (images)",
-        # "Thinking mode does not support this tool_choice": it is on by default. "minimal goes to low, medium to high."
+        # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
+        # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
         {
             "default_model": "deepseek-v4-pro",
@@ -153,14 +156,14 @@ PROVIDERS = (
     _chat(
         "openrouter",
         "https://openrouter.ai/api/v1",
-        "openrouter.ai/docs/api-reference; bifrost#7261",
+        "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
         # Its own setting, which it fits to each model; what a model does not take, it leaves out.
         {
             # It chooses a model for each request.
             "default_model": "openrouter/auto",
             "reasoning_field": "reasoning",
             "reasoning_setting": "reasoning",
-            "efforts": ("none", "minimal", "low", "medium", "high", "xhigh"),
+            "efforts": EFFORTS,
             "cache_marks": "cache_control",
             "developer_role": True,
         },

@@ -82,7 +82,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
 
 
 def target_for(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = "") -> Target:
-    """What the upstream's model takes. model: by its name there. protocol: that is spoken, for `relay`."""
+    """What the upstream's model takes. model: by its name there. protocol: that is spoken, by default the preferred."""
     key = upstream.name, model, protocol
     found = settings.targets.get(key)
     if found is None:
@@ -102,7 +102,7 @@ def what_is_said(
     refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
         said.update(family.takes)
-    if upstream.protocol == OPENAI_CHAT:
+    if (protocol or upstream.protocol) == OPENAI_CHAT:
         said["refuses"] = (*refused, *_names(said.get("refuses")))
     if needs_mending(upstream.base_url, protocol, model):
         said["relay"] = "mend"

@@ -237,7 +237,7 @@ class Capabilities:
         _switch("temperature, top_p and logprobs count as refused only with an effort above none", False),
     ] = None
     tools_with_effort: Annotated[
-        bool | None, _switch("Chat Completions takes tools beside a reasoning effort", True)
+        bool | None, _switch("Chat Completions takes tools beside reasoning_effort", True)
     ] = None
     prefill: Annotated[
         bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)

@@ -126,12 +126,15 @@ def test_the_last_event_completes_the_answer() -> None:
     assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
 
 
-def test_an_end_mark_that_the_model_wrote_is_text() -> None:
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
     events = [*HELLO[:2], TextDelta(0, 'data: {"e":"end"}'), *HELLO[3:]]
     data = stream_of(events[:2]) + b'data: {"e":"text","block":0,"text":"x","y":{"e":"end"}}\n\n'
-    out, machine = relayed([data, stream_of(events[2:])])
-    assert out == data + stream_of(events[2:])
-    assert machine.outcome is Outcome.COMPLETED
+    before, after = data.replace(b"\n", ending), stream_of(events[2:]).replace(b"\n", ending)
+    for pieces in ([before, after], [before[:-4], before[-4:] + after], [before + after]):
+        out, machine = relayed(pieces)
+        assert out == before + after
+        assert machine.outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
@@ -298,6 +301,14 @@ def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], t
 def test_an_error_behind_the_end_says_nothing() -> None:
     out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
     assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
+
+
+def test_an_error_beside_data_is_another_field() -> None:
+    data = stream_of(HELLO)
+    data = data.replace(b"\n\n", b"\nerror: x\n\n", 1)
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert (out, machine.outcome) == (data, Outcome.COMPLETED)
 
 
 def test_an_error_without_words_is_one_all_the_same() -> None:

@@ -177,6 +177,30 @@ def test_what_an_unknown_host_is_sent(url: str, more: Json) -> None:
     assert sent(url, MESSAGES, CHAT, "some-model", ASKED) == {**PLAIN, **more}
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "wish", "expected"),
+    [
+        # "minimal goes to low, medium to high": DeepSeek knows best what it makes of them.
+        (
+            "deepseek",
+            "deepseek-v4-pro",
+            "medium",
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
+        ),
+        ("openrouter", "qwen/qwen3.8-max", "max", {"reasoning": {"effort": "max"}}),
+        # It is `reasoning_effort` that OpenAI takes no tools beside.
+        ("openrouter", "openai/gpt-5.6", "high", {"reasoning": {"effort": "high"}}),
+        ("openai", "gpt-5.6", "high", {"reasoning_effort": "none"}),
+    ],
+)
+def test_how_a_host_is_told_how_much_to_think(name: str, model: str, wish: str, expected: Json) -> None:
+    asked = {**ASKED, "tool_choice": {"type": "auto"}, "output_config": {"effort": wish}}
+    found = sent(URLS[name], MESSAGES, CHAT, model, asked)
+    assert {
+        key: found[key] for key in found.keys() & {"thinking", "reasoning", "reasoning_effort"}
+    } == expected
+
+
 # What a Responses client may say that means something at OpenAI alone.
 SAID: Json = {
     "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],

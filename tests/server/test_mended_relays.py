@@ -197,6 +197,19 @@ def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, mo
         assert relay_at(url, protocol, model, relay=said) == said
 
 
+def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
+    """A mended Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
+    local: dict[str, Any] = {
+        "protocol": CHAT,
+        "protocols": (CHAT, RESPONSES),
+        "base_url": "http://127.0.0.1:8000/v1",
+    }
+    upstream = UpstreamSettings(name="up", **local)
+    settings = Settings(upstreams=(upstream,))
+    assert "store" in target_for(settings, upstream, "m", CHAT).refuses
+    assert "store" not in target_for(settings, upstream, "m", RESPONSES).refuses
+
+
 @pytest.mark.parametrize("row", MENDED_RELAYS, ids=lambda row: row.server)
 def test_every_row_has_a_reason_a_source_and_a_date(row: MendedRelay) -> None:
     assert row.why

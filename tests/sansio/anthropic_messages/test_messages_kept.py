@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Started
+from dragoman._events import Started, Usage
 from dragoman._json import encode
 from dragoman._loss import Ledger
 from dragoman._request import Request, Thought
@@ -93,6 +93,23 @@ def test_events_that_say_more(events: Any, losses: Any) -> None:
     for event in events:
         reader.read(Frame(b"", encode(event)))
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
+
+
+@pytest.mark.parametrize(
+    ("counted", "extra"),
+    [
+        ({"web_search_requests": 1, "web_fetch_requests": 2}, {"server_tool_use": {"web_fetch_requests": 2}}),
+        ({"web_search_requests": 1}, {}),
+    ],
+)
+def test_all_counters_reach_clients_of_the_protocol(counted: Any, extra: Any) -> None:
+    exchange = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
+    usage = {"input_tokens": 3, "output_tokens": 4, "server_tool_use": counted, "new": 5}
+    ledger = Ledger()
+    body = {**MESSAGE, "usage": usage, "stop_reason": "end_turn"}
+    [told] = [each for each in SPEC.read_whole(body, exchange, ledger) if isinstance(each, Usage)]
+    assert (told.searches, told.extra) == (1, {**extra, "new": 5})
+    assert list(ledger) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman._json import decode, encode
 from dragoman._loss import Ledger
-from dragoman._request import FunctionTool, Request, ToolChoice
+from dragoman._request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
 from dragoman._seal import Sealer
 from dragoman._spec import Target
 from dragoman.protocols.anthropic_messages import SPEC
@@ -256,3 +256,20 @@ def test_a_tool_that_a_pass_has_put_in() -> None:
     out, _ = written(asked)
     assert out["tools"] == [{**TOOL, "new": 1}, {"name": "json", "input_schema": SCHEMA}]
     assert out["tool_choice"] == {"type": "tool", "name": "json"}
+
+
+def test_a_schema_that_a_pass_asks_for_in_words() -> None:
+    """There is no setting for any JSON object, and the words are the system's."""
+    asked = read(
+        system=[{"type": "text", "text": "S", "cache_control": MARK}],
+        output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
+    )
+    words = Message("system", (Text("Answer in JSON."),), "/output_config/format")
+    asked = msgspec.structs.replace(
+        asked, messages=(words, *asked.messages), response_format=ResponseFormat(path="/output_config/format")
+    )
+    system = [
+        {"type": "text", "text": "Answer in JSON."},
+        {"type": "text", "text": "S", "cache_control": MARK},
+    ]
+    assert written(asked) == ({"system": system, "messages": [HI]}, [])

@@ -805,18 +805,3 @@ def test_an_error_with_status_200(body: Any) -> None:
 def test_a_body_that_is_no_answer() -> None:
     with pytest.raises(RemoteProtocolError, match="the answer has no content"):
         SPEC.read_whole({"choices": []}, EXCHANGE, Ledger())
-
-
-@pytest.mark.parametrize(
-    ("server", "rest"),
-    [
-        ({"web_search_requests": 2, "web_fetch_requests": 1}, {"server_tool_use": {"web_fetch_requests": 1}}),
-        ({"web_search_requests": 2, "web_fetch_requests": 0}, {}),
-    ],
-)
-def test_clients_of_the_protocol_get_all_counters(server: Any, rest: Any) -> None:
-    figures = {"input_tokens": 2, "output_tokens": 3, "speed": "fast", "odd": 1}
-    body = {**START["message"], "stop_reason": "end_turn", "usage": {**figures, "server_tool_use": server}}
-    own = Exchange(Request(NAME, "m", (), {}), "x1", 1, "alias")
-    told = [event for event in SPEC.read_whole(body, own, Ledger()) if isinstance(event, Usage)]
-    assert told[-1] == Usage(2, 3, searches=2, extra={"speed": "fast", "odd": 1, **rest})

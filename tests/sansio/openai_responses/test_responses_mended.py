@@ -10,7 +10,7 @@ import pytest
 from dragoman._history import mend_history
 from dragoman._json import decode, encode
 from dragoman._loss import Ledger
-from dragoman._request import ReasoningConfig, Request
+from dragoman._request import ReasoningConfig, Request, ResponseFormat
 from dragoman._seal import Sealer
 from dragoman._spec import Target
 from dragoman.protocols.openai_responses import SPEC
@@ -50,6 +50,13 @@ def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]
             {"reasoning": {"effort": "high", "summary": "detailed", "new": 1}},
             ["/reasoning/effort"],
         ),
+        (
+            {"efforts": ()},
+            {"reasoning": {"effort": "low", "new": 1}, "include": ["reasoning.encrypted_content"]},
+            {},
+            ["/reasoning", "/reasoning/effort"],
+        ),
+        ({"efforts": ()}, {"reasoning": {"effort": "none"}, "include": ["x"]}, {"include": ["x"]}, []),
         (
             {"summaries": "never"},
             {"reasoning": {"effort": "low", "summary": "auto", "generate_summary": "auto"}},
@@ -113,6 +120,12 @@ def test_what_passes_took_out_is_out() -> None:
     asked = read(text={"format": JSON, "verbosity": "low", "new": 1})
     asked = msgspec.structs.replace(asked, params={}, response_format=None)
     assert written(asked)[0]["text"] == {"new": 1}
+
+
+def test_a_schema_that_a_pass_asks_for_in_words() -> None:
+    asked = read(text={"format": JSON, "verbosity": "low"})
+    asked = msgspec.structs.replace(asked, response_format=ResponseFormat(path="/text/format"))
+    assert written(asked)[0]["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
 
 
 def test_what_passes_put_in_is_in() -> None:

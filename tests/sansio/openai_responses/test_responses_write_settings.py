@@ -529,6 +529,26 @@ def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
     assert (body["reasoning"]["effort"], lost) == (sent, losses)
 
 
+@pytest.mark.parametrize(
+    ("config", "losses"),
+    [
+        (ReasoningConfig(effort="low", path="/reasoning_effort"), ["/reasoning_effort"]),
+        (
+            ReasoningConfig("adaptive", "low", path="/thinking", effort_path="/output_config/effort"),
+            ["/thinking", "/output_config/effort"],
+        ),
+        (ReasoningConfig(show="summarized"), ["/reasoning"]),
+        # Nothing is lost.
+        (ReasoningConfig("disabled", path="/thinking"), []),
+        (ReasoningConfig(effort="none"), []),
+    ],
+)
+def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, losses: list[str]) -> None:
+    body, lost = write(USER, reasoning=config, target=Target(efforts=()))
+    assert not body.keys() & {"reasoning", "include"}
+    assert lost == [(DROPPED, path) for path in losses]
+
+
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
     _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))

@@ -111,13 +111,18 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
     marks = Marks()
     conversation = Conversation(ledger, marks, target.mid_system, own=True, effort=effort, unsigned=mends)
     out.pop("system", None)
+    system: list[JSONObject] = []
     for message in request.messages:
         if mends and target.thinking == "none":
             message = _without_thoughts(message, ledger)
-        if message.path == "/system":
-            out["system"] = plain_or_blocks(conversation.system_blocks(message))
+        leads = mends and message.role == "system" and not conversation.turns
+        if message.path == "/system" or (leads and not message.path.startswith("/messages/")):
+            # The client's own, and what a pass has put before it.
+            system += conversation.system_blocks(message)
         elif message.path != "/compaction/instructions":
             conversation.add(message)
+    if system:
+        out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
     if mends:
         _mend_settings(request, target, out, marks, ledger)
@@ -158,7 +163,8 @@ def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Mar
         merge(out["tool_choice"], extra.get("tool_choice"))
     else:
         ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
-    if request.response_format is None:
+    form = request.response_format
+    if form is None or form.schema is None:  # it is asked for in words, or by a tool
         _take_out(out, "/output_config/format")
         _take_out(out, "/output_format")
     config = request.reasoning

@@ -39,7 +39,7 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
             )
     own = request.protocol == NAME
     exact = own and target.relay == "exact"
-    messages = _messages(request, own, target, ledger)
+    messages = _messages(request, own, exact, target, ledger)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
@@ -60,9 +60,8 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
     return out
 
 
-def _messages(request: Request, own: bool, target: Target, ledger: Ledger) -> list[JSONObject]:
+def _messages(request: Request, own: bool, exact: bool, target: Target, ledger: Ledger) -> list[JSONObject]:
     writer = MessageWriter(request, own, target, ledger)
-    exact = own and target.relay == "exact"
     messages = request.messages
     count = len(messages)
     spoken = _last_spoken(messages) if target.reasoning_back == "tool_loop" else count

@@ -141,7 +141,7 @@ def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: L
     if config.budget is not None and wish != "none":
         ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
     effort = fit_effort(wish, target.efforts)
-    if not target.tools_with_effort and effort != "none" and "tools" in out:
+    if setting == "reasoning_effort" and not target.tools_with_effort and effort != "none" and "tools" in out:
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
         # tools, use /v1/responses or set reasoning_effort to 'none'."
         ledger.altered(at, "the model takes no effort beside tools in Chat Completions")

@@ -203,10 +203,10 @@ class _Turn:
 
     def _reasoning(self) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        own, exact, ledger = self._parts.own, self._parts.exact, self._parts.ledger
+        exact, ledger = self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
-        if field is None and not exact:
-            own = False
+        # Whether the message's own members are printed again.
+        own = exact or (self._parts.own and field is not None)
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own:

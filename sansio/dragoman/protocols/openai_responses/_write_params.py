@@ -68,8 +68,11 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
         if name in target.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
-    if request.response_format is None and (text.get("format") or {}).get("type") != "text":
+    form, kind = request.response_format, (text.get("format") or {}).get("type")
+    if form is None and kind != "text":
         text.pop("format", None)
+    elif form is not None and form.schema is None and kind == "json_schema":
+        text["format"] = _write_format(form, ledger)
     if "verbosity" not in request.params:
         text.pop("verbosity", None)
     _put(out, "text", text)
@@ -78,6 +81,12 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
         return  # nothing is said, or in mid-conversation
     reasoning = dict(out.get("reasoning") or {})
     fitted = _write_reasoning(config, request.protocol, target, ledger)
+    if target.efforts == ():
+        reasoning.clear()
+        # "Encrypted content is not supported with this model."
+        include = [each for each in out.pop("include", ()) if each != tables.INCLUDE_REASONING]
+        if include:
+            out["include"] = include
     if "summary" not in fitted:
         for name in _SUMMARIES:
             reasoning.pop(name, None)
@@ -120,6 +129,12 @@ def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, led
     out: JSONObject = {}
     wanted = _effort(config)
     path = config.path or "/reasoning"
+    if target.efforts == ():
+        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+        if config.thinks or config.show is not None or config.extra:
+            for place in dict.fromkeys((path, config.effort_path or path)):
+                ledger.dropped(place, "the model does not reason")
+        return out
     if config.budget is not None:
         ledger.altered(path, "the budget in tokens is told as an effort")
     elif config.effort not in (None, wanted):
