@@ -64,8 +64,8 @@ def fit_demands(
     if target.sampling_at_none and _effort_is_none(request, target):
         refused -= _TAKEN_AT_NONE
     for param in [each for each in left if each in refused]:
-        ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
-        del left[param]
+        if left.pop(param) is not False or param not in _OFF_ANYWAY:
+            ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
     if not target.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
@@ -73,6 +73,10 @@ def fit_demands(
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
     return msgspec.structs.replace(request, params=left), stops, answers
+
+
+# Who refuses these does nothing of the kind, so that false loses nothing.
+_OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 
 def name_session(request: Request, target: Target, session: Session | None) -> Request:

@@ -56,6 +56,31 @@ MENDED_RELAYS = (
         provider="openai",
         models=("gpt-5-[4-6]", "gpt-5-[4-6]-*", "gpt-6*"),
     ),
+    # A client that knows these hosts' ways knows them by their address, which is ours now: it sends what OpenAI takes.
+    MendedRelay(
+        OPENAI_CHAT,
+        "DeepSeek",
+        "the role developer is refused, and so are turns without their reasoning",
+        "9router#773; pi#3636; pi 0.73.1 and aider 0.86.2",
+        "2026-11-22",
+        provider="deepseek",
+    ),
+    MendedRelay(
+        OPENAI_CHAT,
+        "Mistral",
+        "members that it does not know are refused, store and reasoning_content among them",
+        "eca#231; crush#1590; pi 0.73.1, opencode 1.18.33",
+        "2026-11-22",
+        provider="mistral",
+    ),
+    MendedRelay(
+        OPENAI_CHAT,
+        "Groq",
+        "reasoning_content and other members that it does not know are refused",
+        "console.groq.com/docs/openai; opencode 1.18.33",
+        "2026-11-22",
+        provider="groq",
+    ),
 )
 
 

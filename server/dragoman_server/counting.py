@@ -52,7 +52,8 @@ class Form:
 FORMS = {
     ANTHROPIC_MESSAGES: Form(
         "/count_tokens",
-        {"max_tokens": 1},
+        # So large that nothing has to be fitted to it, which would be told as a loss.
+        {"max_tokens": 128_000},
         {},
         frozenset(
             (

@@ -104,8 +104,7 @@ def _item(place: int, form: dict[str, Any]) -> dict[str, Any]:
     return {f"/input/{place}/{name}": value for name, value in form.items()}
 
 
-_EMPTY_TEXT = lost("repaired")  # "text content blocks must be non-empty"
-_NO_TEXT = IMPLIED  # null
+_NO_TEXT = IMPLIED  # null, or "" beside calls
 
 _EFFORT_IN_MESSAGES: dict[str, Row] = {"/reasoning_effort": to("/output_config/effort")}
 _ADAPTIVE: dict[str, Any] = {"/thinking/type": "adaptive"}
@@ -122,7 +121,7 @@ _OPENCODE_CHAT_IN_MESSAGES: dict[str, Row] = {
     **_chat_call_in_messages(2, 1),
     **_text_in_messages(2),
     **_chat_call_in_messages(4, 0),
-    "/messages/4/content": _EMPTY_TEXT,
+    "/messages/4/content": _NO_TEXT,
     **_CHAT_IN_MESSAGES,
 }
 _OPENCODE_CHAT_IN_RESPONSES: dict[str, Row] = {
@@ -132,7 +131,7 @@ _OPENCODE_CHAT_IN_RESPONSES: dict[str, Row] = {
     **_chat_call_in_responses(2, 2),
     **_text_in_responses(2, 1),
     **_chat_call_in_responses(4, 4),
-    "/messages/4/content": _EMPTY_TEXT,
+    "/messages/4/content": _NO_TEXT,
     **_CHAT_IN_RESPONSES,
 }
 _OPENCODE_CHAT_IN_RESPONSES_ADDED: dict[str, Any] = {
@@ -185,7 +184,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
                 if k not in ("/messages/2/role", "/messages/3/content")
             },
             "/messages/3/content": to("/input/4/output/0/text"),
-            "/messages/4/content": _EMPTY_TEXT,
+            "/messages/4/content": _NO_TEXT,
             "/messages/5/content": to("/input/6/output/0/text"),
             "/messages/0/cache_control/type": _mark("/input/0/content/0"),
             "/messages/4/cache_control/type": _mark(

@@ -204,7 +204,7 @@ def _chat_call(call: int, message: int) -> dict[str, Row]:
 
 _CHAT_ITEMS: dict[str, Row] = {
     **_ITEMS,
-    "/input/0/role": made("system", "/messages/0/role", code="altered"),
+    "/input/0/role": made("system", "/messages/0/role"),
     "/input/0/content/{m}/type": IMPLIED,
     "/input/0/content/{m}/text": inside("/messages/0/content"),
     "/input/{n:1,2}/role": to("/messages/1/role"),

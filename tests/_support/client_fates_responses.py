@@ -42,7 +42,7 @@ _CHAT_ADDED: dict[str, Any] = {
 }
 _STRICT_IN_CHAT: dict[str, Row] = {"/tools/{n}/strict": to("/tools/{n}/function/strict")}
 _DEVELOPER_IN_CHAT: dict[str, Row] = {
-    "/input/0/role": made("system", "/messages/0/role", code="altered"),
+    "/input/0/role": made("system", "/messages/0/role"),
     "/input/0/content": to("/messages/0/content"),
     "/input/1/role": to("/messages/1/role"),
     "/input/1/content/0/type": IMPLIED,

@@ -56,6 +56,9 @@ def fitted(
     [
         ({}, {}, {}, (), 1, []),
         ({"temperature": 0}, {}, {"temperature": 0}, (), 1, []),
+        # False asks for what they do anyway who do not know the setting.
+        ({"store": False}, {"refuses": frozenset({"store"})}, {}, (), 1, []),
+        ({"store": True}, {"refuses": frozenset({"store"})}, {}, (), 1, ["/store"]),
         (
             {"temperature": 0, "seed": 1},
             {"refuses": frozenset({"temperature", "top_p"})},

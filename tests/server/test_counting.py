@@ -283,13 +283,16 @@ async def test_an_upstream_of_another_protocol_counts_as_well(
 
 
 @each_protocol
-async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol(protocol: str) -> None:
-    """No `max_tokens`, no `input`."""
+async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol(
+    protocol: str, lines: list[dict[str, Any]]
+) -> None:
+    """No `max_tokens`, no `input`: what stands for them is not told as lost."""
     other = OTHER[protocol]
     async with gateway({ENDS[other]: Script([own_answer(other, 5)])}) as up:
         body: dict[str, Any] = {"model": f"{OWN[other]}/m"}
         body |= {"messages": [USER]} if protocol == MESSAGES else {"instructions": "Be brief"}
         assert (await up.json(PATHS[protocol], body))["input_tokens"] == 5
+    assert not any("max_tokens" in loss for loss in lines[0].get("losses", ()))
 
 
 @each_protocol

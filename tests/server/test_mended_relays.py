@@ -1,4 +1,6 @@
-"""Upstreams that speak the client's protocol by halves: exact relays pass what they say, mended ones make it whole."""
+"""Upstreams that implement the client's protocol only in part: an exact relay passes their answers, a mended one repairs
+them.
+"""
 
 from __future__ import annotations
 
@@ -185,6 +187,10 @@ def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
         (OPENAI, CHAT, "gpt-5.3", "exact"),
         (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
         ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
+        ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "mend"),
+        ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
+        ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "mend"),
+        ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "mend"),
     ],
 )
 def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, model: str, relay: str) -> None:
@@ -217,6 +223,65 @@ def planned(body: dict[str, Any], **upstream: Any) -> Plan:
     settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
     data = json.dumps(body).encode()
     return make_plan(settings, REGISTRY[upstream["protocol"]], {}, "", data, id="a", now=0)
+
+
+# pi, opencode: to a host that they do not know they send what OpenAI takes.
+FROM_AGENT: dict[str, Any] = {
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "abcdefghi", "content": "r"},
+    ],
+    "store": False,
+    "max_completion_tokens": 9,
+    "reasoning_effort": "medium",
+}
+SENT_TURN: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": FROM_AGENT["messages"][2]["tool_calls"],
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "settings", "reasoning"),
+    [
+        (
+            "https://api.deepseek.com/v1",
+            "deepseek-v4-pro",
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
+            {"reasoning_content": "Hm."},
+        ),
+        ("https://api.mistral.ai/v1", "mistral-large-latest", {}, {}),
+        (
+            "https://api.groq.com/openai/v1",
+            "openai/gpt-oss-120b",
+            {"reasoning_effort": "medium"},
+            {"reasoning": "Hm."},
+        ),
+    ],
+)
+def test_chat_clients_of_strict_hosts(
+    url: str, model: str, settings: dict[str, Any], reasoning: dict[str, Any]
+) -> None:
+    body = {"model": f"up/{model}", **FROM_AGENT}
+    plan = planned(body, protocol=CHAT, base_url=url)
+    turn = {**SENT_TURN, **reasoning}
+    system, asked, _, result = FROM_AGENT["messages"]
+    assert json.loads(plan.translated.body) == {
+        "model": model,
+        "messages": [{**system, "role": "system"}, asked, turn, result],
+        "max_tokens": 9,
+        **settings,
+    }
 
 
 def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from dragoman._events import Seal
 from dragoman._loss import Ledger
-from dragoman._request import Message, Text, ToolResult
+from dragoman._recall import recall_thoughts
+from dragoman._request import Message, Text, Thought, ToolResult
 from dragoman._seal import Sealer
 from dragoman._spec import Target
 from dragoman.protocols.openai_chat import SPEC
@@ -53,7 +55,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
             {},
             [{"role": "developer", "content": "a"}, HI],
             [{"role": "system", "content": "a"}, HI],
-            ["/messages/0/role"],
+            [],
         ),
         (
             {},
@@ -162,6 +164,9 @@ def reasons(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "a", **fields}
 
 
+THINKING = {"type": "thinking", "thinking": [text("so")]}
+
+
 SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "anthropic-claude-v1"}]
 
 
@@ -174,13 +179,21 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
         (
             "reasoning",
             {"reasoning": "so", "reasoning_content": "so"},
-            {"reasoning": "so", "reasoning_content": "so"},
+            {"reasoning": "so"},
+            [],
+        ),
+        (
+            "reasoning",
+            {"reasoning": "so", "reasoning_content": "other"},
+            {"reasoning": "so", "reasoning_content": "other"},
             [],
         ),
         # Signatures are good where they were made.
         ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
         ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
         (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
+        # Mistral refuses such members, and takes its own reasoning in the content.
+        (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
     ],
 )
 def test_earlier_reasoning(
@@ -189,6 +202,39 @@ def test_earlier_reasoning(
     out, lost = mended({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
     assert out["messages"][1] == reasons(**after)
     assert lost == losses
+
+
+@pytest.mark.parametrize("more", [{}, {"reasoning_content": "so"}])
+def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
+    """Clients of the AI SDK say it so in each turn: nothing is missing, and nothing has to be mended."""
+    body = {
+        "model": "m",
+        "messages": [HI, {**CALLS, "content": "", **more}, {"role": "assistant", "content": ""}],
+    }
+    _, turn, silent = SPEC.read_request(body, Sealer()).messages
+    assert not [part for part in turn.parts if isinstance(part, Text)]
+    assert [part for part in silent.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_that_was_kept_stands_instead_of_the_clients(field: str) -> None:
+    """Some clients give it back, under a name of theirs: the upstream gets it once, as it said it."""
+    turn = {**CALLS, "reasoning_content": "so"}
+    body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
+    kept = Thought("", Seal("openai_chat", {field: "so"}))
+    request = recall_thoughts(SPEC.read_request(body, Sealer()), lambda calls: (kept,))
+    out = SPEC.write_request(request, Target(relay="mend", reasoning_field=field), Ledger())
+    assert out["messages"][1] == {**CALLS, field: "so"}
+
+
+def test_reasoning_of_turns_that_become_one() -> None:
+    turns = [reasons(reasoning_content="so"), reasons(reasoning_content="then")]
+    out, _ = mended({"messages": [HI, *turns, HI]})
+    assert out["messages"][1] == {
+        "role": "assistant",
+        "content": "a\n\na",
+        "reasoning_content": "so\n\nthen",
+    }
 
 
 @pytest.mark.parametrize(

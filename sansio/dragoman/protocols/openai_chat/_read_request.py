@@ -141,11 +141,11 @@ class _Reader:
         calls = item.get("tool_calls")
         if len(item) == 3 and type(calls) is list and "content" in item:
             # The lane for an agent's turns: beside the role there is content, and calls, and no more.
-            parts = _parts(item["content"], path + "/content")
+            parts = _said(item["content"], path + "/content", calls)
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
             return Message("assistant", tuple(parts), path)
-        parts = _parts(item.get("content"), f"{path}/content")
+        parts = _said(item.get("content"), f"{path}/content", calls)
         known = wire.KNOWN_ASSISTANT
         if item.get("annotations") and not _cited(parts, item["annotations"]):
             known = _UNCITED
@@ -295,6 +295,11 @@ def _parts(content: JSON, path: str) -> list[Part]:
         read = _PARTS.get(kind) if type(kind) is str else None
         out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
     return out
+
+
+def _said(content: JSON, path: str, calls: JSON) -> list[Part]:
+    """What an assistant says. Beside calls, "" is a way to say null that many clients have."""
+    return [] if content == "" and calls else _parts(content, path)
 
 
 def _text_part(part: JSONObject, path: str) -> Part:

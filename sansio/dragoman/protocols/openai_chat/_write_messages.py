@@ -155,14 +155,14 @@ class MessageWriter:
         result["content"] = self._parts.content([*_as_parts(result["content"]), *parts])
 
     def _system_role(self, message: Message) -> str:
-        path = f"{message.path}/role"
         if self._spoken and not self._exact and not self._target.mid_system:
+            path = f"{message.path}/role"
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
-        if message.role == "developer":
-            if self._target.developer_role:
-                return "developer"
-            self._ledger.altered(path, "role developer is sent as system")
+        # "With o1 models and newer, use developer messages for this purpose instead": where they are not known, the
+        # purpose is system's. Messages has one place for both, too.
+        if message.role == "developer" and self._target.developer_role:
+            return "developer"
         return "system"
 
     def _plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:

@@ -20,8 +20,8 @@ from ._write_parts import PLAIN_TEXT, PartWriter, merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
-# Members of a seal that are not reasoning, but go back all the same.
-_CARRIES = {CALL_CARRY, MESSAGE_CARRY}
+# Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
+_CARRIES = {CALL_CARRY, MESSAGE_CARRY, "content"}
 # What says of a message only whose it is.
 _SPEAKER = {"role", "name"}
 # Two names for the same: reasoning as one text.
@@ -65,9 +65,12 @@ def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False)
 
 
 class _Turn:
-    """Collects one turn. carried: what goes back onto a call, with its id and the number of calls before it."""
+    """Collects one turn. carried: what goes back onto a call, with its id and the number of calls before it.
 
-    __slots__ = ("_parts", "body", "calls", "carried", "content", "refusals", "thoughts")
+    said: the reasoning members of its messages, by their paths.
+    """
+
+    __slots__ = ("_parts", "body", "calls", "carried", "content", "refusals", "said", "thoughts")
 
     def __init__(self, parts: PartWriter) -> None:
         self._parts = parts
@@ -76,6 +79,7 @@ class _Turn:
         self.refusals: list[str] = []
         self.calls: list[JSONObject] = []
         self.thoughts: list[Thought] = []
+        self.said: dict[str, JSONObject] = {}
         self.carried: list[tuple[Thought, int, str, JSONObject]] = []
 
     def part(self, part: Part, message: Message) -> None:
@@ -83,7 +87,7 @@ class _Turn:
         if isinstance(part, ToolCall):
             self._call(part, message)
         elif isinstance(part, Thought):
-            self._thought(part)
+            self._thought(part, message)
         elif isinstance(part, Refusal):
             if own and part.path != f"{message.path}/refusal":
                 self.content.append(merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
@@ -121,8 +125,11 @@ class _Turn:
                 parts.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
         self.calls.append(merge(body, call.extra) if parts.own and call.extra else body)
 
-    def _thought(self, thought: Thought) -> None:
+    def _thought(self, thought: Thought, message: Message) -> None:
         self.thoughts.append(thought)
+        # One that a pass has put there stands instead of what the client said.
+        if self._parts.own and (self._parts.exact or _stands_in_fields(thought)):
+            self.said[message.path] = _unwrapped_fields(self._parts.raw(message))
         native = _own_native(thought)
         extras = native.get(CALL_CARRY)
         for call_id, extra in extras.items() if type(extras) is dict else ():
@@ -134,7 +141,7 @@ class _Turn:
 
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """The message, None when nothing is left of it. message: the first one of the turn."""
-        fields, leading = self._reasoning(message)
+        fields, leading = self._reasoning()
         self._give_back()
         if not self._parts.exact:
             self._add_signature()
@@ -194,7 +201,7 @@ class _Turn:
             else:
                 self._parts.ledger.dropped(thought.path, "the call that it belongs to is not there any more")
 
-    def _reasoning(self, message: Message) -> tuple[JSONObject, list[JSONObject]]:
+    def _reasoning(self) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
         exact, ledger = self._parts.exact, self._parts.ledger
         field = self._parts.target.reasoning_field
@@ -202,8 +209,8 @@ class _Turn:
         own = exact or (self._parts.own and field is not None)
         natives: list[JSONObject] = []
         texts: list[str] = []
-        if own and self.thoughts:
-            natives.append(_unwrapped_fields(self._parts.raw(message)))
+        if own:
+            natives += self.said.values()
         for thought in self.thoughts:
             if own and _stands_in_fields(thought):
                 continue  # it is in the raw members
@@ -227,9 +234,10 @@ class _Turn:
         fields, leading = _joined(natives)
         if texts and field is not None:
             _add_texts(fields, field, texts)
-        if own and not exact and field in _PLAIN_FIELDS and field not in fields:
-            for other in _PLAIN_FIELDS & fields.keys():
-                fields[field] = fields.pop(other)  # the same words under the upstream's name of them
+        if own and not exact and field in _PLAIN_FIELDS:
+            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
+                if fields.setdefault(field, fields[other]) == fields[other]:
+                    del fields[other]  # the same words under the upstream's name of it
         return fields, leading
 
 
