@@ -1,6 +1,4 @@
-"""Upstreams that implement the client's protocol only in part: an exact relay passes their answers, a mended one repairs
-them.
-"""
+"""Upstreams that implement the protocol only in part: exact relays pass their answers, mended ones repair them."""
 
 from __future__ import annotations
 
