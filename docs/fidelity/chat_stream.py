@@ -22,12 +22,15 @@ def _choice(delta: Body, finish: str | None = None, **fields: Any) -> Body:
     return {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None, **fields}
 
 
+_WORDS = _chunk([_choice({"content": "Well"})])
+
+
 def _stream(*middle: Json, finish: Body | None = None, usage: Body | None = None, **head: Any) -> list[Json]:
     """frames: the role, what is asked about at 1, a word of text, the finish, the usage."""
     return [
         _chunk([_choice(_FIRST)], **head),
         *middle,
-        _chunk([_choice({"content": "Well"})]),
+        _WORDS,
         _chunk([finish or _choice({}, "stop")]),
         _chunk([], usage=usage or _USAGE),
         "[DONE]",
@@ -65,10 +68,15 @@ def _on_choice(name: str, value: Any, *, nothing: str = "") -> Probe:
     return probe("Choices", f"`{name}`", body, f"/2/choices/0/{name}", nothing=nothing)
 
 
+def _without_words(stream: list[Json]) -> list[Json]:
+    """An item that is cut says so itself, before the answer does."""
+    return [each for each in stream if each != _WORDS]
+
+
 def _finish(reason: str, called: str = "", **fields: Any) -> Probe:
-    body = _stream(finish=_choice({}, reason, **fields))
+    body = _without_words(_stream(finish=_choice({}, reason, **fields)))
     other = "length" if reason in ("stop", "eos", "end_turn") else "stop"
-    return probe("Finish reasons", called or f"`{reason}`", body, "/2/choices/0/finish_reason", swap=other)
+    return probe("Finish reasons", called or f"`{reason}`", body, "/1/choices/0/finish_reason", swap=other)
 
 
 def _usage(path: str, value: int, *, of: Body = _USAGE, nothing: str = "", **more: Any) -> Probe:
@@ -217,21 +225,23 @@ FINISHES = [
     probe(
         "Finish reasons",
         "`tool_calls`",
-        _stream(
-            _chunk(
-                [
-                    _choice(
-                        {
-                            "tool_calls": [
-                                {"index": 0, "id": "call_1", "type": "function", "function": _FUNCTION}
-                            ]
-                        }
-                    )
-                ]
-            ),
-            finish=_choice({}, "tool_calls"),
+        _without_words(
+            _stream(
+                _chunk(
+                    [
+                        _choice(
+                            {
+                                "tool_calls": [
+                                    {"index": 0, "id": "call_1", "type": "function", "function": _FUNCTION}
+                                ]
+                            }
+                        )
+                    ]
+                ),
+                finish=_choice({}, "tool_calls"),
+            )
         ),
-        "/3/choices/0/finish_reason",
+        "/2/choices/0/finish_reason",
         swap="length",
     ),
 ]

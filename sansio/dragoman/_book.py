@@ -36,7 +36,7 @@ class Book(msgspec.Struct, frozen=True):
     origins: wire name of a tool -> the client's tool.
     used_ids: the call ids that the conversation used.
     json_tool: the wire name of a tool that the client did not offer, whose input is the answer's text.
-    bare_json: the answer was asked to be JSON in words, so a code fence around it is not part of it.
+    bare_json: the answer was asked to be JSON in words or by a tool, so a code fence around it is not part of it.
     stops: stop sequences that the upstream does not know.
     compacts: the answer is a summary that takes the place of the conversation.
     form, choice: what the client demands of the answer and the upstream is not known to enforce, see `_checks`.

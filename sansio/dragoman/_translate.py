@@ -208,7 +208,7 @@ class RequestTranslator:
             book = msgspec.structs.replace(
                 book,
                 json_tool=JSON_TOOL if way is Way.TOOL else None,
-                bare_json=way in (Way.WORDS, Way.OBJECT),
+                bare_json=way is not Way.NATIVE,
                 stops=stops,
                 compacts=compacts,
                 form=form,
