@@ -129,31 +129,32 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
 
 
-def fit_images(request: Request, target: Target, ledger: Ledger) -> Request:
-    """The request with words for its pictures, where the upstream takes none."""
-    # "invalid type: sequence, expected a string": a client that keeps its history would be refused from then on.
-    if "images" not in target.refuses:
+def fit_media(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without images or files, where they are refused: one in the history would fail each turn after it."""
+    if not target.refuses & _MEDIA:
         return request
     messages = [
-        msgspec.structs.replace(message, parts=_in_words(message.parts, ledger))
+        msgspec.structs.replace(
+            message, parts=tuple([_unseen(part, target, ledger) for part in message.parts])
+        )
         for message in request.messages
     ]
     return msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _in_words(parts: tuple[Part, ...], ledger: Ledger) -> tuple[Any, ...]:
-    out: list[Part] = []
-    for part in parts:
-        if isinstance(part, ToolResult):
-            part = msgspec.structs.replace(part, parts=_in_words(part.parts, ledger))
-        elif isinstance(part, Media) and part.kind == "image":
-            ledger.dropped(part.path, "the upstream takes no images: the model is told that there was one")
-            part = Text(_NO_IMAGE, part.cache, path=part.path, stand_in=True)
-        out.append(part)
-    return tuple(out)
+_MEDIA = frozenset(("image", "file"))
 
 
-_NO_IMAGE = "[image: left out, because this model takes none]"
+def _unseen(part: Any, target: Target, ledger: Ledger) -> Any:
+    """The part, or words in the place of what the upstream refuses."""
+    if isinstance(part, ToolResult):
+        inner = tuple([_unseen(each, target, ledger) for each in part.parts])
+        return msgspec.structs.replace(part, parts=inner)
+    if not isinstance(part, Media) or part.kind not in target.refuses & _MEDIA or part.source == "text":
+        return part
+    ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
+    words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
+    return Text(words, part.cache, path=part.path, stand_in=True)
 
 
 def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:

@@ -66,6 +66,7 @@ KIND_BY_STATUS: dict[int, FaultKind] = {
     403: FaultKind.PERMISSION,
     404: FaultKind.NOT_FOUND,
     405: FaultKind.METHOD,
+    407: FaultKind.MISCONFIGURED,  # a proxy refuses the credentials that it was sent
     408: FaultKind.TIMEOUT,
     409: FaultKind.CONFLICT,
     413: FaultKind.TOO_LARGE,

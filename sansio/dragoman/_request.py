@@ -73,9 +73,12 @@ Param: TypeAlias = Literal[
 ]
 
 
-# What an upstream may refuse: a setting, or something elsewhere. `tool_strict` is `strict` of a function,
-# `message_name` is `name` of a message, `images` are the pictures of messages and of tool results.
-Refusable: TypeAlias = Param | Literal["images", "message_name", "parallel_tool_calls", "tool_strict"]
+# What an upstream may refuse: a setting, or a member elsewhere. `tool_strict` is `strict` of a function,
+# `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is a list of
+# tools in `tool_choice`.
+Refusable: TypeAlias = (
+    Param | Literal["allowed_tools", "file", "image", "message_name", "parallel_tool_calls", "tool_strict"]
+)
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):

@@ -123,6 +123,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     call_id_chars: call ids are restricted to the same characters.
     custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
     namespaces: names may have a namespace beside them.
+    allowed: a choice may list the tools that may be called.
     hosted: the uses of tools that the provider runs for which it has a form.
     """
 
@@ -132,6 +133,7 @@ class ToolRule(msgspec.Struct, frozen=True):
     custom: bool = True
     custom_usual: bool = False
     namespaces: bool = False
+    allowed: bool = True
     hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._errors import RemoteProtocolError
+from ._json import decode_object, encode
 
 # One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole answer
 # in its last event.
@@ -24,7 +25,8 @@ class Frame(NamedTuple):
 
     event: the value of its `event:` line, b"" without one.
     data: its `data:` lines joined by LF. A line `error: X` that stands alone (llama.cpp before its PR 16109, GPUStack
-        on it) is the event "error" with the data X, though the standard knows no such field.
+        on it) is the event "error" with the data X, though the standard knows no such field. Where X is no JSON object,
+        it is the `error` of one.
     """
 
     event: bytes
@@ -159,7 +161,15 @@ def _frame_by_lines(piece: bytes) -> Frame | None:
             error = value
     if data:
         return Frame(event, b"\n".join(data))
-    return None if error is None else Frame(b"error", error)
+    return None if error is None else Frame(b"error", _error_object(error))
+
+
+def _error_object(said: bytes) -> bytes:
+    try:
+        decode_object(said, "an error")
+    except RemoteProtocolError:
+        return encode({"error": said.decode("utf-8", "replace")})
+    return said
 
 
 def frame(data: bytes, event: bytes = b"") -> bytes:

@@ -94,6 +94,7 @@ def fit_tools(
     Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
     """
     _refuse_without_its_tool(request, rule, target, own)
+    request = _offer_allowed(request, rule, target, ledger)
     told = target.custom_tools
     custom = rule.custom and (rule.custom_usual if told is None else told)
     fitter = _Fitter(rule, custom, target, ledger, own)
@@ -153,6 +154,30 @@ def _is_run(tool: HostedTool, rule: ToolRule, target: Target) -> bool:
     if tool.stand_in is not None or tool.use is None:
         return tool.stand_in is not None
     return tool.use.__struct_config__.tag in rule.hosted & target.hosted
+
+
+def _offer_allowed(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> Request:
+    """Without a list of allowed tools, where the upstream takes none: the others are not offered at all, which
+    restricts as much.
+    """
+    choice = request.tool_choice
+    if choice is None or choice.mode != "allowed" or (rule.allowed and "allowed_tools" not in target.refuses):
+        return request
+    names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
+    kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
+    kept: list[Tool] = []
+    missing: set[object] = {*names, *kinds}
+    for tool in request.tools:
+        key = tool.kind if isinstance(tool, HostedTool) else (tool.namespace, tool.name)
+        if key in names or key in kinds:
+            kept.append(tool)
+            missing.discard(key)
+        else:
+            ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
+    if missing:
+        ledger.dropped(choice.path or "/tool_choice", "an allowed tool is not among those declared")
+    choice = ToolChoice("required" if choice.required else "auto", path=choice.path)
+    return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
 
 
 class _Fitter:

@@ -13,7 +13,7 @@ import msgspec
 from ._book import Book
 from ._checks import unenforced
 from ._compact import ask_for_summary
-from ._demands import Session, fit_demands, fit_images, fit_marks, fit_tool_demands, name_session
+from ._demands import Session, fit_demands, fit_marks, fit_media, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
 from ._fault import Fault, kind_of_status
@@ -197,7 +197,7 @@ class RequestTranslator:
         request = end_with_user(mend_history(request, ledger), target, ledger)
         request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
         request, way = fit_format(request, target, ledger)
-        request = fit_images(fit_marks(request, target, ledger), target, ledger)
+        request = fit_media(fit_marks(request, target, ledger), target, ledger)
         request = fit_tool_demands(request, target, ledger)
         if not mended:
             request = name_session(request, target, session)

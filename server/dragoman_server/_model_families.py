@@ -2,8 +2,8 @@
 
 Strategy: a table from patterns to capabilities, in the vendors' own words where they have some. All rows that fit
 count, later ones over earlier ones; a None takes back what an earlier row said. Names are compared in lower case,
-with dashes for dots, and without what clouds put before them (`vendor/`, `us.anthropic.`): so one row covers every
-spelling.
+with dashes for dots and colons, and without what clouds put before them (`vendor/`, `us.anthropic.`): so one row covers
+every spelling.
 
 A model that is newer than the table is taken for one like the newest in it.
 """
@@ -46,7 +46,6 @@ _CLAUDE = {
     "thinking": "adaptive",
     "efforts": ("none", "low", "medium", "high", "xhigh", "max"),
     "sampling": False,
-    "mid_system": True,
     "structured_output": "schema",
 }
 # "Both thinking: {type: disabled} and manual extended thinking return a 400 error."
@@ -120,6 +119,13 @@ _SWITCH = {"reasoning_setting": "thinking", "efforts": None}  # without degrees
 _FROM_MINIMAL = ("minimal", "low", "medium", "high")
 
 MODEL_FAMILIES = (
+    *_rows(
+        "platform.claude.com/docs: models",
+        "2026-11-22",
+        # Of Messages. Servers of other protocols in front of these models put system text where they like.
+        ("claude-*", {"mid_system": True}),
+        provider="anthropic",
+    ),
     *_rows(
         "platform.claude.com/docs: models, thinking; oh-my-pi#341; vercel/ai#12296; litellm#15097",
         "2026-11-22",
@@ -282,5 +288,7 @@ def plain_name(model: str) -> str:
     """The name in the spelling of the table."""
     name = model.rpartition("/")[2].lower()
     # Bedrock: region.vendor.name-date-version
-    name = name.rpartition("anthropic.")[2]
-    return name.replace(".", "-")
+    for vendor in ("anthropic.", "openai."):
+        name = name.rpartition(vendor)[2]
+    # OpenRouter's variants and Ollama's tags stand behind a colon.
+    return name.replace(".", "-").replace(":", "-")

@@ -68,7 +68,7 @@ _OPENAIS = (
     "user",
     "verbosity",
 )
-_REFUSED = (*_OPENAIS, "message_name", "tool_strict")
+_REFUSED = (*_OPENAIS, "allowed_tools", "message_name", "tool_strict")
 # Of servers that are compatible with Chat Completions, many know no other name of the limit, and no other efforts.
 _LOCAL: Mapping[str, object] = {
     "max_tokens_field": "max_tokens",
@@ -102,7 +102,7 @@ PROVIDERS = (
         "https://api.openai.com/v1",
         OPENAI_RESPONSES,
         (OPENAI_CHAT, OPENAI_RESPONSES),
-        "openai-python 3.54.0",
+        "openai-python 3.54.0; pydantic-ai#2822",
         _DATE,
         {
             "default_model": "gpt-5.6",
@@ -117,7 +117,8 @@ PROVIDERS = (
             "enforces": ENFORCED,
             "stores_responses": True,
             "counts_tokens": True,
-            "refuses": ("top_k",),
+            # "Unknown parameter: 'web_search_options'." Models that take it search without it, too.
+            "refuses": ("top_k", "web_search_options"),
         },
     ),
     Provider(
@@ -139,7 +140,7 @@ PROVIDERS = (
     _chat(
         "deepseek",
         "https://api.deepseek.com/v1",
-        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; qwen-code#2320 (images)",
+        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
         # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
@@ -151,7 +152,8 @@ PROVIDERS = (
             "forced_tools": "not_thinking",
             "reasoning_back": "always",
         },
-        more=("images", "logprobs", "top_logprobs"),
+        # "unknown variant `image_url`, expected `text`"
+        more=("file", "image", "logprobs", "top_logprobs"),
     ),
     _chat(
         "openrouter",
@@ -216,7 +218,7 @@ PROVIDERS = (
             "call_ids": "alnum9",
             "turn_order": "no_user_after_tool",
         },
-        refuses=(*_OPENAIS, "message_name", "top_k"),
+        refuses=(*(name for name in _REFUSED if name != "tool_strict"), "top_k"),
         more=("logit_bias", "logprobs", "seed", "top_logprobs"),
     ),
     _chat(

@@ -135,6 +135,9 @@ def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol
     if said.get("efforts") == ():
         # No reasoning, however it might be asked for.
         said.update(thinking=NONE, reasoning_setting=NONE)
+    if "web_search_options" in _names(said.get("refuses")):
+        # That is all there is of a web search in Chat Completions.
+        said["hosted_tools"] = tuple([use for use in _names(said.get("hosted_tools")) if use != "web_search"])
     values: dict[str, Any] = {}
     for name, value in said.items():
         field, convert = _FIELDS[name]

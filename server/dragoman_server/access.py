@@ -96,7 +96,9 @@ class Keyring:
             if hmac.compare_digest(hashed, expected):
                 found = key
         if found is None:
-            raise _refusal("the client key is not known here")
+            raise _refusal(
+                "this gateway does not know the client key: send another, or have one made (dragoman keys add)"
+            )
         return found
 
 

@@ -45,7 +45,6 @@ from dragoman import (
 from dragoman._attempts import AttemptState
 
 from ._secret import Secret
-from .log import RequestRecord
 from .plan import Plan
 from .settings import AccountSettings, RuleSettings, Settings
 from .state.accounts import AccountStore, Candidate, Rate, Taken
@@ -98,12 +97,12 @@ class Pool:
         self.rest = Rest()
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
 
-    def attempts(self, plan: Plan, record: RequestRecord) -> "RequestAttempts":
+    def attempts(self, plan: Plan) -> "RequestAttempts":
         """The attempts of one planned request."""
         if self.balances is not None:
             for upstream in (plan.settings, *(each.settings for each in plan.later)):
                 self.balances.refresh(upstream)
-        return RequestAttempts(self, plan, record)
+        return RequestAttempts(self, plan)
 
     def leg(self, accounts: tuple[AccountSettings, ...], selection: str) -> Leg:
         """One upstream of a chain."""
@@ -126,7 +125,7 @@ class RequestAttempts:
     soonest: the seconds until the first account comes back, None when none will.
     """
 
-    def __init__(self, pool: Pool, plan: Plan, record: RequestRecord) -> None:
+    def __init__(self, pool: Pool, plan: Plan) -> None:
         self.soonest: float | None = None
         self.fault: Fault | None = None
         self._unfit: Fault | None = None  # what an upstream of the chain cannot do for this request
@@ -147,7 +146,6 @@ class RequestAttempts:
         }
         self._machine = Attempts(legs, most=pool.most, patience=pool.patience_s)
         self._conversation = plan.conversation
-        self._record = record
         self._open: dict[str, Lease] = {}
         self._disabling: list[Fault] = []  # that took an account out of use
 
@@ -261,7 +259,6 @@ class RequestAttempts:
                 return None
             taken, account = found, found.account
         self._machine.took(account)
-        self._record.attempts = self._machine.made
         lease = Lease(plan.sent_with(self._settings[account]), candidates[account], taken)
         self._open[account] = lease
         return lease
@@ -349,7 +346,8 @@ def _nobody(soonest: float | None) -> Fault:
     """There was no account to try."""
     if soonest is None:
         message = (
-            "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
+            "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "
+            "log or at /admin/accounts, and has to reset them there"
         )
         return Fault(FaultKind.MISCONFIGURED, message)
     message = f"every account of this model's upstreams rests; the first is back in {math.ceil(soonest)} s"

@@ -116,7 +116,7 @@ class Outlet(Protocol):
 
 
 class Attempt:
-    """Call run() once.
+    """Call run() once, and again after without_signatures().
 
     answer: the machine, once there is a response.
     shown: some of it went to the client.
@@ -142,28 +142,7 @@ class Attempt:
 
     async def run(self) -> Failure | None:
         """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
-        failure = await self._run()
-        if failure is None or not refuses_signed_reasoning(failure.fault):
-            return failure
-        plan = self._unsigned()
-        if plan is None:
-            return failure
-        # The conversation has changed accounts, and goes on without what this one cannot read.
-        self.plan, self.answer = plan, None
-        return await self._run()
-
-    def _unsigned(self) -> Plan | None:
-        """The plan without the reasoning that the upstream has refused, None where there is none to leave out."""
-        plan = self.plan
-        if plan.unsigned is None:
-            return None
-        try:
-            unsigned = plan.unsigned().sent_with(plan.account)
-        except RemoteProtocolError:
-            return None
-        return unsigned if _foreign(unsigned) > _foreign(plan) else None
-
-    async def _run(self) -> Failure | None:
+        self.answer, self.status, self.headers, self._raw_headers = None, None, [], ()
         try:
             if self.plan.translated.answers > 1:
                 return await self._read_legs(self.plan.fan_out())
@@ -173,6 +152,23 @@ class Attempt:
         except UpstreamError as error:
             failure = await self._broke(self._unreached(error))
             return failure and replace(failure, cause=str(error), connecting=is_connecting(error))
+
+    def without_signatures(self, failure: Failure) -> bool:
+        """Whether the upstream has refused signed reasoning, and the request can be sent without it.
+
+        The conversation has changed accounts, and goes on without what this one cannot read.
+        """
+        plan = self.plan
+        if plan.unsigned is None or not refuses_signed_reasoning(failure.fault):
+            return False
+        try:
+            unsigned = plan.unsigned().sent_with(plan.account)
+        except RemoteProtocolError:
+            return False
+        if _foreign(unsigned) <= _foreign(plan):
+            return False
+        self.plan = unsigned
+        return True
 
     def _open(self) -> AbstractAsyncContextManager[ResponseLike]:
         plan = self.plan
@@ -295,9 +291,6 @@ class Attempt:
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        if plan.advice and _is_about_model(fault, plan.upstream_model):
-            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
-            status, shown = plan.client.write_fault(fault, plan.id)
         failure = self._failure(fault, body)
         return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
 
@@ -306,6 +299,8 @@ class Attempt:
         plan = self.plan
         fault = msgspec.structs.replace(fault, message=self._masked(fault.message))
         shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
+        if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
+            shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
         words = "" if fault.message in shown.message else f": {fault.message}"
         after = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_ids((), plan.id)

@@ -90,14 +90,15 @@ def banner(
         )
     example = example_of(settings, lists)
     if example is None:
-        first = settings.upstreams[0].name
-        example = Example(f"{first}/{_UNKNOWN_MODEL}")
-        reason = lists.get(first, "it was not asked")
+        first = settings.upstreams[0]
+        example = Example(f"{first.name}/{_UNKNOWN_MODEL}")
+        reason = lists.get(first.name, "it was not asked")
         told = reason if isinstance(reason, str) else "its list is empty"
+        add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
         yield Line(
             Style.WARNING,
-            f"warning: the models of {first} are not known ({told}): write one in place of {_UNKNOWN_MODEL}, "
-            f'and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]',
+            f"warning: the models of {first.name} are not known ({told}): write one in place of "
+            f"{_UNKNOWN_MODEL}{'' if first.variables else add}",
         )
     for title, command in commands(
         _reachable(listening), example, needs_key=bool(settings.client_keys)

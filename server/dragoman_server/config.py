@@ -321,6 +321,10 @@ class _Loader:
                 ENVIRONMENT, where=variable
             )
         self.names[found.provider.name] = ()
+        values["variables"] = {
+            "api_key": found.key_variable,
+            "base_url": found.provider.base_url_variable,
+        }
         upstreams.append(_upstream(values))
 
     def _no_upstreams(self) -> None:

@@ -170,7 +170,7 @@ class ClientExchange:
 
     async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         self._outbox = outbox
-        async with outbox, self._pool.attempts(self._plan, self._record) as attempts:
+        async with outbox, self._pool.attempts(self._plan) as attempts:
             self._attempts = attempts
             while self._winner is None and (lease := await attempts.next()) is not None:
                 await self._try(lease)
@@ -193,9 +193,8 @@ class ClientExchange:
 
     async def _attempt(self, attempt: Attempt) -> Failure | None:
         """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
-        begun = anyio.current_time()
         try:
-            failure = await attempt.run()
+            failure = await self._sent(attempt)
         except anyio.get_cancelled_exc_class():
             answer = attempt.answer
             if attempt is self._winner and answer is not None and answer.outcome is Outcome.COMPLETED:
@@ -207,9 +206,6 @@ class ClientExchange:
                 await self._settle(attempt)
             return None
         self._failed.append((attempt, failure))
-        self._record.note_failure(
-            attempt.lease.account, attempt.target, attempt.status, failure.cause, anyio.current_time() - begun
-        )
         if self._winner is None:
             self._note(attempt)
         verdict = await self._attempts.failed(
@@ -218,6 +214,20 @@ class ClientExchange:
         if verdict is Verdict.ANSWER:
             self._cancel_others(attempt)
         return failure
+
+    async def _sent(self, attempt: Attempt) -> Failure | None:
+        """What the attempt gives. Each time that it is sent is one for the log."""
+        record = self._record
+        while True:
+            record.attempts = (record.attempts or 0) + 1
+            begun = anyio.current_time()
+            failure = await attempt.run()
+            if failure is None:
+                return None
+            seconds = anyio.current_time() - begun
+            record.note_failure(attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds)
+            if not attempt.without_signatures(failure):
+                return failure
 
     async def _settle(self, attempt: Attempt) -> None:
         """Tell the account how the answer that the client gets has ended."""
@@ -427,7 +437,7 @@ class ClientExchange:
             record.cache_write_tokens = answer.usage.cache_write
             if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
                 record.estimated = True
-            if answer.fault is not None and answer.fault is not _LEFT:
+            if answer.fault is not None and answer.fault is not _LEFT and record.error is None:
                 record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True

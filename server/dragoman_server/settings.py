@@ -8,7 +8,7 @@ nothing.
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from dragoman import MAX_ATTEMPTS, Selection, Target, Verdict
 from dragoman._effort import EFFORTS
@@ -260,6 +260,8 @@ class UpstreamSettings(Capabilities):
     read_s: Annotated[float, _seconds("longest silence of the upstream", 0.001, _DAY)] = 600.0
     write_s: Annotated[float, _seconds("longest stall while sending", 0.001, _DAY)] = 60.0
     pool_s: Annotated[float, _seconds("longest wait for a free connection", 0.001, 3600)] = 30.0
+    # What the environment says of an upstream that no table describes: by setting, the variable.
+    variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not self.protocols:
@@ -431,10 +433,12 @@ class Settings:
 
 
 def keys_of(cls: type[Any]) -> dict[str, Key]:
-    """The table of keys of a settings class, in order."""
+    """The table of keys of a settings class, in order. A field that is no `Annotated` is nobody's to set."""
     hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
     keys = {}
     for each in fields(cls):
+        if get_origin(hints[each.name]) is not Annotated:
+            continue
         key: Key = hints[each.name].__metadata__[0]
         made = each.default is MISSING  # by a factory: it is empty
         default = key.default if made or each.default is None else each.default

@@ -161,7 +161,7 @@ _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
     httpx2.ReadTimeout: UpstreamTimeoutPhase.READ,
 }
 _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
-    httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}"),
+    httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
     httpx2.ProxyError: (UpstreamUnreachable, "the proxy does not connect to {where}"),
     httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
@@ -169,13 +169,13 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
 _OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or what came was not HTTP")
 
 
-def _failure(error: httpx2.HTTPError, where: str, *, own: bool) -> UpstreamError:
+def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") -> UpstreamError:
     """The UpstreamError for httpx2's. Only our own transport's text is shown: httpx2's may quote headers."""
     if (phase := _PHASES.get(type(error))) is not None:
         text = str(error) if own else f"{where}: {phase.value} timeout"
         return UpstreamTimeout(text, phase)
     failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
-    return failure(str(error) if own else text.format(where=where))
+    return failure(str(error) if own else text.format(where=where, by=by))
 
 
 class _Body(Protocol):
@@ -289,12 +289,13 @@ class _Opening:
         self._body: _Body | None = None
 
     async def __aenter__(self) -> UpstreamResponse:
-        transport = self._client._transport_for(self._request.url, self._proxy, self._where)
+        proxy = self._proxy or self._client._env_proxy(self._request.url)
+        transport = self._client._transport_for(proxy, self._where)
         own = isinstance(transport, Http1Transport)
         try:
             response = await transport.handle_async_request(self._request)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, own=own) from None
+            raise _failure(error, self._where, own=own, by=" by its proxy" if proxy else "") from None
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
@@ -414,10 +415,9 @@ class UpstreamClient:
         )
         return _Opening(self, request, proxy or self._settings.proxy)
 
-    def _transport_for(self, url: httpx2.URL, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
+    def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
         if self._direct is None:
             raise RuntimeError("the upstream client is used outside its `async with` block")
-        proxy = proxy or self._env_proxy(url)
         if proxy is None:
             return self._direct
         if proxy not in self._proxied:

@@ -11,10 +11,9 @@ import msgspec
 
 from dragoman import Fault, FaultKind
 
-from ._providers import PROVIDERS
 from ._secret import MASK
 from .headers import HeaderList
-from .settings import DEFAULT_ACCOUNT, AccountSettings, UpstreamSettings
+from .settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
 from .upstream import UpstreamError, UpstreamErrorKind, origin_of
 
 # How a failed call to an upstream is told: its class, and so its status.
@@ -26,11 +25,27 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
     UpstreamErrorKind.INVALID_REQUEST: FaultKind.MISCONFIGURED,
 }
 
+_PROXY_REFUSES = 407
+
 # What is shorter is no secret, and stands in any text.
 _SHORTEST_SECRET = 4
 
+# A byte order mark and white space.
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+# What a line of server-sent events begins with. llama.cpp has a field of its own for errors.
+_STREAM_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
+
 # Kinds of error answers that a wrong base_url gives.
 _WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
+
+# What servers say of a path that they do not have, where they say it in words: OpenAI, Groq, FastAPI, Go, llama.cpp,
+# Azure, Fastify, Kong. Whatever else is not found is the model, or what a request refers to.
+_NO_SUCH_PATH = re.compile(
+    r"""invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
+    | method\ not\ allowed\.? | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
 
 
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
@@ -52,11 +67,13 @@ def no_answer(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> 
     """What is wrong with a body that is no protocol's, None where that cannot be told yet. first: its first bytes."""
     if not first:
         return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent an empty body")
-    if not _is_markup(first):
+    if _is_markup(first):
+        what = _media_type(headers)
+    elif _may_begin_an_answer(headers, first):
         return None
-    return Fault(
-        FaultKind.UNREADABLE, f"{_called(upstream)} sent {_media_type(headers)}: {_base_url(upstream)}"
-    )
+    else:
+        what = f"a body that is no answer ({_content_type(headers) or 'without a content-type'})"
+    return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent {what}: {_base_url(upstream)}")
 
 
 def told(
@@ -66,17 +83,27 @@ def told(
 
     headers, body: of the upstream's error answer, if it was one.
     """
+    if upstream.name == SIMULATOR:
+        return fault  # it has no settings, and says that it is one
     name = _called(upstream)
     status = "" if fault.status is None else f" ({fault.status})"
     if fault.kind is FaultKind.AUTHENTICATION:
         key, place = _key_of(upstream, account)
         return Fault(fault.kind, f"{name} refused {key}{status}: {place}")
+    if fault.status == _PROXY_REFUSES:
+        place = "proxy of [[accounts]] " + account.name if account.proxy else _place(upstream, "proxy")
+        place = place if account.proxy or upstream.proxy else "HTTP_PROXY"
+        return Fault(
+            FaultKind.MISCONFIGURED, f"the proxy of {name} refused its credentials{status}: check {place}"
+        )
     if fault.kind is FaultKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
         return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")
-    if fault.kind in _WRONG_PATH and fault.status is not None and (not body or _is_markup(body)):
-        what = _media_type(headers) if body else "an empty body"
-        message = f"{name} answered {fault.status} with {what}: {_base_url(upstream)}"
+    if fault.status is not None and _is_about_path(fault, body):
+        said = f"does not serve this path ({fault.status})"
+        if not body or _is_markup(body):
+            said = f"answered {fault.status} with {_media_type(headers) if body else 'an empty body'}"
+        message = f"{name} {said}: {_base_url(upstream)}"
         return msgspec.structs.replace(fault, message=message, code="unknown_url")
     return fault
 
@@ -94,26 +121,48 @@ def _called(upstream: UpstreamSettings) -> str:
 
 
 def _base_url(upstream: UpstreamSettings) -> str:
-    return f"is base_url of [[upstreams]] {upstream.name} right?"
+    return f"is {_place(upstream, 'base_url')} right?"
+
+
+def _place(upstream: UpstreamSettings, setting: str) -> str:
+    """Where a setting of the upstream is set."""
+    return upstream.variables.get(setting, f"{setting} of [[upstreams]] {upstream.name}")
 
 
 def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, str]:
     """What a key is called, and where it stands."""
     if account.name != DEFAULT_ACCOUNT:
         return f'the key of account "{account.name}"', f"check api_key of [[accounts]] {account.name}"
-    verb = "set" if account.api_key is None else "check"
-    place = f"{verb} api_key of [[upstreams]] {upstream.name}"
-    for provider in PROVIDERS:
-        if provider.name == upstream.name:
-            place += f", or {' or '.join(variable for variable, _ in provider.keys)}"
-    return "a request without a key" if account.api_key is None else "its key", place
+    place = _place(upstream, "api_key")
+    if account.api_key is None:
+        return "a request without a key", f"set {place}"
+    return "its key", f"check {place}"
+
+
+def _is_about_path(fault: Fault, body: bytes) -> bool:
+    """Whether the upstream has nothing at the path of the request, which a wrong base_url gives."""
+    if fault.kind not in _WRONG_PATH:
+        return False
+    return not body or _is_markup(body) or _NO_SUCH_PATH.fullmatch(fault.message) is not None
+
+
+def _may_begin_an_answer(headers: HeaderList, first: bytes) -> bool:
+    """Whether there is more to come, a document in JSON or a stream of events, whatever it is called."""
+    start = first.lstrip(_BLANK)
+    if "event-stream" in _content_type(headers) or start.startswith((*_STREAM_FIELDS, b"{", b"[")):
+        return True
+    return any(field.startswith(start) for field in _STREAM_FIELDS)
 
 
 def _is_markup(body: bytes) -> bool:
-    return body.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
+    return body.lstrip(_BLANK)[:1] == b"<"
 
 
 def _media_type(headers: HeaderList) -> str:
     """Of a body that is markup. What others say of such a body is wrong."""
-    found = dict(headers).get("content-type", "").partition(";")[0].strip().lower()
+    found = _content_type(headers)
     return found if "html" in found or "xml" in found else "markup"
+
+
+def _content_type(headers: HeaderList) -> str:
+    return dict(headers).get("content-type", "").partition(";")[0].strip().lower()

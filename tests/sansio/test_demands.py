@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from core_toy import toy
 
-from dragoman._demands import fit_demands, fit_images, fit_marks, fit_tool_demands, name_session
+from dragoman._demands import fit_demands, fit_marks, fit_media, fit_tool_demands, name_session
 from dragoman._errors import RemoteProtocolError
 from dragoman._loss import Ledger, LossCode
 from dragoman._request import (
@@ -241,34 +241,6 @@ def test_a_session_names_the_cache_of_the_prompt(
 
 # Cache marks
 
-NO_IMAGES = Target(refuses=frozenset({"images"}))
-TOLD = "[image: left out, because this model takes none]"
-
-
-def test_images_become_words_where_they_are_refused() -> None:
-    """In results of tools too: an agent that has looked at a picture keeps it in its history."""
-    ledger = Ledger()
-    mark = CacheMark("/0/1/cache_control")
-    image = Media("image", "base64", "AAAA", "image/png", path="/0/1", cache=mark)
-    file = Media("file", "base64", "AAAA", "application/pdf", path="/0/2")
-    shown = ToolResult("c1", (Text("seen"), Media("image", "url", "https://e.example/a", path="/1/0/1")))
-    messages = (Message("user", (Text("a"), image, file)), Message("user", (shown,)))
-    out = fit_images(Request("toy", "m", messages, {}), NO_IMAGES, ledger)
-    assert out.messages == (
-        Message("user", (Text("a"), Text(TOLD, mark, path="/0/1", stand_in=True), file)),
-        Message("user", (ToolResult("c1", (Text("seen"), Text(TOLD, path="/1/0/1", stand_in=True))),)),
-    )
-    assert [(loss.code, loss.path) for loss in ledger] == [
-        (LossCode.DROPPED, "/0/1"),
-        (LossCode.DROPPED, "/1/0/1"),
-    ]
-
-
-def test_images_stay_where_they_are_taken() -> None:
-    request = Request("toy", "m", (Message("user", (Media("image", "url", "https://e.example/a"),)),), {})
-    assert fit_images(request, Target(), Ledger()) is request
-
-
 NO_MARKS = Target(refuses=frozenset({"cache_control"}))
 
 
@@ -330,3 +302,34 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
     assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
     assert out.params == {"seed": 1}
     assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
+
+
+# Images and files
+
+IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
+WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", stand_in=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [
+        (Text("a"), Text("a")),
+        (IMAGE, WORDS),
+        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), WORDS))),
+        (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
+        (
+            Media("file", "base64", "AAAA", path="/p/1"),
+            Text("[file: left out, you cannot see files]", path="/p/1", stand_in=True),
+        ),
+        (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
+    ],
+)
+def test_images_and_files_that_are_refused_become_words(part: Part, left: Part) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (Message("user", (part,)),), {})
+    out = fit_media(request, Target(refuses=frozenset({"image", "file"})), ledger)
+    assert out.messages[0].parts == (left,)
+    assert [(loss.code, loss.path) for loss in ledger] == (
+        [] if part == left else [(LossCode.DROPPED, "/p/1")]
+    )
+    assert fit_media(request, Target(), ledger) is request

@@ -312,7 +312,7 @@ def test_an_error_beside_data_is_another_field() -> None:
 
 
 def test_an_error_without_words_is_one_all_the_same() -> None:
-    _, machine = relayed([b"error: {\n\n"])
+    _, machine = relayed([b"error:\n\n"])
     assert machine.fault is not None
     assert machine.fault.kind is FaultKind.UNREADABLE
 

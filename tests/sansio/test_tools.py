@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 from core_chop import PROPERTY
 from hypothesis import given
@@ -493,3 +494,35 @@ def test_ids_of_nine_letters_and_digits(call_id: str) -> None:
     call, result = ToolCall(call_id, "f", "{}"), ToolResult(call_id, ())
     out, _, _ = fitted(request(parts=(call, result)), PLAIN, Target(call_ids="alnum9"))
     assert [part.call_id for part in out.messages[0].parts] == [found, found]  # type: ignore[union-attr]
+
+
+# Lists of allowed tools
+
+F, G = FunctionTool("f", path="/tools/0"), FunctionTool("g", path="/tools/1")
+NO_LISTS = ToolRule(allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("refs", "required", "names", "mode", "losses"),
+    [
+        ((ToolRef("g"),), False, ["g"], "auto", ["/tools/0", "/tools/2"]),
+        ((ToolRef("g"),), True, ["g"], "required", ["/tools/0", "/tools/2"]),
+        ((ToolRef("f"), ToolRef("", hosted="web_search")), False, ["f", "web_search"], "auto", ["/tools/1"]),
+        ((ToolRef("g"), ToolRef("h")), False, ["g"], "auto", ["/tools/0", "/tools/2", "/tool_choice"]),
+        ((ToolRef("g", "ns"),), True, [], "required", ["/tools/0", "/tools/1", "/tools/2", "/tool_choice"]),
+    ],
+)
+def test_where_no_list_is_taken_the_other_tools_are_not_offered(
+    refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
+) -> None:
+    asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
+    for rule, target in (
+        (NO_LISTS, RUNS_SEARCHES),
+        (ToolRule(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
+    ):
+        out, _, ledger = fitted(asked, rule, target)
+        kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
+        assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
+        assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
+    out, _, ledger = fitted(asked, ToolRule(), RUNS_SEARCHES)
+    assert (out.tool_choice, list(ledger)) == (asked.tool_choice, [])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import UPSTREAMS, RequestTranslator
+from dragoman import UPSTREAMS, RemoteProtocolError, RequestTranslator
 from dragoman_server import _model_families, _providers
 from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily, families_of
 from dragoman_server._providers import PROVIDERS, Provider
@@ -201,6 +201,11 @@ def test_how_a_host_is_told_how_much_to_think(name: str, model: str, wish: str, 
     } == expected
 
 
+def test_models_of_claude_get_later_system_text_as_the_users_words_in_chat() -> None:
+    found = sent(NOBODY, RESPONSES, CHAT, "anthropic/claude-opus-5-5", {"input": CORRECTED["messages"]})
+    assert found["messages"][-1] == {"role": "user", "content": "<system>\nBe kind.\n</system>\n\nAnd?"}
+
+
 # What a Responses client may say that means something at OpenAI alone.
 SAID: Json = {
     "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
@@ -245,6 +250,16 @@ def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
     assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected
 
 
+def test_a_list_of_allowed_tools_goes_to_openai_alone() -> None:
+    tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in "fg"]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    asked = {"input": "Hi", "tools": tools, "tool_choice": allowed}
+    elsewhere = sent(NOBODY, RESPONSES, CHAT, "some-model", asked)
+    assert (elsewhere["tools"], elsewhere["tool_choice"]) == ([tool()], "required")
+    found = sent(URLS["openai"], RESPONSES, CHAT, "gpt-4.1", asked)
+    assert (len(found["tools"]), found["tool_choice"]["type"]) == (2, "allowed_tools")
+
+
 def test_the_vendor_of_messages_runs_tools() -> None:
     function = {"type": "function", "name": "f", "parameters": SCHEMA}
     asked = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
@@ -255,14 +270,15 @@ def test_the_vendor_of_messages_runs_tools() -> None:
     assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
 
 
-def test_deepseek_gets_no_pictures() -> None:
-    """Claude Code keeps what its tools have shown in the history: each request from then on was refused."""
-    picture = {"type": "image", "source": {"type": "url", "url": "https://e.example/a.png"}}
-    shown = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture]}
-    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [shown]}]}
-    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-1]
-    assert found["role"] == "tool"
-    assert found["content"] == "[image: left out, because this model takes none]"
+def test_openai_searches_the_web_in_responses_alone() -> None:
+    # "Unknown parameter: 'web_search_options'."
+    function = {"name": "f", "input_schema": SCHEMA}
+    asked = {**ASKED, "tools": [{"type": "web_search_20250305", "name": "web_search"}, function]}
+    chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", asked)
+    assert ("web_search_options" in chat, len(chat["tools"])) == (False, 1)
+    assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", asked)["tools"]) == 2
+    with pytest.raises(RemoteProtocolError, match="does not run"):
+        sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
 
 
 def test_openai_gets_everything_that_is_its_own() -> None:
@@ -296,6 +312,16 @@ def test_other_hosts_of_a_provider_are_sent_the_same(provider: Provider) -> None
     own = sent(provider.base_url, MESSAGES, CHAT, "m", ASKED)
     for host in provider.hosts:
         assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own
+
+
+def test_deepseek_gets_no_images() -> None:
+    # "unknown variant `image_url`, expected `text`", in every turn after the one that had it.
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
+    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [result, image]}]}
+    words = "[image: left out, you cannot see images]"
+    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-2:]
+    assert found == [{**DONE, "content": words}, {"role": "user", "content": words}]
 
 
 def test_what_a_host_refuses_of_chat_it_may_take_elsewhere() -> None:
@@ -379,6 +405,7 @@ CORRECTED: Json = {
 }
 
 CASES: dict[tuple[str, str | None], Case] = {
+    ("claude-*", "anthropic"): claude("claude-opus-5-5", CORRECTED, CORRECTED),
     ("claude-*", None): claude("claude-opus-5-5", WARM, NO_WARMTH),
     ("claude-fable-*", None): claude(
         "claude-fable-5-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}

@@ -1,6 +1,7 @@
 """Reasoning that only its maker can read, through the whole gateway and back, and what does not come through."""
 
 import json
+import logging
 from typing import Any
 
 import anyio
@@ -326,6 +327,25 @@ async def test_a_translated_conversation_goes_on_too() -> None:
     found, told = await given_back(gateway, await thinking_block(gateway))
     assert (found, len(gateway.sent)) == (None, 3)
     assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
+async def test_the_log_has_both_times_that_it_was_sent(
+    protocol: str,
+    body: dict[str, Any],
+    answers: list[Any],
+    place: list[Any],
+    left: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    await gateway.call(PATHS[protocol], {"model": "up/m", **body})
+    line: dict[str, Any] = caplog.records[-1].dragoman  # type: ignore[attr-defined]
+    assert (line["attempts"], line["outcome"], line["upstream_status"]) == (2, "completed", 200)
+    assert [(each["account"], each["model"], each["status"], each["cause"]) for each in line["failures"]] == [
+        ("up/default", "up/m", 400, answers[0]["error"]["message"])
+    ]
 
 
 async def test_it_is_tried_once() -> None:

@@ -95,10 +95,11 @@ HOSTS: dict[str, dict[str, Any]] = {
         "developer_role": True,
         "mid_system": True,
         "cache_marks": "none",
-        "hosted": HOSTED,
+        # Not in Chat Completions: "Unknown parameter: 'web_search_options'."
+        "hosted": HOSTED - {"web_search"},
         "efforts": None,
     },
-    "https://eu.api.openai.com/v1": {"hosted": HOSTED, "developer_role": True},
+    "https://eu.api.openai.com/v1": {"hosted": HOSTED - {"web_search"}, "developer_role": True},
     ANTHROPIC: {"hosted": HOSTED, "thinking": "adaptive", "efforts": None},
     "https://api.deepseek.com/v1": {
         "max_tokens_field": "max_tokens",
@@ -216,6 +217,8 @@ GPT: dict[str, dict[str, Any]] = {
         "sampling_at_none": False,
         "tools_with_effort": False,
     },
+    "openai/gpt-5.2:nitro": {"sampling_at_none": True},
+    "openai.gpt-5.6": {"refuses": REFUSED, "tools_with_effort": False},
     "gpt-6-astra": {"refuses": REFUSED, "tools_with_effort": False},
     "gpt-oss-120b": {"efforts": None},
 }
@@ -247,6 +250,8 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
         "reasoning_setting": "reasoning_effort",
         "structured": "schema",
     },
+    (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
+    (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
     (NOBODY, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
 }
 FAMILIES = {

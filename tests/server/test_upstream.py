@@ -442,6 +442,13 @@ async def test_a_proxy_of_the_environment(name: str, monkeypatch: pytest.MonkeyP
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "socks5://127.0.0.1:1"])
+async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> None:
+    async with client_of(proxy=proxy) as client:
+        error = await failure_of(client, "http://up.invalid/v1")
+    assert str(error) == "cannot connect to http://up.invalid by its proxy"
+
+
 @pytest.mark.parametrize("no_proxy", ["127.0.0.1", "example.com, 127.0.0.1", "*"])
 async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")

@@ -18,12 +18,15 @@ from fail_cross import each
 from gw_fakes import FakeClient, Sleep
 from gw_provider import Answer, InBand, Plays, good, in_band, pool_of, with_headers
 from gw_provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
+from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import AnyioBackend, virtual_backend
 
 from dragoman import Fault, FaultKind
+from dragoman._fault import kind_of_status
 from dragoman_server._secret import Secret
-from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.config import load
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream import (
     UpstreamBroken,
     UpstreamRequestInvalid,
@@ -31,7 +34,7 @@ from dragoman_server.upstream import (
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream_faults import fault_of_upstream, told
+from dragoman_server.upstream_faults import fault_of_upstream, no_answer, told
 
 pytestmark = pytest.mark.anyio
 
@@ -118,6 +121,7 @@ def test_what_is_no_url_is_no_address() -> None:
     assert fault.message == 'upstream "ok": no URL'
 
 
+NO_PATH = Fault(FaultKind.NOT_FOUND, "no readable message", 404)
 REFUSED = Fault(FaultKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
 
 
@@ -141,8 +145,7 @@ REFUSED = Fault(FaultKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9",
             "anthropic",
             "default",
             "k",
-            'upstream "anthropic" refused its key (401): check api_key of [[upstreams]] anthropic, '
-            "or ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+            'upstream "anthropic" refused its key (401): check api_key of [[upstreams]] anthropic',
         ),
     ],
 )
@@ -150,6 +153,81 @@ def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | 
     settings = UpstreamSettings(name=name, protocol=CHAT, base_url="http://h.test/v1")
     theirs = AccountSettings(upstream=name, name=account, api_key=Secret(key) if key else None)
     assert told(REFUSED, settings, theirs, []) == Fault(FaultKind.AUTHENTICATION, message)
+
+
+@pytest.mark.parametrize(
+    ("of_upstream", "of_account", "place"),
+    [
+        (None, None, "HTTP_PROXY"),
+        ("http://h.test", None, "proxy of [[upstreams]] ok"),
+        ("http://h.test", "http://u:p@h.test", "proxy of [[accounts]] b"),
+    ],
+)
+def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, place: str) -> None:
+    settings = upstream(proxy=of_upstream and Secret(of_upstream))
+    theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
+    shown = told(Fault(FaultKind.MISCONFIGURED, "no", 407), settings, theirs, [])
+    assert shown.message.endswith(f"(407): check {place}")
+
+
+def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
+    environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
+    settings = load(environ=environ).settings
+    (found,) = settings.upstreams
+    (account,) = settings.accounts_of(found)
+    assert [told(fault, found, account, []).message for fault in (REFUSED, NO_PATH)] == [
+        'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
+        'upstream "anthropic" answered 404 with an empty body: is ANTHROPIC_BASE_URL right?',
+    ]
+
+
+def test_the_simulator_has_no_settings_to_check() -> None:
+    simulator = Settings().upstream("sim")
+    assert simulator is not None
+    (account,) = Settings().accounts_of(simulator)
+    assert told(REFUSED, simulator, account, []) is REFUSED
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (404, "Not Found", True),
+        (404, "404 page not found", True),
+        (404, "File Not Found", True),
+        (404, "Resource not found", True),
+        (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
+        (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
+        (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
+        (404, "Route POST:/chat/completions not found", True),
+        (404, "no Route matched with those values", True),
+        (405, "Method Not Allowed", True),
+        (405, "no", False),
+        (404, "The model `m` does not exist", False),
+        (404, "model: claude-x", False),
+        (404, "Model not found, inaccessible, and/or not deployed", False),
+        (404, "No endpoints found that support tool use", False),
+        (404, "Item with id 'rs_1' not found.", False),
+        (400, "Not Found", False),
+    ],
+)
+def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: str, expected: bool) -> None:
+    fault = Fault(kind_of_status(status), message, status, "model_not_found")
+    theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
+    shown = told(fault, upstream(), theirs, [], b'{"detail":"..."}')
+    words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
+    assert shown == (replace_struct(fault, message=words, code="unknown_url") if expected else fault)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
+)
+def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
+    assert no_answer(upstream(), [("content-type", "text/plain")], first) is None
+
+
+def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
+    assert no_answer(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
 # What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and
@@ -202,11 +280,35 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         f'upstream "up" sent markup: {RIGHT}',
         "",
     ),
+    "words": (
+        lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (text/plain): {RIGHT}',
+        "",
+    ),
+    "null": (
+        lambda protocol: Answer([b" null"]),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
+        "",
+    ),
     "a page that says 404": (
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
         ": the upstream answered with status 404 and no readable message",
+    ),
+    "a proxy that wants other credentials": (
+        lambda protocol: Answer(status=407),
+        (503, 503),
+        'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
+        ": the upstream answered with status 407 and no readable message",
+    ),
+    "no such path, in words": (
+        lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
+        (404, 404),
+        f'upstream "up" does not serve this path (404): {RIGHT}',
+        ": Not Found",
     ),
     "nothing, with 405": (
         lambda protocol: Answer(status=405),
@@ -265,6 +367,26 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
     assert heard.status == 502
     assert message_of(heard).count("cannot be read") == 1
     assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+
+
+@each("client")
+async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record: Any) -> None:
+    redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
+    heard = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
+    assert heard.status == 200
+    assert RIGHT.encode() in heard.body
+    assert b"corp.test" not in heard.body
+    assert record()["error"] == record()["failures"][0]["cause"]
+    assert record()["error"].endswith(" 302 to https://new.corp.test/v1: put that into base_url")
+
+
+@each("client")
+async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> None:
+    heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
+    assert (heard.status, message_of(heard)) == (
+        502,
+        "the upstream's answer cannot be read: it ended without any answer",
+    )
 
 
 # -- whether to try again
@@ -357,7 +479,10 @@ async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: st
 
 # -- the last key
 
-OUT_OF_USE = "every account of this model's upstreams is out of use; the gateway's operator has to reset them"
+OUT_OF_USE = (
+    "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its log or at "
+    "/admin/accounts, and has to reset them there"
+)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

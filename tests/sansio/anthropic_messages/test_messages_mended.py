@@ -224,6 +224,12 @@ def test_an_effort_in_mid_conversation_stays_there() -> None:
     assert "output_config" not in out
 
 
+def test_a_limit_is_there_whoever_took_it_out() -> None:
+    asked = msgspec.structs.replace(read(), params={})
+    out = SPEC.write_request(asked, Target(relay="mend", max_tokens=99), Ledger())
+    assert out["max_tokens"] == 99
+
+
 def test_what_passes_took_out_is_out() -> None:
     asked = read(
         metadata={"user_id": "u"},

@@ -264,7 +264,26 @@ def test_reasoning_of_turns_that_become_one() -> None:
         ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
         ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
         ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+        # What the template takes is the server's own; a target with a setting of its own is obeyed.
         ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
+        (
+            {"efforts": ("low", "high")},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            [],
+        ),
+        (
+            {"efforts": ("low", "high")},
+            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "max"},
+            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"},
+            ["/reasoning_effort"],
+        ),
+        (
+            {"reasoning_setting": "enable_thinking"},
+            {"chat_template_kwargs": {"thinking": False}},
+            {"enable_thinking": False},
+            [],
+        ),
         ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
         (
             {},

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman._errors import RemoteProtocolError
@@ -369,6 +370,15 @@ def test_a_call_that_was_cut_is_not_complete(finish: str, arguments: str, comple
     assert content(stream)[-1] == BlockEnded(0, complete)
 
 
+@pytest.mark.parametrize("member", ["content", "refusal", "reasoning_content"])
+@pytest.mark.parametrize(
+    ("finish", "complete"), [("stop", True), ("length", False), ("content_filter", False)]
+)
+def test_words_that_were_cut_are_not_complete(member: str, finish: str, complete: bool) -> None:
+    stream = chunk(delta(**{member: "x"})) + chunk(delta(finish=finish)) + DONE
+    assert content(stream)[-1] == BlockEnded(0, complete)
+
+
 # -- how it ends -------------------------------------------------------------------------------------------
 
 SOME = chunk(delta(content="x"))
@@ -564,6 +574,25 @@ def test_the_last_chunks_say_the_service_tier(
     assert [each for each in events(broken) if isinstance(each, Usage)] == expected
 
 
+def test_a_mended_answer_keeps_the_members_that_nobody_takes() -> None:
+    asked, ledger = msgspec.structs.replace(exchange(), mended=True), Ledger()
+    stream = (
+        chunk(delta(role="assistant"), system_fingerprint="fp", odd=None, obfuscation="xx")
+        + chunk(delta(content="x"), provider="P", odd=1)
+        + chunk(delta(finish="stop"))
+        + DONE
+    )
+    found = [event for event in content(stream, asked, ledger) if isinstance(event, Opaque)]
+    assert found == [
+        Opaque(CHAT, "system_fingerprint", "fp", "/system_fingerprint", carried=False),
+        Opaque(CHAT, "provider", "P", "/provider", carried=False),
+        Opaque(CHAT, "odd", 1, "/odd", carried=False),
+    ]
+    assert list(ledger) == []
+    before = chunk(system_fingerprint="fp", id=None)  # of an answer that has not begun
+    assert content(before + say({"content": "x"}), asked) == content(say({"content": "x"}), asked)
+
+
 def test_choices_interleave() -> None:
     stream = (
         chunk(delta(0, content="a"), delta(1, content="b"))
@@ -578,7 +607,7 @@ def test_choices_interleave() -> None:
         started(1, TEXT, 1),
         TextDelta(1, "b"),
         TextDelta(1, "c"),
-        BlockEnded(0),
+        BlockEnded(0, complete=False),
         BlockEnded(1),
     ]
     stops = [event for event in events(stream) if isinstance(event, Stopped)]

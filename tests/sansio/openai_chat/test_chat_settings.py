@@ -284,3 +284,17 @@ def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)
     ]
+
+
+def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
+    target = Target(refuses=frozenset({"service_tier"}))
+    for speed, expected in (("fast", [("dropped", "/speed")]), ("standard", [])):
+        body, losses = write(params={"speed": speed}, target=target)
+        assert ("service_tier" in body, losses) == (False, expected)
+
+
+def test_logprobs_that_are_refused_are_not_included() -> None:
+    # "a 400 error will be returned"
+    target = Target(refuses=frozenset({"logprobs", "top_logprobs"}))
+    body, losses = write(params={"include": ["message.output_text.logprobs"]}, target=target)
+    assert ("logprobs" in body, losses) == (False, [("dropped", "/include")])

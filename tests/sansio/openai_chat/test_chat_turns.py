@@ -650,12 +650,23 @@ def system(*parts: Part, **fields: Any) -> Message:
         ([system(Text("a")), system(Text("b"))], Target(mid_system=True), ["a", "b"]),
         ([system(Text("a"), name="x"), system(Text("b"))], Target(), ["a", "b"]),
         ([system(Text("a")), system(Text("b"), name="x")], Target(), ["a", "b"]),
-        ([system(Text("a")), Message("developer", (Text("b"),))], Target(developer_role=True), ["a", "b"]),
+        ([system(Text("a")), Message("developer", (Text("b"),))], Target(developer_role=True), ["a\n\nb"]),
     ],
 )
 def test_h13_system_messages_at_the_head_are_one(messages: Any, target: Target, expected: Any) -> None:
     out, _ = write(*messages, target=target)
     assert [message["content"] for message in out] == expected
+
+
+def test_a_developers_words_behind_the_systems_are_in_its_message() -> None:
+    # "invalid chat setting (2013)": hosts of many models hand the messages on as they are.
+    developer = Message("developer", (Text("b"),), "/messages/1")
+    out, losses = write(system(Text("a")), developer, target=Target(developer_role=True))
+    assert out == [{"role": "system", "content": "a\n\nb"}]
+    assert losses == [("altered", "/messages/1/role")]
+    out, losses = write(developer, system(Text("a")), target=Target(developer_role=True))
+    assert out == [{"role": "developer", "content": "b\n\na"}]
+    assert losses == [("altered", "/s/role")]
 
 
 def test_a_refusal_of_the_history_is_a_member_of_its_message() -> None:

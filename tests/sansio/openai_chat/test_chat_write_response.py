@@ -474,6 +474,17 @@ def test_a_member_of_the_answer_itself_stands_at_its_top() -> None:
     assert SPEC.write_whole(fold.answer(), exchange(), Ledger())["moderation"] == {"odd": 1}
 
 
+def test_other_members_of_the_answer_go_with_the_chunks_that_follow() -> None:
+    """A chunk of their own would have no choice, which clients do not expect before the last one."""
+    events = answer(Opaque(CHAT, "provider", "P", "/provider"), *text(0, "x"))
+    found = chunks(printed(events, exchange(), Ledger()))
+    assert [(chunk.get("provider"), len(chunk["choices"])) for chunk in found] == [
+        (None, 1),
+        ("P", 1),
+        ("P", 1),
+    ]
+
+
 def test_clients_of_functions_get_function_call() -> None:
     asked = exchange(functions=[{"name": "f"}])
     events = answer(*call(0, "c1", "f", "{}"), stop=StopReason.TOOL_USE)

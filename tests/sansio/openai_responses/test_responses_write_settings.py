@@ -549,6 +549,19 @@ def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, l
     assert lost == [(DROPPED, path) for path in losses]
 
 
+def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
+    body, lost = write(USER, params={"speed": "fast"}, target=Target(refuses=frozenset({"service_tier"})))
+    assert ("service_tier" in body, lost) == (False, [(DROPPED, "/speed")])
+
+
+def test_what_nobody_asked_for_is_not_sent_where_it_is_refused() -> None:
+    config = ReasoningConfig(effort="low")
+    body, lost = write(USER, reasoning=config, target=Target(refuses=frozenset({"store", "include"})))
+    assert (body.keys() & {"store", "include"}, lost) == (set(), [])
+    body, lost = write(USER, params={"logprobs": True}, target=Target(refuses=frozenset({"include"})))
+    assert ("include" in body, lost) == (False, [(DROPPED, "/logprobs")])
+
+
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
     _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))

@@ -28,7 +28,9 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
-    tools=ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False),
+    tools=ToolRule(
+        max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
+    ),
     read_request=read_request,
     write_request=write_request,
     stream_reader=MessagesReader,

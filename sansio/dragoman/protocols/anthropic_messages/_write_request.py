@@ -154,6 +154,7 @@ def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Mar
     for param in read_settings(request.raw, {}):
         if param not in params:
             _take_out(out, PARAM_PATHS[param])
+    out.setdefault("max_tokens", target.max_tokens)  # required, whoever refuses it
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
     for name in ("tools", "tool_choice"):

@@ -44,15 +44,8 @@ _NEVER = "never"
 # Where a request of this protocol names tools that are printed there again.
 _ELSEWHERE = ("/messages/", "/mcp_servers/")
 
-# Mode of a choice -> its type; True and False stand for the two modes of an allowed list.
-_CHOICES: dict[str | bool, str] = {
-    "auto": "auto",
-    "none": "none",
-    "required": "any",
-    "named": "tool",
-    True: "any",
-    False: "auto",
-}
+# Mode of a choice -> its type. There is no list of allowed tools, see ToolRule.
+_CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
 class _Writer:
@@ -69,10 +62,7 @@ class _Writer:
 
     def write(self) -> JSONObject:
         choice = self._request.tool_choice
-        tools = self._request.tools
-        if choice is not None and choice.mode == "allowed":
-            tools = self._allowed(tools, choice)
-        written = [block for block in map(self._tool, tools) if block is not None]
+        written = [block for block in map(self._tool, self._request.tools) if block is not None]
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
@@ -93,28 +83,8 @@ class _Writer:
 
     # --- the choice ---------------------------------------------------------------------------------------
 
-    def _allowed(self, tools: tuple[Tool, ...], choice: ToolChoice) -> tuple[Tool, ...]:
-        """There is no list of allowed tools: the others are not offered at all, which restricts as much."""
-        names = {ref.name for ref in choice.allowed if ref.hosted is None}
-        kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
-        kept: list[Tool] = []
-        found: set[str] = set()
-        for tool in tools:
-            if isinstance(tool, HostedTool):
-                listed, name = tool.kind in kinds, tool.kind
-            else:
-                listed, name = tool.name in names, tool.name
-            if listed:
-                kept.append(tool)
-                found.add(name)
-            else:
-                self._ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
-        if not names | kinds <= found:
-            self._ledger.dropped(_path(choice), "an allowed tool is not among those declared")
-        return tuple(kept)
-
     def _choice(self, choice: ToolChoice, written: list[JSONObject]) -> JSONObject:
-        kind = _CHOICES[choice.required if choice.mode == "allowed" else choice.mode]
+        kind = _CHOICES[choice.mode]
         if kind != "tool":
             return {"type": kind}
         name = choice.name

@@ -44,7 +44,7 @@ from ._tables import (
     STOPS,
 )
 
-# Reasons after which a tool call may be half.
+# Reasons after which what was open may be half.
 _CUTS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
 # Members that need no look beyond the official ones.
 _PLAIN_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})
@@ -229,12 +229,12 @@ class Choice:
             self.reasoning = Collected()
         out.append(BlockStarted(self.block, kind, self.index))
 
-    def _end_block(self, out: list[Event]) -> None:
+    def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self.kind is None:
             return
         if self.kind is BlockKind.REASONING:
             out.append(SealDelta(self.block, Seal(NAME, self.reasoning.native(), self._model)))
-        out.append(BlockEnded(self.block))
+        out.append(BlockEnded(self.block, complete))
         self.kind = None
 
     def _give_waiting(self, out: list[Event]) -> None:
@@ -268,8 +268,9 @@ class Choice:
     def end(self, out: list[Event]) -> None:
         """The answer is over: end all blocks, and the choice."""
         stopped = self.stopped()
-        self._end_block(out)
-        self.calls.end(stopped.reason in _CUTS, out)
+        cut = stopped.reason in _CUTS
+        self._end_block(out, complete=not cut)
+        self.calls.end(cut, out)
         self._give_waiting(out)
         if self._cites:
             self._ledger.dropped(f"{self.path}/message/annotations", "there is no text to cite")

@@ -46,6 +46,7 @@ from ._tables import (
     QUIET_FIELDS,
     SERVICE_TIERS,
     STOP_FAULTS,
+    TAKEN,
     TIER_NAMES,
 )
 from ._usage import read_usage
@@ -175,7 +176,11 @@ class ChatReader:
         if is_error(chunk) or event == b"error":
             return self._fail(fault_of(chunk, None), chunk)
         choices = chunk.get("choices")
-        note_unread(chunk, ANSWER_SHAPE, "", self._ledger)
+        beside: JSONObject = {}
+        if self._exchange.mended:
+            beside = {key: value for key, value in chunk.items() if key not in TAKEN and value is not None}
+        unread = {key: value for key, value in chunk.items() if key not in beside} if beside else chunk
+        note_unread(unread, ANSWER_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
         self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
@@ -188,6 +193,9 @@ class ChatReader:
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(Opaque(NAME, "moderation", moderation, "/moderation", carried=False))
+        if self._started:
+            for key, value in beside.items():
+                out.append(Opaque(NAME, key, value, f"/{key}", carried=False))
         if "citations" in chunk or "search_results" in chunk:
             self._list_pages(chunk, out)
         return out
@@ -288,10 +296,10 @@ class ChatReader:
         told = certain or self._usage_came_last
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not choices or choices[0].index != 0:
-            raise _truncated("without any answer")
+            raise _truncated("without any answer", certain)
         for state in choices:
             if state.finish_reason is None and (not told or state.calls.broken()):
-                raise _truncated("without a finish reason")
+                raise _truncated("without a finish reason", certain)
         self._over = True
         out: list[Event] = []
         usage = self._used()
@@ -336,8 +344,10 @@ def _string(value: JSON) -> str | None:
     return value if type(value) is str and value else None
 
 
-def _truncated(how: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the upstream's stream ended {how}", status_hint=502)
+def _truncated(how: str, certain: bool) -> RemoteProtocolError:
+    """certain: the upstream says that this is the whole answer, which is then one that cannot be read."""
+    subject = "it" if certain else "the upstream's stream"
+    return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
 
 
 def _unreadable(what: str) -> RemoteProtocolError:

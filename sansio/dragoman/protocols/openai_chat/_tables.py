@@ -83,6 +83,8 @@ STATEFUL: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt",
 # Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
 # under two names.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+# What open servers hand to the model's template.
+TEMPLATE = "chat_template_kwargs"
 # What a client may say about reasoning; printed again as it was for the same protocol.
 REASONING_SETTINGS = (
     "reasoning_effort",
@@ -90,7 +92,7 @@ REASONING_SETTINGS = (
     "thinking",
     "enable_thinking",
     "thinking_budget",
-    "chat_template_kwargs",
+    TEMPLATE,
     "include_reasoning",
 )
 
@@ -441,6 +443,24 @@ ANSWER_SHAPE: dict[str, Shape] = {
     "vertex_ai_url_context_metadata": _NOWHERE,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
+# The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
+TAKEN = frozenset(
+    (
+        "choices",
+        "citations",
+        "created",
+        "error",
+        "id",
+        "model",
+        "moderation",
+        "object",
+        "obfuscation",
+        "p",
+        "search_results",
+        "service_tier",
+        "usage",
+    )
+)
 
 
 def _silent(shape: dict[str, Shape]) -> frozenset[str]:

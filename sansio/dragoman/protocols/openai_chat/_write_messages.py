@@ -120,6 +120,8 @@ class MessageWriter:
         elif before["role"] == "tool" and body["role"] == "user" and self._target.turn_order != "any":
             self._add_to_result(before, body, message)
         elif self._joins(before, body):
+            if before["role"] != body["role"]:
+                self._ledger.altered(f"{message.path}/role", f"sent within a {before['role']} message")
             one, two = before["content"], body["content"]
             if type(one) is str and type(two) is str:
                 before["content"] = f"{one}\n\n{two}"
@@ -132,12 +134,10 @@ class MessageWriter:
         """Whether two messages become one. "System message must be at the beginning": servers that take none later
         on take no second one either.
         """
-        if before["role"] != body["role"] or before.get("name") != body.get("name"):
+        if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _JOINED:
             return False
-        if not before.keys() | body.keys() <= _JOINED:
-            return False
-        role = body["role"]
-        return role == "user" or (role in ("system", "developer") and not self._target.mid_system)
+        roles = {before["role"], body["role"]}
+        return roles == {"user"} or (roles <= {"system", "developer"} and not self._target.mid_system)
 
     def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
         """Put what the user says into a tool's result: "Unexpected role 'user' after role 'tool'"."""

@@ -52,7 +52,7 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
     else:
         write_tools(request, own, target, out, ledger)
         write_format(request, own, messages, out, ledger)
-        write_reasoning(request, target, out, ledger)
+        write_reasoning(request, own, target, out, ledger)
         write_settings(request, own, target, out, ledger)
     if own:
         for key, value in (request.extra or {}).items():

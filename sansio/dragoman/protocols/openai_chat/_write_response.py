@@ -276,7 +276,11 @@ class ChatWriter:
 
     def _opaque(self, event: Opaque) -> bytes:
         if event.path == f"/{event.kind}":  # a member of the answer itself
-            return self._head + b"]," + encode({event.kind: event.native})[1:-1] + self._tail[1:]
+            if event.kind == "moderation":
+                return self._head + b"]," + encode({event.kind: event.native})[1:-1] + self._tail[1:]
+            self._fields[event.kind] = event.native  # goes with the chunks that follow
+            self._set_head(None)
+            return b""
         out = self._open_choice(event.choice)
         return out + self._chunk(event.choice, {event.kind: event.native})
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from dragoman._effort import UNSAID, effort_of_budget, fit_effort
 from dragoman._json import JSON, JSONObject
 from dragoman._loss import Ledger, child
@@ -24,6 +26,7 @@ from ._tables import (
     PARAM_NAMES,
     REASONING_SETTINGS,
     SERVICE_TIERS,
+    TEMPLATE,
 )
 
 # --- plain settings ----------------------------------------------------------------------------------------
@@ -33,11 +36,13 @@ def write_settings(request: Request, own: bool, target: Target, out: JSONObject,
     """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
         converters = _MARKING_CONVERTERS if target.cache_marks == "breakpoint" else _CONVERTERS
+        if "service_tier" in target.refuses:
+            converters = {**converters, "speed": _no_speed}
         if own:  # the client's words for tiers are the upstream's
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
         if not own:
-            _finish(request, out, ledger)
+            _finish(request, target, out, ledger)
 
 
 def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
@@ -51,14 +56,17 @@ def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> Non
         out["response_format"] = request.raw["response_format"]
 
 
-def _finish(request: Request, out: JSONObject, ledger: Ledger) -> None:
+def _finish(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
     """Settings that become another one than their name says."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
         ledger.dropped(path, "the speed is said in its place")
-    include = request.params.get("include") or ()
-    if _LOGPROBS in include or "top_logprobs" in out:
+    wanted = _LOGPROBS in (request.params.get("include") or ())
+    if wanted and "logprobs" in target.refuses:
+        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        wanted = False
+    if wanted or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to true if top_logprobs is used"
 
 
@@ -83,6 +91,12 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value not in ("fast", "standard"):
         ledger.dropped(path, "the target protocol has no such speed")
     return value if value == "fast" else None
+
+
+def _no_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value != "standard":
+        ledger.dropped(path, "the upstream takes no service tier")
+    return None
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -111,11 +125,15 @@ _CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_o
 # --- reasoning ---------------------------------------------------------------------------------------------
 
 
-def write_reasoning(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_reasoning(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
     """Ask for reasoning in the way that the upstream understands."""
     config = request.reasoning
     if config is None:
         return
+    if own and config.path == f"/{TEMPLATE}" and target.reasoning_setting == "reasoning_effort":
+        # What the template of the model takes is known to who wrote the request, not to us.
+        out[TEMPLATE] = request.raw[TEMPLATE]
+        config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.show is not None:
         ledger.dropped(config.show_path or path, "whether reasoning is shown is up to the upstream")

@@ -219,8 +219,8 @@ class MessageItem(Item):
             )
         )
 
-    def part_done(self, index: int, part: JSONObject, out: list[Event], complete: bool = True) -> None:
-        """A finished part ends its block."""
+    def part_done(self, index: int, part: JSONObject, out: list[Event]) -> None:
+        """A finished part. Its block stays open: only the finished item says whether the model was cut off in it."""
         fresh = index not in self.parts
         self.rest(index, _whole_text(part), out, part.get("type") == "refusal")
         given = self.parts.get(index)
@@ -230,7 +230,6 @@ class MessageItem(Item):
             _give_logprobs(given.block, part.get("logprobs"), out)
         for annotation in objects_of(part.get("annotations"))[self.annotations.get(index, 0) :]:
             self.annotate(index, annotation, out)
-        self.cut(out, complete)
 
     def note_part(self, index: int, part: JSONObject) -> None:
         kind = part.get("type")
@@ -244,7 +243,7 @@ class MessageItem(Item):
         places = self.parts.places([_whole_text(part) for part in content])
         for index, (place, part) in enumerate(zip(places, content, strict=True)):
             self.note_part(index, part)
-            self.part_done(place, part, out, complete)
+            self.part_done(place, part, out)
         self.cut(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:

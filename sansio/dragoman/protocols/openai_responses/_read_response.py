@@ -143,7 +143,7 @@ class ResponsesReader:
         """Raises RemoteProtocolError unless the terminal event has come."""
         if not self._ended:
             raise RemoteProtocolError(
-                "the stream ended before response.completed, response.incomplete or response.failed",
+                "the upstream's stream ended before response.completed, response.incomplete or response.failed",
                 status_hint=502,
             )
         return ()

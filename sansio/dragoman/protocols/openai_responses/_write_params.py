@@ -28,9 +28,13 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
         out["text"] = text
     write_params(request, tables.FOREIGN_PARAMS, _CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
-        out["service_tier"] = "fast"
+        if "service_tier" in target.refuses:
+            ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
+        else:
+            out["service_tier"] = "fast"
     # The server's default is true, and nothing is kept at the vendor unless the client wants it.
-    out["store"] = request.params.get("store") is True
+    if "store" not in target.refuses:
+        out["store"] = request.params.get("store") is True
     include: list[str] = []
     if request.reasoning is not None:
         reasoning = _write_reasoning(request.reasoning, request.protocol, target, ledger)
@@ -41,8 +45,10 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
             include.append(tables.INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(tables.INCLUDE_LOGPROBS)
-    if include:
+    if include and "include" not in target.refuses:
         out["include"] = include
+    elif request.params.get("logprobs"):
+        ledger.dropped(request.param_paths.get("logprobs", "/logprobs"), "the upstream includes nothing more")
 
 
 def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
