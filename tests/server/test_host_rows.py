@@ -281,16 +281,6 @@ def test_openai_searches_the_web_in_responses_alone() -> None:
         sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
 
 
-def test_deepseek_gets_no_pictures() -> None:
-    """Claude Code keeps what its tools have shown in the history: each request from then on was refused."""
-    picture = {"type": "image", "source": {"type": "url", "url": "https://e.example/a.png"}}
-    shown = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture]}
-    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [shown]}]}
-    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-1]
-    assert found["role"] == "tool"
-    assert found["content"] == "[image: left out, you cannot see images]"
-
-
 def test_openai_gets_everything_that_is_its_own() -> None:
     expected = {**HEARD, **OF_OPENAI["openai"]}
     assert sent(URLS["openai"], RESPONSES, CHAT, "some-model", SAID) == expected
