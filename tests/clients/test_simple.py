@@ -99,10 +99,18 @@ def test_chunks_come_as_they_are_made(gateway: Gateway, upstream: str) -> None:
     assert arrived[-1] - arrived[0] > 0.3
 
 
-@pytest.mark.parametrize("model", ["silent", "pause"])
-@pytest.mark.parametrize("path", [LINES, EVENTS])
+# Beats depend on the endpoint and on whether the answer has begun; each upstream protocol is met once.
+@pytest.mark.parametrize(
+    ("path", "upstream", "model"),
+    [
+        (LINES, "chat", "silent"),
+        (LINES, "messages", "pause"),
+        (EVENTS, "responses", "silent"),
+        (EVENTS, "chat", "pause"),
+    ],
+)
 def test_heartbeats_fill_silence_and_harm_nobody(
-    gateway: Gateway, upstream: str, path: str, model: str
+    gateway: Gateway, path: str, upstream: str, model: str
 ) -> None:
     body = asking(f"{upstream}/{model}@{SILENCE_S:g}")
     with stream(gateway, path, body) as response:
