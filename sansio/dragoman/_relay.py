@@ -176,7 +176,7 @@ class Relay:
 
     def _fails_beside(self, data: bytes) -> bool:
         """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
-        if b"\nerror:" not in data and not data.startswith(b"error:"):
+        if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
             return False
         found = _ERROR_LINE.search(data)
         if found is None:

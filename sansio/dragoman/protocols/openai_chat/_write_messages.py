@@ -115,7 +115,7 @@ class MessageWriter:
     def _add(self, body: JSONObject, message: Message) -> None:
         """Put what was said between two assistant turns behind what is there, or into it."""
         before = self._out[-1] if self._out and not self._exact else None
-        if before is None:
+        if before is None or before["role"] == "assistant":
             self._out.append(body)
         elif before["role"] == "tool" and body["role"] == "user" and self._target.turn_order != "any":
             self._add_to_result(before, body, message)
