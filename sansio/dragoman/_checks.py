@@ -2,7 +2,7 @@
 
 Strategy: what the upstream is not known to enforce is noted in the book when the request is sent, and a stage looks on
 while the answer passes. It holds nothing back and changes nothing: at the end a breach is entered in the ledger. An
-answer that was cut, refused or stopped by the client's own words is not judged.
+answer that was refused or stopped by the client's own words is not judged, and one that was cut only by how it began.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ from ._strict_schema import is_strict
 MAX_TEXT = 256 * 1024
 
 _ANY_OBJECT: JSON = {"type": "object"}
+_NOT_JSON = "the answer is not the JSON that was demanded"
+
+# Of an answer that was cut only what it had said already is judged: words where a call or JSON was demanded.
+_CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
+_JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
 def unenforced(
@@ -91,12 +96,19 @@ class CheckStage:
             self._refused = True
 
     def _judge(self, reason: StopReason) -> None:
-        if self._refused or reason not in (StopReason.END, StopReason.TOOL_USE):
+        cut = reason in _CUT
+        if self._refused or not (cut or reason in (StopReason.END, StopReason.TOOL_USE)):
             return
+        if cut and (self._calls or not self._texts):
+            return  # it was on its way
         if self._choice is not None:
             self._judge_calls(self._choice)
-        if self._form is not None and not self._calls:
+        if self._form is None or self._calls:
+            return
+        if not cut:
             self._judge_text(self._form)
+        elif _cannot_become_json([*self._texts.values()][-1]):
+            self._breach("/content", _NOT_JSON)
 
     def _judge_calls(self, choice: ToolChoice) -> None:
         if not self._calls:
@@ -130,6 +142,12 @@ def _reason(text: str, schema: JSON) -> str | None:
     try:
         value = decode(text.encode("utf-8", "surrogatepass"))
     except RemoteProtocolError:
-        return "the answer is not the JSON that was demanded"
+        return _NOT_JSON
     keyword = broken_keyword(schema, value)
     return None if keyword is None else f"the answer does not match the demanded schema ({keyword})"
+
+
+def _cannot_become_json(pieces: Sequence[str]) -> bool:
+    """Whether a text that was cut begins as no JSON does."""
+    start = "".join(pieces).lstrip()[:1]
+    return start != "" and start not in _JSON_STARTS

@@ -80,6 +80,12 @@ REFUSED: list[Event] = [start_of(BlockKind.REFUSAL), TextDelta(0, "No."), BlockE
         # Not the answer yet, or no answer.
         ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
         ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        # Cut, but it had gone another way before.
+        ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
+        ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
         ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
         ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
         ([*REFUSED, END], FORM, []),
@@ -119,7 +125,10 @@ OTHER = "breach /tool_calls: the model called another tool than the one that was
         ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
         ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
         ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
-        ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
+        # Cut: after words there was to be no call, after none there might have been.
+        ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
+        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
+        ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
         ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
         ([*REFUSED, END], REQUIRED, []),
         # A tool that a function stood in for, by whatever name it goes.
