@@ -21,6 +21,7 @@ from ._request import (
     FunctionTool,
     HostedTool,
     Media,
+    Message,
     OpaquePart,
     Param,
     Part,
@@ -93,16 +94,13 @@ def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:
     """The request without cache marks, where the upstream answers `cache_control` with an error."""
     if "cache_control" not in target.refuses:
         return request
-    messages = [
-        msgspec.structs.replace(message, parts=tuple([_unmarked(part, ledger) for part in message.parts]))
-        for message in request.messages
-    ]
+    messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
     tools = [_unmarked(tool, ledger) for tool in request.tools]
     params = request.params
     if "prompt_cache_options" in params:
         ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
-    return msgspec.structs.replace(request, messages=tuple(messages), tools=tuple(tools), params=params)
+    return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
 
 
 _NO_MARKS = "the upstream takes no cache marks"
@@ -133,13 +131,17 @@ def fit_media(request: Request, target: Target, ledger: Ledger) -> Request:
     """The request without images or files, where they are refused: one in the history would fail each turn after it."""
     if not target.refuses & _MEDIA:
         return request
-    messages = [
-        msgspec.structs.replace(
-            message, parts=tuple([_unseen(part, target, ledger) for part in message.parts])
-        )
-        for message in request.messages
-    ]
-    return msgspec.structs.replace(request, messages=tuple(messages))
+    messages = _changed(request.messages, lambda part: _unseen(part, target, ledger))
+    return msgspec.structs.replace(request, messages=messages)
+
+
+def _changed(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tuple[Message, ...]:
+    return tuple(
+        [
+            msgspec.structs.replace(message, parts=tuple([change(part) for part in message.parts]))
+            for message in messages
+        ]
+    )
 
 
 _MEDIA = frozenset(("image", "file"))

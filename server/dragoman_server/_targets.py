@@ -96,13 +96,14 @@ def what_is_said(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
 ) -> dict[str, object]:
     """The settings by name. Those of which nobody says anything are missing."""
+    protocol = protocol or upstream.protocol
     host = takes(upstream.base_url)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
     # A server's checks and a model's are two things: what either refuses is refused.
     refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
         said.update(family.takes)
-    if (protocol or upstream.protocol) == OPENAI_CHAT:
+    if protocol == OPENAI_CHAT:
         said["refuses"] = (*refused, *_names(said.get("refuses")))
     if needs_mending(upstream.base_url, protocol, model):
         said["relay"] = "mend"

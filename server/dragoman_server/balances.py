@@ -7,18 +7,16 @@ of an account that has not told everything counts as left. Accounts are compared
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import anyio
-from anyio.abc import TaskGroup
 
 from dragoman import RemoteProtocolError, Selection
 from dragoman._json import JSON, decode
 
-from ._background import background
+from ._background import Background
 from ._get import get
 from ._providers import provider_name
 from .attempt import Door
@@ -61,7 +59,7 @@ _QUESTIONS: Mapping[str, _Question] = {
 }
 
 
-class Balances:
+class Balances(Background):
     """shares: by account, what it has left as a share of the upstream's largest amount, 0 to 1. door: see Catalog."""
 
     def __init__(self, settings: Settings, door: Callable[[str], Door]) -> None:
@@ -69,16 +67,6 @@ class Balances:
         self._settings = settings
         self._door = door
         self._due: dict[str, float] = {}
-        self._tasks: TaskGroup | None = None
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The time in which upstreams are asked."""
-        async with background() as self._tasks:
-            try:
-                yield
-            finally:
-                self._tasks = None
 
     def refresh(self, upstream: UpstreamSettings) -> None:
         """A request goes to this upstream: have it asked, if what is known is old and somebody uses it."""

@@ -7,14 +7,13 @@ keeps its last list, and the log has one line about it.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
 
-from ._background import background
+from ._background import Background
 from ._model_info import ModelInfo
 from .attempt import Door
 from .model_lists import ModelListError, can_list, fetch_models
@@ -83,7 +82,7 @@ class _UpstreamList:
         self.failing = False
 
 
-class Catalog:
+class Catalog(Background):
     """The names. Outside of running() nobody is asked, and what the settings say is all there is.
 
     door: where requests to the upstream of a name go out. accounts: see AccountsOf.
@@ -96,19 +95,9 @@ class Catalog:
         self._door = door
         self._accounts = accounts or settings.accounts_of
         self._lists = [_UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream)]
-        self._tasks: TaskGroup | None = None
         self._merged: dict[str, Entry] | None = None
         # For routes: the names of the models that each upstream lists, as far as they are known.
         self.listed: dict[str, Collection[str]] = {}
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The time in which upstreams are asked."""
-        async with background() as self._tasks:
-            try:
-                yield
-            finally:
-                self._tasks = None
 
     async def entries(self) -> Mapping[str, Entry]:
         """All names, in the order of lists. Takes FIRST_WAIT_S at most."""

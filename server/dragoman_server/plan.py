@@ -185,9 +185,8 @@ class Plan:
 
     def _below(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
-        translated = msgspec.structs.replace(
-            self.translated, relayed=True
-        )  # what comes from there is no answer
+        # What comes from there is no answer.
+        translated = msgspec.structs.replace(self.translated, relayed=True)
         return replace(
             self, url=f"{path}{suffix}{mark}{query}", translated=translated, streams=False, member=member
         )
