@@ -1,0 +1,260 @@
+"""A real `dragoman serve` process between sockets that tests write to and a fake upstream that they script.
+
+with Upstream(script) as upstream, EdgeGateway(tmp_path, upstream, backend="trio").ready() as gateway:
+    client = gateway.connect()
+    client.sendall(post("/v1/messages", {...}))
+
+Scripts run in threads with plain sockets, so that nothing of the gateway's own I/O is on both sides of a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cfg_process import DEADLINE_S, Server
+
+BACKENDS = ("asyncio", "uvloop", "trio")
+
+CHAT_PATH = "/v1/chat/completions"
+MESSAGES_PATH = "/v1/messages"
+RESPONSES_PATH = "/v1/responses"
+
+_CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+def chunk(text: str | None = None, finish_reason: str | None = None) -> bytes:
+    """One frame of a Chat stream."""
+    delta = {} if text is None else {"content": text}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return f"data: {json.dumps({**_CHUNK, 'choices': [choice]})}\n\n".encode()
+
+
+# A whole Chat stream, and the head that announces one of no certain length.
+CHAT_STREAM = chunk("Hello") + chunk(finish_reason="stop") + b"data: [DONE]\n\n"
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+CHAT_WHOLE = {
+    "id": "c1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+
+
+def whole(body: object, status: str = "200 OK", headers: str = "") -> bytes:
+    """A JSON response with its head."""
+    data = json.dumps(body).encode()
+    head = (
+        f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n{headers}\r\n"
+    )
+    return head.encode() + data
+
+
+def post(path: str, body: object, headers: Mapping[str, str] | None = None) -> bytes:
+    """A request of HTTP/1.1. body: JSON, or the bytes themselves."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = {"host": "127.0.0.1", "content-type": "application/json", "content-length": str(len(data))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**lines, **(headers or {})}.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + data
+
+
+def chat(model: str = "up/m", *, stream: bool = True, **more: Any) -> dict[str, Any]:
+    """The body of a Chat request."""
+    return {"model": model, "messages": [{"role": "user", "content": "Hi"}], "stream": stream, **more}
+
+
+class Conversation:
+    """The upstream's side of one connection. requests: each with its head, as they came."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.socket.settimeout(DEADLINE_S)
+        self.requests: list[bytes] = []
+        self.closed_at: float | None = None  # time.monotonic() when the gateway was seen to close
+        self._buffer = b""
+
+    def read(self) -> bytes | None:
+        """The next request; None when the gateway has closed."""
+        while b"\r\n\r\n" not in self._buffer:
+            if not self._receive():
+                return None
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        length = next(
+            (
+                int(line.partition(b":")[2])
+                for line in head.lower().split(b"\r\n")
+                if line.startswith(b"content-length:")
+            ),
+            0,
+        )
+        while len(self._buffer) < length:
+            if not self._receive():
+                return None
+        body, self._buffer = self._buffer[:length], self._buffer[length:]
+        self.requests.append(head + b"\r\n\r\n" + body)
+        return self.requests[-1]
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def until_closed(self) -> None:
+        """Wait until the gateway has closed, and note when."""
+        while self._receive():
+            pass
+
+    def _receive(self) -> bool:
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionError:
+            data = b""
+        self._buffer += data
+        if not data and self.closed_at is None:
+            self.closed_at = time.monotonic()
+        return bool(data)
+
+
+Script = Callable[[Conversation], None]
+
+
+def streams(conversation: Conversation) -> None:
+    """Answer one request with a whole Chat stream."""
+    if conversation.read() is not None:
+        conversation.send(STREAM_HEAD + CHAT_STREAM)
+
+
+def waits(conversation: Conversation) -> None:
+    """Begin a stream and say nothing more until the gateway closes."""
+    if conversation.read() is not None:
+        conversation.send(STREAM_HEAD + chunk("Hello"))
+        conversation.until_closed()
+
+
+class Upstream:
+    """Runs the script for each connection, in a thread of its own. conversations: all of them, in their order."""
+
+    def __init__(self, script: Script = streams) -> None:
+        self.script = script  # may be set anew between requests
+        self.conversations: list[Conversation] = []
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port: int = self._listener.getsockname()[1]
+        self._came = threading.Condition()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def wait_for(self, count: int) -> Conversation:
+        """The count-th conversation, once it has a request. Fails after a while."""
+        return self._wait(lambda: len([each for each in self.conversations if each.requests]) >= count, count)
+
+    def wait_closed(self, conversation: Conversation, within_s: float = DEADLINE_S) -> float:
+        """When the gateway closed this connection, in time.monotonic(). Its script must read until then."""
+        deadline = time.monotonic() + within_s
+        while conversation.closed_at is None:
+            assert time.monotonic() < deadline, f"the upstream is still open after {within_s} s"
+            time.sleep(0.001)
+        return conversation.closed_at
+
+    def _wait(self, is_there: Callable[[], bool], count: int) -> Conversation:
+        deadline = time.monotonic() + DEADLINE_S
+        while not is_there():
+            assert time.monotonic() < deadline, (
+                f"the upstream was asked {len(self.conversations)} times, not {count}"
+            )
+            time.sleep(0.002)
+        return [each for each in self.conversations if each.requests][count - 1]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            conversation = Conversation(connection)
+            self.conversations.append(conversation)
+            threading.Thread(target=self._play, args=(conversation,), daemon=True).start()
+
+    def _play(self, conversation: Conversation) -> None:
+        # The gateway may close while the script is sending.
+        with conversation.socket, contextlib.suppress(OSError):
+            self.script(conversation)
+
+    def __enter__(self) -> Upstream:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for conversation in self.conversations:
+            conversation.socket.close()
+
+
+class EdgeGateway(Server):
+    """A running `dragoman serve` with one upstream `up` that speaks Chat and is the given one.
+
+    server: lines of [server]; upstream_lines: of the upstream; more: text behind it all.
+    """
+
+    COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
+
+    def __init__(
+        self,
+        directory: Path,
+        upstream: Upstream,
+        *arguments: str,
+        backend: str,
+        server: str = "",
+        protocol: str = "openai_chat",
+        upstream_lines: str = "",
+        more: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        file = directory / "dragoman.toml"
+        url = upstream.url if protocol != "anthropic_messages" else upstream.url.removesuffix("/v1")
+        file.write_text(
+            f'[server]\nsimulator = false\nlog_format = "json"\n{server}\n'
+            f'[[upstreams]]\nname = "up"\nprotocol = "{protocol}"\nbase_url = "{url}"\nmodels = ["m"]\n'
+            f"{upstream_lines}\n{more}\n"
+        )
+        super().__init__("--config", str(file), "--backend", backend, *arguments, env=env)
+
+    @property
+    def descriptors(self) -> int:
+        """Open file descriptors of the process."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    @property
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log so far. Each must be one JSON object but for those before the first."""
+        return [json.loads(line) for line in self.output if line.startswith("{")]
+
+
+def read_response(client: socket.socket) -> bytes:
+    """All that the server sends until it closes or the content-length of the first response is complete."""
+    data = b""
+    while True:
+        head, found, body = data.partition(b"\r\n\r\n")
+        if found:
+            for line in head.lower().split(b"\r\n"):
+                if line.startswith(b"content-length:") and len(body) >= int(line.partition(b":")[2]):
+                    return data
+            if head.lower().find(b"transfer-encoding: chunked") >= 0 and body.endswith(b"0\r\n\r\n"):
+                return data
+        more = client.recv(65536)
+        if not more:
+            return data
+        data += more
