@@ -223,7 +223,8 @@ class EdgeGateway(Server):
         url = upstream.url if protocol != "anthropic_messages" else upstream.url.removesuffix("/v1")
         file.write_text(
             f'[server]\nsimulator = false\nlog_format = "json"\n{server}\n'
-            f'[[upstreams]]\nname = "up"\nprotocol = "{protocol}"\nbase_url = "{url}"\nmodels = ["m"]\n'
+            f'[[upstreams]]\nname = "up"\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
+            f'models = ["m"]\nmodel_list = false\n'
             f"{upstream_lines}\n{more}\n"
         )
         super().__init__("--config", str(file), "--backend", backend, *arguments, env=env)
