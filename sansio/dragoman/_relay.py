@@ -239,9 +239,10 @@ class Relay:
         """Pass frames on up to the one that ends the answer. The rest, when it has none: models write marks, too."""
         start = passed = 0
         for end in _frame_ends(whole):
-            piece, start = whole[start:end], end
+            piece, before, start = whole[start:end], whole[passed:start], end
             if any(mark in piece for mark in self._marks):
-                self._pass(whole[passed:end])
+                self._pass(before)
+                self._pass(piece)  # by itself, for _end() may take it back
                 passed = end
                 self._look()
                 if self._tap.last:

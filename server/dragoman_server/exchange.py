@@ -224,7 +224,7 @@ class ClientExchange:
         return failure
 
     async def _sent(self, attempt: Attempt) -> Failure | None:
-        """What the attempt gives. Each time that it is sent is one for the log."""
+        """What the attempt gives. Each time that it is sent counts, and is one for the log."""
         record = self._record
         while True:
             record.attempts = (record.attempts or 0) + 1
@@ -234,7 +234,7 @@ class ClientExchange:
                 return None
             seconds = anyio.current_time() - begun
             record.note_failure(attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds)
-            if not attempt.without_signatures(failure):
+            if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
     async def _settle(self, attempt: Attempt) -> None:

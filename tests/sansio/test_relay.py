@@ -144,6 +144,8 @@ def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
     assert machine.fault is not None
     assert machine.fault.kind is FaultKind.TRUNCATED
     assert frame_of(ENDED) not in out
+    assert out == relayed([before, frame_of(ENDED)])[0], "what comes in one read with it passes as before it"
+    assert out.startswith(before)
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -28,12 +29,13 @@ from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Health, Verdict
-from dragoman_server.upstream import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.upstream import UpstreamBroken, UpstreamLost, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
+LOST = Answer(before=[UpstreamLost("http://up.test: the idle connection was closed")])
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -68,6 +70,7 @@ def begun(protocol: str, said: str) -> list[Step]:
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
 
 
+@pytest.mark.promise("R5")
 @every_pair(PROTOCOLS)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
@@ -325,3 +328,68 @@ async def test_f10_what_no_account_can_cure_is_tried_once(
     assert heard.status == plays["a"].status
     assert check_error(client, heard.status or 0, heard.body) == []
     assert pool.health("a") == Health(used=EPOCH)
+
+
+# What is sent once more.
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.dragoman for record in caplog.records if record.name == "dragoman.requests"]  # type: ignore[attr-defined]
+
+
+@BOTH
+async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
+    with caplog.at_level("INFO", "dragoman.requests"):
+        heard = await pool.call(CHAT, stream=stream)
+    check_said(CHAT, heard, "Hello", stream=stream)
+    assert pool.asked == ["a", "a"]
+    assert pool.health("a").strikes == Health().strikes
+    (line,) = lines_of(caplog)
+    assert line["attempts"] == 2
+    (failure,) = line["failures"]
+    assert failure["account"] == "up/a"
+    assert failure["cause"].endswith("the idle connection was closed")
+    assert failure["seconds"] == 0
+
+
+async def test_it_is_sent_once_more_only_once_and_then_the_pool_decides() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
+    check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
+    assert pool.asked == ["a", "a", "b"]
+
+
+async def test_no_resend_beyond_the_most_attempts() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")}, max_attempts=1)
+    assert (await pool.call(CHAT)).status == 502
+    assert pool.asked == ["a"]
+
+
+@pytest.mark.promise("R5", "R6")
+async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
+    """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
+    once but for what nobody has read, and no text but that of one answer.
+    """
+    chance = random.Random(0)
+    plays = (
+        LOST,
+        Answer(parts=[BROKEN]),
+        Answer(before=[UpstreamUnreachable("http://up.test: no")]),
+        InBand(overloaded(CHAT)),
+        limited(CHAT),
+        broken(CHAT),
+        invalid(CHAT),
+        good("Hello"),
+        good("Hello", between=[BROKEN]),
+    )
+    for _ in range(300):
+        accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
+        most = chance.randint(1, 5)
+        pool = pool_of(CHAT, accounts, max_attempts=most)
+        heard = await pool.call(CHAT, stream=True)
+        assert 1 <= len(pool.asked) <= most
+        for name, answers in accounts.items():
+            assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
+        assert heard.body.count(b"Hello") <= 1
