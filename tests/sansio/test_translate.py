@@ -27,7 +27,7 @@ from dragoman._json import decode, encode
 from dragoman._loss import Ledger, LossCode, Policy
 from dragoman._request import Request, Thought
 from dragoman._seal import Sealer
-from dragoman._spec import Endpoint, ProtocolSpec, Target
+from dragoman._spec import Endpoint, ProtocolSpec, Target, UpstreamSpec
 from dragoman._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
 
 UPSTREAM = toy("upstream")
@@ -356,6 +356,16 @@ def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
     status, body, fault = translate_fault(502, b"<html>", upstream=CLIENT, client=CLIENT)
     assert (status, fault.kind) == (502, FaultKind.UNREACHABLE)
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("status", [600, 999])
+@pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
+def test_a_status_that_http_does_not_have_is_told_as_502(status: int, upstream: UpstreamSpec) -> None:
+    told, _, fault = translate_fault(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (told, fault.status) == (502, 502)
+    told, _, _ = translate_fault(599, OOPS, upstream=upstream, client=CLIENT)
+    assert told == 599
 
 
 class _Bottomless:
