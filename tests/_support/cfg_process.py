@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import canaries
 
@@ -69,7 +69,7 @@ class Server:
                 return match
         raise AssertionError("\n".join(["the server ended:", *self.output]))
 
-    def ready(self) -> "Server":
+    def ready(self) -> Self:
         match = self.wait_for_line(LISTENS.pattern)
         self.port, self.backend = int(match[3]), match[4]
         return self
@@ -107,7 +107,7 @@ class Server:
         self._reader.join(timeout=DEADLINE_S)
         return code
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
