@@ -176,7 +176,7 @@ def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
 
 # What an upstream's answer may bring to the client.
 RESPONSE_HEADERS = {
-    "anthropic-organization-id": True,
+    "anthropic-organization-id": False,  # whose account it is
     "anthropic-ratelimit-requests-remaining": True,
     "alt-svc": False,
     "cf-ray": False,

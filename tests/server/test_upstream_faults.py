@@ -614,7 +614,7 @@ async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: 
 @each("upstream")
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
     """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
-    words = "no: key-a, team-secret"
+    words = "no: canary-of-a, team-secret"
     error = (
         anthropic("api_error", words)
         if upstream == MESSAGES
@@ -627,5 +627,5 @@ async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any)
     for _ in plays:
         await pool.call(MESSAGES if upstream == CHAT else CHAT, stream=stream)
         assert "no: ****, ****" in record()["error"]
-        assert "key-a" not in repr(record())
+        assert "canary-of-a" not in repr(record())
         assert "team-secret" not in repr(record())
