@@ -25,7 +25,15 @@ from dragoman._recall import Keepsake
 
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
-from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
+from .headers import (
+    BROWSER_HEADERS,
+    ESTIMATES,
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    HeaderList,
+    remaining_of,
+    request_ids,
+)
 from .log import RequestRecord
 from .plan import Plan
 from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
@@ -448,7 +456,7 @@ class ClientExchange:
 
 async def send_reply(send: Send, reply: Reply) -> None:
     """A whole response. Its length is known, so nothing needs to be chunked."""
-    headers = [*reply.headers, ("content-length", str(len(reply.body)))]
+    headers = [*reply.headers, *BROWSER_HEADERS, ("content-length", str(len(reply.body)))]
     await send({"type": "http.response.start", "status": reply.status, "headers": encode_headers(headers)})
     await send({"type": "http.response.body", "body": reply.body, "more_body": False})
 

@@ -135,7 +135,7 @@ def test_what_show_prints_is_toml() -> None:
     result = run("config", "show", LOCAL_KEY=CANARY)
     server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
     document = tomllib.loads("\n".join(server))
-    assert document["server"]["cors_origins"] == ["*"]
+    assert document["server"]["cors_origins"] == ["loopback"]
     assert document["models"] == {"gpt-4.1": "local/x"}
     assert "#" not in result.stdout
 
