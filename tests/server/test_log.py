@@ -127,6 +127,7 @@ def test_the_documentation_has_every_field() -> None:
 @pytest.mark.usefixtures("_logger")
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.promise("S12")
 def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
     written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
     text = line_of(form, written)
@@ -143,6 +144,7 @@ def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
 @pytest.mark.promise("S12")
 @pytest.mark.usefixtures("_logger")
 @pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.promise("S12")
 def test_an_exception_forges_no_line(form: str) -> None:
     out = io.StringIO()
     configure("info", form, out)

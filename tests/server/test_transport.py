@@ -218,6 +218,7 @@ async def test_a_large_request_and_a_large_answer_pass() -> None:
         assert counts(transport) == (0, 1)
 
 
+@pytest.mark.promise("R10")
 async def test_a_slow_reader_stops_the_server() -> None:
     sent = 0
     blocked = anyio.Event()
