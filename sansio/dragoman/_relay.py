@@ -31,8 +31,10 @@ _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
 # An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
 _ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
 
-# Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
-_FIRST_FRAMES = 4
+# What every frame has that tells of an error, in each of the protocols, and the line above as well.
+_ERROR = b"error"
+
+# Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
 _LAST_BYTES = 16 * 1024
@@ -84,6 +86,7 @@ class Relay:
         self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
+        self._failing = False  # an error has passed, but not the last frame
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -101,13 +104,18 @@ class Relay:
             self._out.append(data)
             return
         whole = self._whole_frames(data)
-        if whole and self._fails_beside(whole):
-            return
         if whole:
-            for mark in self._marks:
-                if whole.rfind(mark) >= 0:  # some times as fast as `in`, and each read is searched
-                    whole = self._up_to_the_end(whole)
-                    break
+            if self._failing:
+                whole = self._behind_an_error(whole)
+            elif whole.rfind(_ERROR) >= 0:  # some times as fast as `in`, and each read is searched
+                if self._fails_beside(whole):
+                    return
+                whole = self._up_to_the_end(whole)
+            else:
+                for mark in self._marks:
+                    if whole.rfind(mark) >= 0:
+                        whole = self._up_to_the_end(whole)
+                        break
             self._pass(whole)
         if self._held_bytes > self._limit:
             self.fail(unreadable(f"one server-sent event has more than {self._limit} bytes"))
@@ -206,10 +214,11 @@ class Relay:
 
     def _remember(self, whole: bytes) -> None:
         if not self.committed:
-            pieces = _pieces(whole, _FIRST_FRAMES)
-            self._watch(
-                frame for piece in pieces[:_FIRST_FRAMES] if (frame := parse_piece(piece)) is not None
-            )
+            for piece in _pieces(whole):
+                if (frame := parse_piece(piece)) is not None:
+                    self._watch((frame,))
+                    if self._tap.begun:
+                        break
             self._opening_bytes += len(whole)
             # Nobody announces an answer at such a length.
             self.committed = self.committed or self._opening_bytes > _MOST_OPENING_BYTES
@@ -222,7 +231,7 @@ class Relay:
     def _look(self) -> None:
         """Show the tap the last frames."""
         if self._recent:
-            pieces = _pieces(b"".join(self._recent), -_LAST_FRAMES)
+            pieces = _last_pieces(b"".join(self._recent), _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
             self._watch(frame for piece in pieces if (frame := parse_piece(piece)) is not None)
@@ -240,7 +249,7 @@ class Relay:
         start = passed = 0
         for end in _frame_ends(whole):
             piece, before, start = whole[start:end], whole[passed:start], end
-            if any(mark in piece for mark in self._marks):
+            if _ERROR in piece or any(mark in piece for mark in self._marks):
                 self._pass(before)
                 self._pass(piece)  # by itself, for _end() may take it back
                 passed = end
@@ -248,7 +257,28 @@ class Relay:
                 if self._tap.last:
                     self._end()
                     return b""
+                if self._tap.fault is not None:
+                    self._failing = True
+                    return self._behind_an_error(whole[end:])
         return whole[passed:]
+
+    def _behind_an_error(self, whole: bytes) -> bytes:
+        """What may follow an error up to the last frame: no content, and no other end. Protocols tell an error in
+        several frames, and have figures and marks behind it.
+        """
+        start, passing = 0, b""
+        for end in _frame_ends(whole):
+            piece, start = whole[start:end], end
+            trial = self._protocol.tap(self._exchange)
+            for frame in SSEParser().receive_data(piece):
+                trial.watch(frame)
+            if trial.fault is not None or not (trial.begun or trial.ended):
+                passing += piece
+            if trial.last:
+                self._pass(passing)
+                self._end()
+                return b""
+        return passing
 
     def _pass(self, whole: bytes) -> None:
         if whole:
@@ -316,11 +346,14 @@ def _frame_ends(frames: bytes) -> Iterator[int]:
         end = frames.find(b"\n\n", end) + 2
 
 
-def _pieces(frames: bytes, count: int) -> list[bytes]:
-    """The first `count` pieces of whole frames, or the last ones when it is negative. Rarely some more."""
+def _pieces(frames: bytes) -> list[bytes]:
+    """The pieces of whole frames, with LF endings."""
+    return SSEParser().receive_pieces(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
+
+
+def _last_pieces(frames: bytes, count: int) -> list[bytes]:
+    """The last `count` pieces of whole frames, rarely some more."""
     if b"\r" in frames:
-        return SSEParser().receive_pieces(frames)
-    if count > 0:
-        return frames.removeprefix(BOM).split(b"\n\n", count)[:count]
-    pieces = frames.rsplit(b"\n\n", -count)
-    return pieces[1:] if len(pieces) > -count else pieces
+        return _pieces(frames)
+    pieces = frames.rsplit(b"\n\n", count)
+    return pieces[1:] if len(pieces) > count else pieces

@@ -223,8 +223,9 @@ class StreamWriter(Protocol):
 class Tap(Protocol):
     """Watches a relayed stream. It may not change it.
 
-    begun: more has come than the announcement of an answer, or an error: what the client has seen cannot be undone.
-    ended: it ended well. fault: the error that the upstream reported in it.
+    begun: content has come: a delta that is not empty, or a start that carries some, such as the name of a tool. What
+        the client has seen cannot be undone.
+    ended: it ended well. fault: the error that the upstream reported in it, in a frame with the word "error".
     last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.

@@ -24,6 +24,7 @@ from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
 from . import __version__
 from .access import SCOPE_KEY, Keyring
 from .admin import admin_app, is_admin_path
+from .browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
 from .counting import counting_routes
 from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
 from .exchange import encode_headers, send_reply
@@ -33,7 +34,7 @@ from .log import RequestRecord, log_request
 from .models_api import models_routes
 from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply
 from .responses_api import ResponsesEndpoint, responses_routes
-from .settings import OPENAI_RESPONSES, Settings
+from .settings import LOOPBACK_ORIGINS, OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
 
 
@@ -57,23 +58,39 @@ class Application:
         app.router.redirect_slashes = False
         # Around all of Starlette, so that the answer to an internal error can be read by a browser as well.
         # Preflights cannot carry a key, and are answered before anybody asks for one.
+        server = gateway.settings.server
+        origins = set(server.cors_origins)
         self._app = CORSMiddleware(
             Gatekeeper(app, gateway.keyring, self._elsewhere),
-            allow_origins=gateway.settings.server.cors_origins,
+            allow_origins=origins - {LOOPBACK_ORIGINS},
+            allow_origin_regex=LOOPBACK_ORIGIN if LOOPBACK_ORIGINS in origins else None,
+            # What a page may do does not depend on where its server stands.
+            allow_private_network=True,
             allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
             allow_headers=["*"],
             expose_headers=["*"],
             max_age=86_400,
         )
+        self._browsers = BrowserGate(server, keyless=not gateway.keyring, allows=self._app.is_allowed_origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._elsewhere.refuse_websocket(scope, receive, send)
-        elif scope["type"] == "http" and is_admin_path(_path(scope)):
-            await self._admin(scope, receive, send)
-        else:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await receive()  # websocket.connect
+        try:
+            self._browsers.check(scope["headers"])
+            if scope["type"] == "websocket":
+                # Makes Codex fall back to plain HTTP at once.
+                raise RemoteProtocolError(
+                    "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
+                )
+        except RemoteProtocolError as error:
+            await self._elsewhere.refuse(scope, error, send)
+            return
+        await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -114,6 +131,8 @@ class Gatekeeper:
             return
         if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
             try:
+                if not self._keyring:
+                    check_form(scope["headers"])
                 key = self._keyring.admit(scope["headers"])
             except RemoteProtocolError as error:
                 await self._elsewhere.refuse(scope, error, send)
@@ -216,19 +235,12 @@ class Elsewhere:
         if status == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
-        await send_reply(send, reply)
-
-    async def refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
-        await receive()  # websocket.connect
-        message = "this gateway does not speak WebSocket; use HTTP POST"
-        reply = self._refusal(scope, Headers(scope=scope), 426, message)
-        if "websocket.http.response" not in scope.get("extensions", {}):
+        if scope["type"] != "websocket":
+            await send_reply(send, reply)
+        elif "websocket.http.response" in scope.get("extensions", {}):
+            await _refuse_websocket(send, reply)
+        else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
-            return
-        headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
 
     def _refusal(
         self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
@@ -242,6 +254,12 @@ class Elsewhere:
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
         return replace(reply, status=status)
+
+
+async def _refuse_websocket(send: Send, reply: Reply) -> None:
+    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
 
 
 def _response(reply: Reply, headers: Mapping[str, str]) -> Response:

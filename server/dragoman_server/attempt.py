@@ -33,6 +33,7 @@ from .headers import HeaderList, for_client, request_ids
 from .plan import Plan
 from .upstream import (
     UpstreamError,
+    UpstreamLost,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamTimeouts,
@@ -92,7 +93,7 @@ class Failure:
     headers: what the client may be told of the upstream's.
     status, body: the upstream's error answer in the client's form, where that is what the client is told.
     after: seconds that the upstream wants to be left alone.
-    connecting: no connection came about.
+    connecting: no connection came about. lost: the request never came to be read.
     """
 
     fault: Fault
@@ -103,6 +104,7 @@ class Failure:
     body: bytes = b""
     after: float | None = None
     connecting: bool = False
+    lost: bool = False
 
 
 class Outlet(Protocol):
@@ -116,7 +118,7 @@ class Outlet(Protocol):
 
 
 class Attempt:
-    """Call run() once, and again after without_signatures().
+    """Call run() once, and again where can_resend() says so.
 
     answer: the machine, once there is a response.
     shown: some of it went to the client.
@@ -134,6 +136,7 @@ class Attempt:
         self._outlet = outlet
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
+        self._lost = False  # it was sent on a connection that was closed already
 
     @property
     def target(self) -> str:
@@ -151,9 +154,21 @@ class Attempt:
                 return begun if isinstance(begun, Failure) else await self._read_answer(response, begun)
         except UpstreamError as error:
             failure = await self._broke(self._unreached(error))
-            return failure and replace(failure, cause=str(error), connecting=is_connecting(error))
+            return failure and replace(
+                failure,
+                cause=str(error),
+                connecting=is_connecting(error),
+                lost=isinstance(error, UpstreamLost),
+            )
 
-    def without_signatures(self, failure: Failure) -> bool:
+    def can_resend(self, failure: Failure) -> bool:
+        """Whether to send the request once more with the same account. Then it is as it has to be sent."""
+        if failure.lost:
+            once, self._lost = not self._lost, True
+            return once
+        return self._without_signatures(failure)
+
+    def _without_signatures(self, failure: Failure) -> bool:
         """Whether the upstream has refused signed reasoning, and the request can be sent without it.
 
         The conversation has changed accounts, and goes on without what this one cannot read.

@@ -1,7 +1,6 @@
 """What `dragoman serve` prints when it accepts connections: upstreams, and lines to copy for each client.
 
-The text is made by pure functions. Rich colours it on a terminal; elsewhere, or where NO_COLOR is set, it
-is plain.
+The text is made by pure functions. It is coloured on a terminal; elsewhere, or where NO_COLOR is set, it is plain.
 """
 
 import enum
@@ -16,6 +15,7 @@ from typing import TextIO, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
+import click
 
 from ._listen import Listening
 from ._model_info import ModelInfo
@@ -44,13 +44,13 @@ Lists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
 class Style(enum.Enum):
-    """The role of a line, with rich's name for how it looks."""
+    """The role of a line, and how it looks: its colour, and True for bold."""
 
-    TITLE = "bold"
-    LABEL = "bold cyan"
-    TEXT = ""
-    COMMAND = "green"
-    WARNING = "yellow"
+    TITLE = (None, True)
+    LABEL = ("cyan", True)
+    TEXT = (None, None)
+    COMMAND = ("green", None)
+    WARNING = ("yellow", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +190,11 @@ def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str
 
 
 def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str]) -> None:
-    """Print to `stream`: with rich on a terminal, plain elsewhere and where NO_COLOR is set."""
-    if not stream.isatty() or environ.get("NO_COLOR"):
-        stream.writelines(line.text + "\n" for line in lines)
-        stream.flush()
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=stream)
+    """Print to `stream`: in colours on a terminal, plain elsewhere and where NO_COLOR is set."""
+    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     for line in lines:
-        # soft_wrap: a command that rich has wrapped could not be copied.
-        console.print(Text(line.text, style=line.style.value), soft_wrap=True)
+        colour, bold = line.style.value
+        click.echo(click.style(line.text, fg=colour, bold=bold), file=stream, color=coloured)
 
 
 def print_banner(loaded: Loaded, version: str, environ: Mapping[str, str], listening: Listening) -> None:

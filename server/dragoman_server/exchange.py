@@ -25,7 +25,15 @@ from dragoman._recall import Keepsake
 
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
-from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
+from .headers import (
+    BROWSER_HEADERS,
+    ESTIMATES,
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    HeaderList,
+    remaining_of,
+    request_ids,
+)
 from .log import RequestRecord
 from .plan import Plan
 from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
@@ -216,7 +224,7 @@ class ClientExchange:
         return failure
 
     async def _sent(self, attempt: Attempt) -> Failure | None:
-        """What the attempt gives. Each time that it is sent is one for the log."""
+        """What the attempt gives. Each time that it is sent counts, and is one for the log."""
         record = self._record
         while True:
             record.attempts = (record.attempts or 0) + 1
@@ -226,7 +234,7 @@ class ClientExchange:
                 return None
             seconds = anyio.current_time() - begun
             record.note_failure(attempt.lease.account, attempt.target, attempt.status, failure.cause, seconds)
-            if not attempt.without_signatures(failure):
+            if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
     async def _settle(self, attempt: Attempt) -> None:
@@ -448,7 +456,7 @@ class ClientExchange:
 
 async def send_reply(send: Send, reply: Reply) -> None:
     """A whole response. Its length is known, so nothing needs to be chunked."""
-    headers = [*reply.headers, ("content-length", str(len(reply.body)))]
+    headers = [*reply.headers, *BROWSER_HEADERS, ("content-length", str(len(reply.body)))]
     await send({"type": "http.response.start", "status": reply.status, "headers": encode_headers(headers)})
     await send({"type": "http.response.body", "body": reply.body, "more_body": False})
 

@@ -29,6 +29,9 @@ UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
 
 ENV_PREFIX = "DRAGOMAN_"
 
+# For `cors_origins`: http and https, of localhost and loopback addresses, on any port.
+LOOPBACK_ORIGINS = "loopback"
+
 LOSS_POLICIES = ("record", "refuse")
 BUDGET_PERIODS = ("day", "month", "total")
 RESPONSE_STORES = ("off", "memory", "sqlite")
@@ -58,9 +61,17 @@ class ServerSettings:
     keepalive_s: Annotated[
         float, _seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
     ] = 10.0
-    cors_origins: Annotated[tuple[str, ...], Key(Kind.ORIGINS, "origins that browsers may call from")] = (
-        "*",
-    )
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Key(
+            Kind.HOSTS,
+            "names that requests may be for, beside loopback ones, * for any text; unset, with client keys: all",
+        ),
+    ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...],
+        Key(Kind.ORIGINS, "web pages that may use the gateway; loopback: those of this machine, on any port"),
+    ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 SCRIPT = Path(__file__).with_name("cfg_server.py")
 # The machine may be busy: this bounds a hang, it is no expectation.
@@ -62,7 +62,7 @@ class Server:
                 return match
         raise AssertionError("\n".join(["the server ended:", *self.output]))
 
-    def ready(self) -> "Server":
+    def ready(self) -> Self:
         match = self.wait_for_line(LISTENS.pattern)
         self.port, self.backend = int(match[3]), match[4]
         return self
@@ -98,7 +98,7 @@ class Server:
         self._reader.join(timeout=DEADLINE_S)
         return code
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

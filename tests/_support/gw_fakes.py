@@ -205,7 +205,10 @@ def http_scope(
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "headers": [
+            (name.lower().encode(), value.encode())
+            for name, value in {"host": "127.0.0.1:8080", **(headers or {})}.items()
+        ],
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8080),
         "state": {},

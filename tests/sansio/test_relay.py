@@ -117,6 +117,38 @@ def test_nothing_passes_behind_the_end(tail: bytes) -> None:
         assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
 
+ERROR = Fault(FaultKind.SERVER, "an error")
+# What an upstream sends behind an error, and whether it passes.
+BEHIND = {
+    "nothing": (b"", True),
+    "figures": (frame_of(USAGE), True),
+    "the error again": (frame_of(Failed(ERROR)), True),
+    "an end mark": (frame_of(ENDED), True),
+    "content": (frame_of(TextDelta(0, "more")), False),
+    "a good end": (frame_of(STOP), False),
+}
+
+
+@pytest.mark.promise("R3")
+@pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
+def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: bool) -> None:
+    data = stream_of([*HELLO[:3], Failed(ERROR)])
+    for pieces in all_ways(data + tail):
+        out, machine = relayed(pieces)
+        assert out == (data + tail if passes else data)
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, ERROR)
+
+
+@pytest.mark.promise("R3")
+def test_the_last_frame_ends_an_answer_that_failed() -> None:
+    machine = relay()
+    machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(stream_of([USAGE, ENDED, TextDelta(0, "more")]))
+    assert machine.outcome is Outcome.FAILED
+    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
+
+
 def test_the_last_event_completes_the_answer() -> None:
     """Nobody has to wait for the end of the connection."""
     machine = relay()
@@ -209,6 +241,12 @@ def test_committed_with_the_first_frame_of_content() -> None:
     machine.receive_data(b": hello\n\n" + frame_of(STARTED) + b"data: ")
     assert not machine.committed
     machine.receive_data(frame_of(start_of(BlockKind.TEXT)).removeprefix(b"data: "))
+    assert machine.committed
+
+
+def test_committed_however_many_frames_come_before_the_content() -> None:
+    machine = relay()
+    machine.receive_data(b": hello\n\n" * 20 + frame_of(STARTED) + frame_of(start_of(BlockKind.TEXT)))
     assert machine.committed
 
 

@@ -468,9 +468,9 @@ async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: st
         body.pop("stream", None)
         sdk: Any
         if client == MESSAGES:
-            sdk = sdk_anthropic.AsyncAnthropic(base_url="http://gate.test", **options).messages
+            sdk = sdk_anthropic.AsyncAnthropic(base_url="http://localhost", **options).messages
         else:
-            made = sdk_openai.AsyncOpenAI(base_url="http://gate.test/v1", **options)
+            made = sdk_openai.AsyncOpenAI(base_url="http://localhost/v1", **options)
             sdk = made.responses if client == RESPONSES else made.chat.completions
         with pytest.raises((sdk_openai.APIStatusError, sdk_anthropic.APIStatusError)):
             await sdk.create(**body)
