@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 Json = Any
@@ -35,8 +35,12 @@ def run(
     *inputs: st.SearchStrategy[Any],
     examples: int,
     after: Callable[[], None] = lambda: None,
+    shrinks: bool = True,
 ) -> None:
-    """Give a judge inputs. examples: how many in a run of the suite; after: what to look at behind each batch."""
+    """Give a judge inputs.
+
+    examples: how many in a run of the suite. after: what to look at behind each batch. shrinks: what fails is made small.
+    """
     rules = settings(
         deadline=None,
         database=None,
@@ -44,6 +48,7 @@ def run(
         max_examples=_BATCH if SECONDS else examples,
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
     )
     deadline = time.monotonic() + SECONDS
     while True:

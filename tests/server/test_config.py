@@ -87,6 +87,8 @@ SAMPLES = {
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
     "max_body_bytes": ("2048", 2048),
     "drain_s": ("0", 0.0),
+    "max_connections": ("100", 100),
+    "send_timeout_s": ("30", 30.0),
     "loss_policy": ("refuse", "refuse"),
     "default_max_tokens": ("7", 7),
     "default_model": ("openai/m", "openai/m"),
