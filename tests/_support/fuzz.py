@@ -39,7 +39,8 @@ def run(
 ) -> None:
     """Give a judge inputs.
 
-    examples: how many in a run of the suite. after: what to look at behind each batch. shrinks: what fails is made small.
+    examples: how many in a run of the suite. after: what to look at behind each batch. shrinks: what fails is made
+    small, for judges that take no time.
     """
     rules = settings(
         deadline=None,

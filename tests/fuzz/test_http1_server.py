@@ -21,7 +21,8 @@ _HEADS = [
     b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 2,
     b"GET / HTTP/1.0\r\n\r\n",
     b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx: y\r\n\r\n",
-    b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\x1f\x8b\x08\x00",
+    b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n"
+    b"\r\n\x1f\x8b\x08\x00",
     b"OPTIONS * HTTP/1.1\r\nhost: 127.0.0.1\r\norigin: http://a\r\naccess-control-request-method: POST\r\n\r\n",
     b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
