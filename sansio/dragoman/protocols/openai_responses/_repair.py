@@ -94,6 +94,7 @@ def _is_nameless(item: JSON) -> bool:
     return (
         type(item) is dict
         and item.get("call_id") is None
-        and item.get("type") in _CALLS
         and type(item.get("id")) is str
+        and type(kind := item.get("type")) is str
+        and kind in _CALLS
     )
