@@ -85,6 +85,8 @@ SAMPLES = {
     "keepalive_s": ("2.5", 2.5),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
     "max_body_bytes": ("2048", 2048),
+    "header_timeout_s": ("5", 5.0),
+    "body_timeout_s": ("7.5", 7.5),
     "drain_s": ("0", 0.0),
     "loss_policy": ("refuse", "refuse"),
     "default_max_tokens": ("7", 7),
