@@ -54,7 +54,24 @@ class ServerSettings:
     workers: Annotated[int, _integer("number of processes", 1, 256)] = 1
     certfile: Annotated[str | None, Key(Kind.PATH, "TLS certificate chain, PEM")] = None
     keyfile: Annotated[str | None, Key(Kind.PATH, "TLS private key, PEM")] = None
-    http2: Annotated[bool, Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake")] = True
+    http2: Annotated[
+        bool,
+        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and take it by prior knowledge without TLS"),
+    ] = True
+    max_connections: Annotated[
+        int,
+        _integer(
+            "clients' connections that one process keeps open; 0: half of the files that it may open, at most 10000",
+            0,
+            1_000_000,
+        ),
+    ] = 0
+    send_timeout_s: Annotated[
+        float,
+        _seconds(
+            "time that a client may take nothing of an answer before its request is cancelled", 0.1, _DAY
+        ),
+    ] = 300.0
     keepalive_s: Annotated[
         float, _seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
     ] = 10.0

@@ -88,6 +88,8 @@ SAMPLES = {
     "header_timeout_s": ("5", 5.0),
     "body_timeout_s": ("7.5", 7.5),
     "drain_s": ("0", 0.0),
+    "max_connections": ("100", 100),
+    "send_timeout_s": ("30", 30.0),
     "loss_policy": ("refuse", "refuse"),
     "default_max_tokens": ("7", 7),
     "default_model": ("openai/m", "openai/m"),
