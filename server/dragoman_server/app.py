@@ -92,6 +92,13 @@ class Application:
             return
         await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer to a request that the server itself refuses, of which the scope has what is known. It is logged.
+
+        See serving/refusals.py.
+        """
+        return self._elsewhere.refusal(scope, error)
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """The time in which requests can be served: upstream connections live as long as this block."""
@@ -230,9 +237,8 @@ class Elsewhere:
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
         """Answer a request that comes no further than the gate."""
-        status = error.status_hint
-        reply = self._refusal(scope, Headers(scope=scope), status, error.message, error.code)
-        if status == 401:
+        reply = self.refusal(scope, error)
+        if error.status_hint == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
         if scope["type"] != "websocket":
@@ -241,6 +247,10 @@ class Elsewhere:
             await _refuse_websocket(send, reply)
         else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
+
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer, which is logged."""
+        return self._refusal(scope, Headers(scope=scope), error.status_hint, error.message, error.code)
 
     def _refusal(
         self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
