@@ -90,6 +90,7 @@ async def test_a_body_arrives_however_the_server_cuts_it(
             assert counts(transport) == after
 
 
+@pytest.mark.promise("S5")
 async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
     sent = anyio.Event()
