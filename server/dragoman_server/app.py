@@ -216,7 +216,8 @@ class Elsewhere:
             message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        reply = self._refusal(request.scope, request.headers, error.status_code, message, code)
+        refusal = RemoteProtocolError(message, status_hint=error.status_code, code=code)
+        reply = self.refusal(request.scope, refusal)
         return _response(reply, headers)
 
     def _elsewhere(self, request: Request) -> str:
@@ -250,17 +251,11 @@ class Elsewhere:
 
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
         """The answer, which is logged."""
-        return self._refusal(scope, Headers(scope=scope), error.status_hint, error.message, error.code)
-
-    def _refusal(
-        self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
-    ) -> Reply:
-        """The error, and its log line."""
-        fault = fault_of(RemoteProtocolError(message, status_hint=status, code=code))
-        spec = dialect_of(_path(scope), headers, self._protocols)
+        status = error.status_hint
+        spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
-        record.status, record.error = status, message
+        reply = fault_reply(spec, fault_of(error), record.id, request_ids((), record.id))
+        record.status, record.error = status, error.message
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
         return replace(reply, status=status)
