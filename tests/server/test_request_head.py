@@ -1,5 +1,9 @@
 """The check of a request's head: each head of the table is refused with its status, or passes; however it is cut."""
 
+import email
+import email.policy
+
+import h11
 import pytest
 from http_heads import CASES
 
@@ -35,6 +39,24 @@ def test_a_head(name: str) -> None:
         assert status_of(case.sent, cut=True) == expected
 
 
+@pytest.mark.promise("S5")
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.statuses[0] in PASSES])
+def test_what_passes_is_read_alike_by_h11_and_by_the_standard_library(name: str) -> None:
+    head, _, _ = CASES[name].sent.lstrip(b"\r\n").partition(b"\r\n\r\n")
+    request_line, _, fields = head.partition(b"\r\n")
+    connection = h11.Connection(h11.SERVER, 2**20)
+    connection.receive_data(head + b"\r\n\r\n")
+    request = connection.next_event()
+    assert isinstance(request, h11.Request)
+    assert b"%s %s HTTP/%s" % (request.method, request.target, request.http_version) == request_line
+    parsed = email.message_from_bytes(fields + b"\r\n\r\n", policy=email.policy.HTTP)
+    found = [(name.lower().encode(), value.encode()) for name, value in parsed.raw_items()]
+    assert [each for each in found if each[0] != b"transfer-encoding"] == [
+        each for each in request.headers if each != (b"transfer-encoding", b"chunked")
+    ]
+    assert parsed.defects == []
+
+
 @pytest.mark.parametrize(
     ("target", "parts"),
     [
@@ -59,7 +81,7 @@ def test_a_target_in_absolute_form(target: bytes, parts: tuple[bytes, bytes] | N
         (b"POST /v1/messages HTTP/2.0\r\nA: b\r\nc\r\n", b"GET", b"/v1/messages", [(b"a", b"b")]),
         (b"HEAD /v1", b"HEAD", b"/v1", []),
         (b"GET /\xff HTTP/1.1", b"GET", b"", []),
-        (b"GET http://a/b HTTP/1.1", b"GET", b"", []),
+        (b"GET http://a@b/c HTTP/1.1", b"GET", b"/c", []),
     ],
 )
 def test_what_can_be_read_of_a_broken_head(

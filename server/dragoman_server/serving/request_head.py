@@ -119,7 +119,11 @@ def salvage(head: bytes) -> Salvaged:
     """What can be read of a head that is broken or is not complete."""
     request_line, *lines = head.split(b"\n")
     words = request_line.split()
-    target = words[1] if len(words) > 1 and re.fullmatch(rb"/[!-~]*", words[1]) else b""
+    target = words[1] if len(words) > 1 else b""
+    if (absolute := split_absolute(target)) is not None:
+        target = absolute[1]
+    if re.fullmatch(rb"/[!-~]*", target) is None:
+        target = b""
     fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
     return Salvaged(
         b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
