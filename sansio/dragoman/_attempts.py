@@ -5,8 +5,8 @@ of upstreams, which accounts were tried, and the table of verdicts. What is know
 chance come in with each question, so the same history gives the same steps. It sends nothing and remembers nothing
 beyond its request: whoever drives it keeps the accounts' health, and says which of the offered accounts has room.
 
-Rules: an account at most once a request; never one that is disabled or rests; at most `most` attempts; none after
-content went out; the upstreams in the order of the chain.
+Rules: an account at most once a request, but for a resend, which counts; never one that is disabled or rests; at
+most `most` attempts; none after content went out; the upstreams in the order of the chain.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Attempts:
     """The attempts of one request.
 
     Call next() and do what it says. After an Offer call took() or full(); after took() call failed(), dropped() or
-    committed(). While an attempt goes on, hedge() may give another one that runs beside it; until that offer is
-    answered the first one may still fail or be committed, and the offer may be void then: see `state`.
-    LocalProtocolError for calls in another order.
+    committed(), and before that resend() where the same account is asked once more. While an attempt goes on, hedge()
+    may give another one that runs beside it; until that offer is answered the first one may still fail or be
+    committed, and the offer may be void then: see `state`. LocalProtocolError for calls in another order.
 
     Args:
         legs: the chain, preferred upstream first.
@@ -144,6 +144,19 @@ class Attempts:
         self._running[account] = offer.leg
         self.made += 1
         self.state = AttemptState.TRYING
+
+    def resend(self, account: str) -> bool:
+        """Send the request once more with this account, which is being tried. False: no attempt is left for it.
+
+        Only for what its server has not worked on: everything else is a failure.
+        """
+        if self.state is AttemptState.DONE or self._final or self.made >= self._most:
+            return False
+        self._expect_running()
+        if account not in self._running:
+            raise LocalProtocolError("this account is not being tried")
+        self.made += 1
+        return True
 
     def full(self, until: float) -> None:
         """None of the offered accounts has room before `until`; infinity for never."""

@@ -3,7 +3,7 @@
 from .attempt import Door
 from .headers import for_upstream
 from .settings import AccountSettings, UpstreamSettings
-from .upstream import UpstreamTimeouts
+from .upstream import UpstreamLost, UpstreamTimeouts
 
 
 async def get(
@@ -17,9 +17,16 @@ async def get(
     headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
     proxy = account.proxy or upstream.proxy
     timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
-    opening = door.open(
-        "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
-    )
-    async with opening as response:
-        body = await response.read_all(most_bytes) if response.status == 200 else b""
-        return response.status, body
+
+    async def once() -> tuple[int, bytes]:
+        opening = door.open(
+            "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
+        )
+        async with opening as response:
+            body = await response.read_all(most_bytes) if response.status == 200 else b""
+            return response.status, body
+
+    try:
+        return await once()
+    except UpstreamLost:
+        return await once()  # a GET may be sent any number of times -- RFC 9110, 9.2.2

@@ -97,6 +97,12 @@ class ConnectionPool:
         while self._idle:
             self._idle.popleft().stream.abort()
 
+    def drop_idle(self, origin: Origin) -> None:
+        """Close all idle connections to the origin."""
+        for entry in [entry for entry in self._idle if entry.origin == origin]:
+            self._idle.remove(entry)
+            entry.stream.abort()
+
     def _take_idle(self, origin: Origin) -> ByteStream | None:
         self._drop_expired()
         for entry in reversed(list(self._idle)):

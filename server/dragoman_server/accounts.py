@@ -181,6 +181,10 @@ class RequestAttempts:
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.draw())
         return None if offer is None else await self._take(offer)
 
+    def resend(self, lease: Lease) -> bool:
+        """Whether the request may be sent once more with the account of this attempt; it counts as an attempt."""
+        return self._machine.resend(lease.account)
+
     async def failed(
         self, lease: Lease, fault: Fault, after: float | None, *, connecting: bool = False
     ) -> Verdict:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
@@ -26,19 +27,20 @@ from dragoman import (
     retry_after,
     translate_fault,
 )
-from dragoman._fault import unreadable
+from dragoman._fault import masked, masked_document, unreadable
 
 from .accounts import Lease
 from .headers import HeaderList, for_client, request_ids
 from .plan import Plan
 from .upstream import (
     UpstreamError,
+    UpstreamLost,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamTimeouts,
     UpstreamUnreachable,
 )
-from .upstream_faults import fault_of_upstream, masked, no_answer, redirected, told
+from .upstream_faults import fault_of_upstream, no_answer, redirected, told
 
 Answer: TypeAlias = ResponseTranslator | Relay | FanOut
 
@@ -92,7 +94,7 @@ class Failure:
     headers: what the client may be told of the upstream's.
     status, body: the upstream's error answer in the client's form, where that is what the client is told.
     after: seconds that the upstream wants to be left alone.
-    connecting: no connection came about.
+    connecting: no connection came about. lost: the request never came to be read.
     """
 
     fault: Fault
@@ -103,6 +105,7 @@ class Failure:
     body: bytes = b""
     after: float | None = None
     connecting: bool = False
+    lost: bool = False
 
 
 class Outlet(Protocol):
@@ -116,7 +119,7 @@ class Outlet(Protocol):
 
 
 class Attempt:
-    """Call run() once, and again after without_signatures().
+    """Call run() once, and again where can_resend() says so.
 
     answer: the machine, once there is a response.
     shown: some of it went to the client.
@@ -134,6 +137,7 @@ class Attempt:
         self._outlet = outlet
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
+        self._lost = False  # it was sent on a connection that was closed already
 
     @property
     def target(self) -> str:
@@ -151,9 +155,21 @@ class Attempt:
                 return begun if isinstance(begun, Failure) else await self._read_answer(response, begun)
         except UpstreamError as error:
             failure = await self._broke(self._unreached(error))
-            return failure and replace(failure, cause=str(error), connecting=is_connecting(error))
+            return failure and replace(
+                failure,
+                cause=str(error),
+                connecting=is_connecting(error),
+                lost=isinstance(error, UpstreamLost),
+            )
 
-    def without_signatures(self, failure: Failure) -> bool:
+    def can_resend(self, failure: Failure) -> bool:
+        """Whether to send the request once more with the same account. Then it is as it has to be sent."""
+        if failure.lost:
+            once, self._lost = not self._lost, True
+            return once
+        return self._without_signatures(failure)
+
+    def _without_signatures(self, failure: Failure) -> bool:
         """Whether the upstream has refused signed reasoning, and the request can be sent without it.
 
         The conversation has changed accounts, and goes on without what this one cannot read.
@@ -179,7 +195,8 @@ class Attempt:
     def _note(self, response: ResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
-        self.headers = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+        passed = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+        self.headers = [(name, self._scrubbed(value)) for name, value in passed]
 
     async def _begin(self, response: ResponseLike) -> bytes | Failure:
         """The first bytes of an answer, if it is one."""
@@ -285,9 +302,10 @@ class Attempt:
         plan = self.plan
         if status < 400:
             failure = self._failure(redirected(plan.settings, status))
-            place = self._masked(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
-            return replace(failure, cause=f"{failure.cause} {status} to {place}: put that into base_url")
-        body = self._masked(body.decode("latin-1")).encode("latin-1")
+            place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
+            cause = f"{failure.cause} {status} to {self._scrubbed(place)}: put that into base_url"
+            return replace(failure, cause=cause)
+        body = masked_document(body, plan.exchange.mask)
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
@@ -297,7 +315,7 @@ class Attempt:
     def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
         """body: of an error answer."""
         plan = self.plan
-        fault = msgspec.structs.replace(fault, message=self._masked(fault.message))
+        fault = masked(fault, plan.exchange.mask)
         shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
         if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
             shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
@@ -309,8 +327,18 @@ class Attempt:
     def _unreached(self, error: UpstreamError) -> Fault:
         return fault_of_upstream(error, self.plan.settings, self.plan.url)
 
-    def _masked(self, text: str) -> str:
-        return masked(text, self.plan.settings, self.plan.account)
+    def _scrubbed(self, text: str) -> str:
+        mask = self.plan.exchange.mask
+        return text if mask is None else mask(text)
+
+
+def _place_of(location: str) -> str:
+    """Where a redirect leads, without what may be secret in it."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _is_about_model(fault: Fault, model: str) -> bool:

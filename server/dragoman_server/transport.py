@@ -5,6 +5,9 @@ works with it. What differs is the way of a body byte: one read of the socket be
 the consumer, whatever the chunks were, with no generator and no timer in between. `ResponseBody.receive` is
 the direct door to it.
 
+A request is sent once: whoever asked knows whether it may be sent again, and counts that. See
+`IdleConnectionClosed`.
+
 A response holds a lease of the connection pool. The lease ends when the last body byte has been read, when
 the response is closed or when anything fails, cancellation included, and ending it never waits.
 
@@ -28,11 +31,24 @@ from ._connect import open_byte_stream
 from ._http1 import BodyDecoder, Exchange, FramingError, RequestError, ResponseHead
 from ._pool import ConnectionPool, Lease, Origin, PoolLimits
 
-__all__ = ["Http1Transport", "PoolLimits", "ResponseBody"]
+__all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size goes out in one write with the head; to copy a larger one costs more than a write.
 _JOIN_LIMIT = 64 * 1024
+# A reused connection that ends so soon after the request was written had been closed before the request came:
+# a FIN or RST is back after one round trip, which takes less than this on earth. Whoever keeps silent longer
+# may have worked on the request.
+_RACE_S = 0.5
+
+
+class IdleConnectionClosed(httpx2.RemoteProtocolError):
+    """The server has closed a reused connection while the request was on its way, and nobody has read it.
+
+    "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
+    to know that the request semantics are actually idempotent ... or some means to detect that the original
+    request was never applied" -- RFC 9110, 9.2.2. This is that means.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +70,7 @@ class _Timeouts:
 class _Call:
     """A request with what every step of its exchange needs. `where` is how errors name the server.
 
-    `content` is None for a body that is a stream, and so can be sent only once.
+    `content` is None for a body that is a stream.
     """
 
     request: httpx2.Request
@@ -65,11 +81,15 @@ class _Call:
 
 
 class _NoResponse(Exception):
-    """The connection ended before the first byte of a response; `error` is for the caller if that stands."""
+    """The connection ended before the first byte of a response.
 
-    def __init__(self, error: httpx2.TransportError) -> None:
+    error: for the caller. silence: seconds from the end of the writing.
+    """
+
+    def __init__(self, error: httpx2.TransportError, silence: float) -> None:
         super().__init__(str(error))
         self.error = error
+        self.silence = silence
 
 
 class ResponseBody(httpx2.AsyncByteStream):
@@ -205,21 +225,17 @@ class Http1Transport(httpx2.AsyncBaseTransport):
     async def _exchange(self, call: _Call, lease: Lease) -> tuple[ByteStream, ResponseHead]:
         """Send and read the head, on an idle connection if there is one, else on a new one."""
         reused = lease.reuse()
-        if reused is not None:
-            try:
-                return reused, await _send_and_read_head(call, reused)
-            except _NoResponse as closed:
-                # "When an inbound connection is closed prematurely, a client MAY open a new connection and
-                # automatically retransmit" what it can repeat. Here the server has closed an idle connection
-                # while the request was on its way.
-                if call.content is None:
-                    raise closed.error from None
-                reused.abort()
-        stream = lease.stream = await self._connect(call)
+        stream = reused
+        if stream is None:
+            stream = lease.stream = await self._connect(call)
         try:
             return stream, await _send_and_read_head(call, stream)
-        except _NoResponse as closed:
-            raise closed.error from None
+        except _NoResponse as ended:
+            if reused is None or ended.silence > _RACE_S:
+                raise ended.error from None
+            # The others have been idle for longer, and are likely to be closed as well.
+            self._pool.drop_idle(call.origin)
+            raise IdleConnectionClosed(f"{call.where}: the idle connection was closed") from None
 
     async def _connect(self, call: _Call) -> ByteStream:
         origin = call.origin
@@ -288,26 +304,28 @@ async def _read_head(
     call: _Call, exchange: Exchange, stream: ByteStream, write_error: OSError | None
 ) -> ResponseHead:
     """Read until the head is there. One deadline bounds all of it, so a trickle of bytes cannot hold us."""
-    timeout = call.timeouts.read
-    deadline = math.inf if timeout is None else anyio.current_time() + timeout
+    timeout, written = call.timeouts.read, anyio.current_time()
+    deadline = math.inf if timeout is None else written + timeout
     interim = 0
     received = False
     while True:
+        error: OSError | None = None
         try:
             data = await stream.receive(
                 None if timeout is None else max(0.0, deadline - anyio.current_time())
             )
         except TimeoutError:
             raise httpx2.ReadTimeout(f"{call.where} sent no response head in {timeout} s") from None
-        except OSError as error:
-            raise _ended(call.where, received, write_error, error) from None
+        except OSError as broken:
+            data, error = b"", broken
         if not data:
-            raise _ended(call.where, received, write_error, None)
+            ended = _ended(call.where, received, write_error, error)
+            raise ended if received else _NoResponse(ended, anyio.current_time() - written)
         received = True
         try:
             head = exchange.receive_data(data)
-        except FramingError as error:
-            raise httpx2.RemoteProtocolError(f"{call.where}: {error}") from None
+        except FramingError as fault:
+            raise httpx2.RemoteProtocolError(f"{call.where}: {fault}") from None
         if head is not None:
             return head
         if timeout is not None and exchange.interim_responses > interim:
@@ -317,17 +335,17 @@ async def _read_head(
 
 def _ended(
     where: str, received: bool, write_error: OSError | None, read_error: OSError | None
-) -> httpx2.TransportError | _NoResponse:
+) -> httpx2.TransportError:
     """What to raise for a connection that ended before the response head was complete."""
     if received and read_error is not None:
         return httpx2.ReadError(f"{where}: reading the response head failed: {_reason(read_error)}")
     if received:
         return httpx2.RemoteProtocolError(f"{where} closed the connection inside the response head")
     if write_error is not None:
-        return _NoResponse(httpx2.WriteError(f"{where}: sending failed: {_reason(write_error)}"))
+        return httpx2.WriteError(f"{where}: sending failed: {_reason(write_error)}")
     if read_error is not None:
-        return _NoResponse(httpx2.ReadError(f"{where}: no response: {_reason(read_error)}"))
-    return _NoResponse(httpx2.RemoteProtocolError(f"{where} closed the connection without a response"))
+        return httpx2.ReadError(f"{where}: no response: {_reason(read_error)}")
+    return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
 
 
 def _call(request: httpx2.Request) -> _Call:

@@ -24,7 +24,7 @@ import anyio
 import httpx2
 
 from ._content_coding import CodingError, ContentDecoder, decoder_for
-from .transport import Http1Transport, PoolLimits, ResponseBody
+from .transport import Http1Transport, IdleConnectionClosed, PoolLimits, ResponseBody
 
 __all__ = [
     "PoolLimits",
@@ -33,6 +33,7 @@ __all__ = [
     "UpstreamClientSettings",
     "UpstreamError",
     "UpstreamErrorKind",
+    "UpstreamLost",
     "UpstreamRequestInvalid",
     "UpstreamResponse",
     "UpstreamTimeout",
@@ -142,6 +143,10 @@ class UpstreamBroken(UpstreamError):
     kind = UpstreamErrorKind.BROKEN
 
 
+class UpstreamLost(UpstreamBroken):
+    """An idle connection was closed as the request came: nobody has read it. It may be sent once more."""
+
+
 class UpstreamTooLarge(UpstreamError):
     """The body is larger than the caller's limit."""
 
@@ -162,6 +167,7 @@ _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
 }
 _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
     httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
+    IdleConnectionClosed: (UpstreamLost, "{where}: the idle connection was closed"),
     httpx2.ProxyError: (UpstreamUnreachable, "the proxy does not connect to {where}"),
     httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),

@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
+
+import canaries
 
 SCRIPT = Path(__file__).with_name("cfg_server.py")
 # The machine may be busy: this bounds a hang, it is no expectation.
@@ -29,6 +31,10 @@ class Server:
     COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        canaries.add((env or {}).values())
+        for argument in arguments:
+            if argument.endswith(".toml"):
+                canaries.add_from(Path(argument))
         self._process = subprocess.Popen(
             [sys.executable, *self.COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
@@ -51,6 +57,7 @@ class Server:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.output.append(line.rstrip("\n"))
+            canaries.look("output", line)
             self._lines.put(line)
         self._lines.put(None)
 
@@ -62,7 +69,7 @@ class Server:
                 return match
         raise AssertionError("\n".join(["the server ended:", *self.output]))
 
-    def ready(self) -> "Server":
+    def ready(self) -> Self:
         match = self.wait_for_line(LISTENS.pattern)
         self.port, self.backend = int(match[3]), match[4]
         return self
@@ -74,7 +81,9 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
             connection.request("GET", path)
-            return connection.getresponse().read()
+            body = connection.getresponse().read()
+            canaries.look("body", body)
+            return body
         finally:
             connection.close()
 
@@ -98,7 +107,7 @@ class Server:
         self._reader.join(timeout=DEADLINE_S)
         return code
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

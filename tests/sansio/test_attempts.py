@@ -103,6 +103,39 @@ def test_r6_at_most_so_many() -> None:
     assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
 
 
+@pytest.mark.promise("R6")
+def test_a_resend_counts_among_the_attempts() -> None:
+    attempts = Driven([leg("a", "b", "c")], most=3)
+    take(attempts)
+    assert attempts.resend("a")
+    fail(attempts)
+    assert take(attempts) == Try(0, "b")
+    assert attempts.made == 3
+    assert not attempts.resend("b")
+    fail(attempts)
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
+
+
+def test_only_an_account_that_is_being_tried_is_asked_once_more() -> None:
+    attempts = Driven([leg("a", "b")])
+    with pytest.raises(LocalProtocolError, match="choosing, not trying"):
+        attempts.resend("a")
+    take(attempts)
+    with pytest.raises(LocalProtocolError, match="not being tried"):
+        attempts.resend("b")
+    attempts.committed()
+    assert not attempts.resend("a")  # another one had the client
+
+
+def test_nobody_is_asked_once_more_when_the_client_must_hear_of_another() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    assert not attempts.resend("b")
+
+
 def test_r6_who_rests_or_is_disabled_is_passed_over() -> None:
     health = {"a": Health(disabled="401"), "b": Health(cools_until=5.0)}
     attempts = Driven([leg("a", "b", "c")])
@@ -173,6 +206,7 @@ def test_no_account_at_all() -> None:
     assert Driven([]).next({}, 0.0) == GiveUp(None, None)
 
 
+@pytest.mark.promise("R5")
 def test_r5_after_content_there_is_no_other_attempt() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
@@ -388,13 +422,16 @@ IDS = ["a", "b", "c", "d", "e"]
 FAULTS = [BUSY, WRONG, DOWN, Fault(FaultKind.BILLING, "empty", status=402)]
 
 
+@pytest.mark.promise("R6")
 @given(
     st.lists(st.lists(st.sampled_from(IDS), max_size=4, unique=True), max_size=3),
     st.dictionaries(
         st.sampled_from(IDS), st.builds(Health, st.floats(0, 50), disabled=st.none() | st.just("401"))
     ),
     st.lists(
-        st.tuples(st.sampled_from(FAULTS), st.floats(0, 20), st.floats(0, 0.999)), min_size=30, max_size=30
+        st.tuples(st.sampled_from(FAULTS), st.floats(0, 20), st.floats(0, 0.999), st.booleans()),
+        min_size=30,
+        max_size=30,
     ),
     st.integers(0, 12),
     st.floats(0, 100),
@@ -403,16 +440,19 @@ FAULTS = [BUSY, WRONG, DOWN, Fault(FaultKind.BILLING, "empty", status=402)]
 def test_r6_the_laws(
     chain: list[list[str]],
     health: dict[str, Health],
-    outcomes: list[tuple[Fault, float, float]],
+    outcomes: list[tuple[Fault, float, float, bool]],
     most: int,
     patience: float,
     selection: Selection,
 ) -> None:
-    """At most so many attempts, each account of a leg once, none that rests or is disabled, and it always ends."""
+    """At most so many attempts, each account of a leg once but for a resend, none that rests or is disabled, and it
+    always ends.
+    """
     attempts = Driven([leg(*ids, selection=selection) for ids in chain], most=most, patience=patience)
     tried: list[Try] = []
+    resent = 0
     now = begun = 0.0
-    for fault, passed, draw in outcomes:
+    for fault, passed, draw, lost in outcomes:
         step = take(attempts, health, now, draw)
         if isinstance(step, GiveUp):
             assert (step.fault is None) is (not tried)
@@ -428,7 +468,9 @@ def test_r6_the_laws(
         assert step.account in chain[step.leg]
         assert health.get(step.account, Health()).usable(now)
         tried.append(step)
-        assert len(tried) == attempts.made <= most
+        if lost:
+            resent += attempts.resend(step.account)
+        assert len(tried) + resent == attempts.made <= most
         now += passed
         verdict = attempts.failed(step.account, fault)
         health = health | {

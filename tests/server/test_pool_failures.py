@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -24,16 +25,18 @@ from gw_provider import (
 )
 from gw_provider_errors import PLAIN, anthropic, broken, invalid, limited, openai, refusal
 from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, meaning_of_client_stream
+from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Health, Verdict
-from dragoman_server.upstream import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.upstream import UpstreamBroken, UpstreamLost, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
+LOST = Answer(before=[UpstreamLost("http://up.test: the idle connection was closed")])
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -68,6 +71,7 @@ def begun(protocol: str, said: str) -> list[Step]:
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
 
 
+@pytest.mark.promise("R5")
 @every_pair(PROTOCOLS)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
@@ -116,6 +120,116 @@ def without_ids(heard: FakeClient) -> bytes:
     """What the client heard, without what is new for each request."""
     body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
+
+
+# What an upstream sends before it dies, and whether the client has seen something by then.
+_TEXT_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
+_TEXT_PART = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+_CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "add", "arguments": ""}}
+_RESPONSES_TEXT: list[dict[str, Any]] = [
+    {"type": "response.created", "response": s.response()},
+    {"type": "response.output_item.added", "output_index": 0, "item": _TEXT_ITEM},
+    {
+        "type": "response.content_part.added",
+        "part": {"type": "output_text", "text": "", "annotations": []},
+        **_TEXT_PART,
+    },
+]
+_MESSAGES_TEXT: list[dict[str, Any]] = [
+    {"type": "message_start", "message": s.message()},
+    {"type": "ping"},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+]
+OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
+    "an empty block": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""})],
+            MESSAGES: _MESSAGES_TEXT,
+            RESPONSES: _RESPONSES_TEXT,
+        },
+        False,
+    ),
+    "an empty delta": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""}), s.chunk({"content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT,
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}},
+            ],
+            RESPONSES: [*_RESPONSES_TEXT, {"type": "response.output_text.delta", "delta": "", **_TEXT_PART}],
+        },
+        False,
+    ),
+    "an empty thought": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {"id": "rs_1", "type": "reasoning", "summary": []},
+                },
+            ],
+        },
+        False,
+    ),
+    "a call without arguments": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "tool_calls": [_CALL]})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {
+                        "type": "function_call",
+                        "id": "fc_1",
+                        "call_id": "call_1",
+                        "name": "add",
+                        "arguments": "",
+                    },
+                },
+            ],
+        },
+        True,
+    ),
+}
+
+
+@pytest.mark.promise("R5")
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("opening", OPENINGS)
+async def test_an_answer_begins_with_its_first_content_for_every_pair(
+    client: str, upstream: str, opening: str
+) -> None:
+    events, seen = OPENINGS[opening]
+    numbered = [
+        {"sequence_number": number, **event} if upstream == RESPONSES else event
+        for number, event in enumerate(events[upstream])
+    ]
+    sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
+    pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
+    heard = await pool.call(client)
+    assert pool.asked == (["a"] if seen else ["a", "b"])
+    if not seen:
+        check_said(client, heard, "Hello from b", stream=True)
 
 
 LIMITS = {
@@ -325,3 +439,68 @@ async def test_f10_what_no_account_can_cure_is_tried_once(
     assert heard.status == plays["a"].status
     assert check_error(client, heard.status or 0, heard.body) == []
     assert pool.health("a") == Health(used=EPOCH)
+
+
+# What is sent once more.
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.dragoman for record in caplog.records if record.name == "dragoman.requests"]  # type: ignore[attr-defined]
+
+
+@BOTH
+async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
+    with caplog.at_level("INFO", "dragoman.requests"):
+        heard = await pool.call(CHAT, stream=stream)
+    check_said(CHAT, heard, "Hello", stream=stream)
+    assert pool.asked == ["a", "a"]
+    assert pool.health("a").strikes == Health().strikes
+    (line,) = lines_of(caplog)
+    assert line["attempts"] == 2
+    (failure,) = line["failures"]
+    assert failure["account"] == "up/a"
+    assert failure["cause"].endswith("the idle connection was closed")
+    assert failure["seconds"] == 0
+
+
+async def test_it_is_sent_once_more_only_once_and_then_the_pool_decides() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
+    check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
+    assert pool.asked == ["a", "a", "b"]
+
+
+async def test_no_resend_beyond_the_most_attempts() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")}, max_attempts=1)
+    assert (await pool.call(CHAT)).status == 502
+    assert pool.asked == ["a"]
+
+
+@pytest.mark.promise("R5", "R6")
+async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
+    """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
+    once but for what nobody has read, and no text but that of one answer.
+    """
+    chance = random.Random(0)
+    plays = (
+        LOST,
+        Answer(parts=[BROKEN]),
+        Answer(before=[UpstreamUnreachable("http://up.test: no")]),
+        InBand(overloaded(CHAT)),
+        limited(CHAT),
+        broken(CHAT),
+        invalid(CHAT),
+        good("Hello"),
+        good("Hello", between=[BROKEN]),
+    )
+    for _ in range(300):
+        accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
+        most = chance.randint(1, 5)
+        pool = pool_of(CHAT, accounts, max_attempts=most)
+        heard = await pool.call(CHAT, stream=True)
+        assert 1 <= len(pool.asked) <= most
+        for name, answers in accounts.items():
+            assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
+        assert heard.body.count(b"Hello") <= 1

@@ -91,6 +91,7 @@ def test_an_open_request_is_finished_while_new_connections_are_refused(backend: 
 
 
 @each_backend
+@pytest.mark.promise("R2")
 def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
     with Server(*arguments).ready() as server, server.connect() as client:
@@ -180,6 +181,7 @@ def test_a_host_that_is_not_ours() -> None:
     assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
 
 
+@pytest.mark.promise("S14")
 def test_a_public_host_without_client_keys() -> None:
     with Server("--host", "0.0.0.0", "--port", "0") as server:
         assert server.wait() == 2

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 import pytest
-from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
+from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
 
-from dragoman_server.transport import Http1Transport, PoolLimits, ResponseBody
+from dragoman_server.transport import Http1Transport, IdleConnectionClosed, PoolLimits, ResponseBody
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +90,7 @@ async def test_a_body_arrives_however_the_server_cuts_it(
             assert counts(transport) == after
 
 
+@pytest.mark.promise("S5")
 async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
     sent = anyio.Event()
@@ -218,6 +219,7 @@ async def test_a_large_request_and_a_large_answer_pass() -> None:
         assert counts(transport) == (0, 1)
 
 
+@pytest.mark.promise("R10")
 async def test_a_slow_reader_stops_the_server() -> None:
     sent = 0
     blocked = anyio.Event()
@@ -384,7 +386,7 @@ async def test_localhost_is_found_in_both_families() -> None:
         assert await fetch(transport, request) == b"hello"
 
 
-# Reuse and retry.
+# Reuse.
 
 
 async def test_a_connection_is_used_again_and_has_no_delay() -> None:
@@ -424,37 +426,71 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used() -> N
         assert [len(peer.requests) for peer in server.peers] == [1, 1]
 
 
-def closes_on_second_request(data: bytes) -> object:
-    """The race that no look at the socket can win: the server closes while the request is on its way."""
+def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
+    """Without `after` it is the race that no look at the socket can win: the server closes as the request comes."""
 
     async def script(peer: Peer) -> None:
         await peer.answer(HELLO)
         await peer.request()
+        await anyio.sleep(after)
         await peer.send(data)
 
     return script
 
 
-async def test_a_request_lost_on_an_idle_connection_is_sent_once_more_on_a_new_one() -> None:
+async def test_a_request_lost_on_an_idle_connection_is_told_apart_and_the_next_one_takes_a_new_one() -> None:
     scripts = (closes_on_second_request(b""), answering(HELLO))
     async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
         await fetch(transport, post(server))
+        with pytest.raises(IdleConnectionClosed, match=f"{server.port}: the idle connection was closed"):
+            await fetch(transport, post(server, b"again"))
+        assert [len(peer.requests) for peer in server.peers] == [2]
+        assert counts(transport) == (0, 0)
         assert await fetch(transport, post(server, b"again")) == b"hello"
-        assert [len(peer.requests) for peer in server.peers] == [2, 1]
-        assert server.peers[0].requests[1] == server.peers[1].requests[0]
+
+
+async def test_the_other_idle_connections_to_that_server_are_not_tried() -> None:
+    both = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await both.wait()
+        await peer.send(b"hello")
+        await peer.request()
+
+    async with (
+        ScriptedServer(script, script) as server,
+        ScriptedServer(answering(HELLO)) as other,
+        Http1Transport() as transport,
+    ):
+        await fetch(transport, post(other))
+        bodies = [(await send(transport, post(server)))[1] for _ in range(2)]
+        both.set()
+        assert [await body.receive() for body in bodies] == [b"hello", b"hello"]
+        assert counts(transport) == (0, 3)
+        with pytest.raises(IdleConnectionClosed):
+            await fetch(transport, post(server))
         assert counts(transport) == (0, 1)
 
 
-async def test_it_is_sent_once_more_only_once() -> None:
+async def test_a_connection_that_ends_after_a_silence_is_no_race() -> None:
+    scripts = (closes_on_second_request(b"", after=0.7),)
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        await fetch(transport, post(server))
+        with pytest.raises(httpx2.RemoteProtocolError, match="without a response") as caught:
+            await fetch(transport, post(server, b"again"))
+        assert not isinstance(caught.value, IdleConnectionClosed)
+        assert len(server.peers) == 1
+
+
+async def test_nor_is_one_that_ends_on_a_new_connection() -> None:
     async def closes(peer: Peer) -> None:
         await peer.request()
 
-    scripts = (closes_on_second_request(b""), closes, answering(HELLO))
-    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
-        await fetch(transport, post(server))
-        with pytest.raises(httpx2.RemoteProtocolError, match="without a response"):
+    async with ScriptedServer(closes) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.RemoteProtocolError, match="without a response") as caught:
             await fetch(transport, post(server))
-        assert len(server.peers) == 2
+        assert not isinstance(caught.value, IdleConnectionClosed)
         assert counts(transport) == (0, 0)
 
 
@@ -465,19 +501,6 @@ async def test_it_is_not_sent_again_after_the_first_byte_of_a_response() -> None
         with pytest.raises(httpx2.RemoteProtocolError, match="inside the response head"):
             await fetch(transport, post(server))
         assert len(server.peers) == 1
-
-
-async def test_a_streamed_request_is_not_sent_again() -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"abc"
-
-    scripts = (closes_on_second_request(b""), answering(HELLO))
-    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
-        await fetch(transport, post(server))
-        with pytest.raises(httpx2.TransportError, match=f"127.0.0.1:{server.port}"):
-            await fetch(transport, post(server, parts()))
-        assert len(server.peers) == 1
-        assert counts(transport) == (0, 0)
 
 
 # The pool.
