@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ._listen import Listening, StartupError, bind
 from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
-from .log import configure
+from .log import configure, take_over
 from .serving.connection import Worker
 from .serving.lifespan import lifespan
 from .serving.server import serve_connections
@@ -77,7 +77,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
     server = settings.server
     _check_backend(server.backend)
     _check_tls(server)
-    _set_up_logging(server)
+    _set_up_logging(settings)
     listener = bind(server)
     with listener:
         name = listener.getsockname()
@@ -91,8 +91,10 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
             anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
 
 
-def _set_up_logging(server: ServerSettings) -> None:
-    configure(server.log_level, server.log_format)
+def _set_up_logging(settings: Settings) -> None:
+    server = settings.server
+    configure(server.log_level, server.log_format, mask=settings.mask)
+    take_over()
     # At level info hypercorn says where it runs; our own line says it, once for all workers.
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
@@ -341,11 +343,14 @@ def _worker_main(
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
-    _set_up_logging(settings.server)
+    _set_up_logging(settings)
     try:
         _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
     except StartupError as error:
         # A supervisor that is gone, or that heard of us already, has closed its end.
         with suppress(OSError):
             report.send(str(error))
+        sys.exit(1)
+    except Exception:  # multiprocessing would print it in its own form
+        _log.exception("a worker process failed")
         sys.exit(1)

@@ -41,6 +41,7 @@ def test_keys_are_long_and_never_the_same() -> None:
     assert all(key.startswith("drk_") and len(key) == 47 for key in keys)
 
 
+@pytest.mark.promise("S2")
 def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
     assert hash_of(KEY, SECRET) == hash_of(KEY, Secret(SECRET.reveal()))
     assert hash_of(KEY, SECRET) != hash_of(KEY, Secret("another-secret-of-some-length-0123"))
@@ -98,6 +99,7 @@ def test_the_keyring_refuses_everything_else(key: str) -> None:
     assert not key or key not in caught.value.message
 
 
+@pytest.mark.promise("S2")
 def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
     real = hmac.compare_digest
@@ -226,11 +228,13 @@ async def test_what_is_open_to_strangers(method: str, path: str, status: int) ->
 @pytest.mark.parametrize(
     "forged", [{"host": "x/healthz"}, {"x-forwarded-path": "/healthz"}, {"x-original-url": "/healthz"}]
 )
+@pytest.mark.promise("S1")
 async def test_no_header_changes_what_is_open(forged: dict[str, str]) -> None:
     assert (await call("/v1/models", forged, method="GET")).status == 401
 
 
 @pytest.mark.anyio
+@pytest.mark.promise("S15")
 async def test_a_preflight_passes_and_a_refusal_can_be_read_by_a_browser() -> None:
     page = {"origin": "http://localhost:3000"}
     asking = {**page, "access-control-request-method": "POST", "access-control-request-headers": "x-api-key"}

@@ -417,6 +417,7 @@ def add(name: str, **environ: str) -> tuple[str, str]:
     return key, lines
 
 
+@pytest.mark.promise("S2")
 def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
     key, lines = add("ci")
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)

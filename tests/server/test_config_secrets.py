@@ -57,6 +57,7 @@ def test_secrets_compare_by_value_and_travel_to_workers() -> None:
     assert copy.deepcopy(secret) == secret
 
 
+@pytest.mark.promise("S3")
 def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     Path("team").write_text(CANARY)
     text = FULL.replace("${ACCOUNT}", "${LOCAL_KEY}")

@@ -115,6 +115,7 @@ async def test_a_stop_waits_for_open_answers_and_takes_no_new_ones(
     assert 100 <= trio.current_time() < DRAIN_S
 
 
+@pytest.mark.promise("R2")
 async def test_what_is_open_after_the_drain_is_cut(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:

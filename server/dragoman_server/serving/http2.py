@@ -68,6 +68,9 @@ _WRITE = 64 * 1024
 # Bytes read before other tasks run again: some 1,000 of the smallest frames.
 _SLICE = 16 * 1024
 
+# How long a client may take the last frames of a connection that is ended.
+_LAST_WRITE_S = 1.0
+
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # "the path and query parts of the target URI", which begins with a slash (RFC 9113, 8.3.1)
 _PATH = re.compile(rb"/[!\"$-~]*")
@@ -129,6 +132,7 @@ class HTTP2(H2Protocol):
         self._held = 0  # bytes in `out` of all streams
         self._work = anyio.Event()
         self._writing = False
+        self._written = anyio.Event()  # all of it, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read, what is framed is written, then the connection ends
 
@@ -398,22 +402,21 @@ class HTTP2(H2Protocol):
         self._ending = True
         self._work.set()
         await self._close_all()
-        if self._writing:
-            await self.send(Closed())
+        with anyio.move_on_after(_LAST_WRITE_S):
+            await self._written.wait()
+        await self.send(Closed())
 
     # Writing.
 
     async def send_task(self) -> None:
         """Write until the connection ends."""
         while not self.closed:
-            data = self._next_frames()
-            if data:
+            if data := self._next_frames():
                 self._writing = True
-                try:
-                    await self.send(RawData(data))
-                finally:
-                    self._writing = False
+                await self.send(RawData(data))
+                self._writing = False
             elif self._ending:
+                self._written.set()
                 await self.send(Closed())
                 return
             else:
