@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dragoman_server import attempt, plan, serve
+from dragoman_server import attempt, plan
 from dragoman_server._secret import Secret
 from dragoman_server.access import KEY_PREFIX, hash_of
 from dragoman_server.app import _OPEN_PATHS
 from dragoman_server.cli import main
 from dragoman_server.config import ConfigError, load
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -63,7 +64,7 @@ def test_the_commands_run_in_their_order() -> None:
 def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{KEY_PREFIX}`" in TEXT
-    assert f"headers ({serve._HYPERCORN['h11_max_incomplete_size'] // 1024} KiB)" in TEXT
+    assert f"headers ({MAX_HEAD_BYTES // 1024} KiB)" in TEXT
     assert (
         f"({attempt.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({attempt.MAX_ANSWER_BYTES // 2**20} MiB)"
         in TEXT
