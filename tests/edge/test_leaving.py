@@ -26,6 +26,8 @@ CASES = [
     ("waiting for an account", "rst", CHAT_PATH),
     ("in a fallback", "fin", CHAT_PATH),
     ("in a hedged attempt", "close", MESSAGES_PATH),
+    ("with an empty line behind", "fin", CHAT_PATH),
+    ("with a request behind", "rst", MESSAGES_PATH),
     ("not reading", "rst", CHAT_PATH),
     ("not reading", "reset", MESSAGES_PATH),
     ("sending the body", "fin", CHAT_PATH),

@@ -10,7 +10,6 @@ of `_http2_connection`). Of an answer, the application is made to wait as soon a
 
 import logging
 import re
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -74,6 +73,8 @@ _LAST_WRITE_S = 1.0
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # "the path and query parts of the target URI", which begins with a slash (RFC 9113, 8.3.1)
 _PATH = re.compile(rb"/[!\"$-~]*")
+# What would be more than one line in HTTP/1.1.
+_CONTROL = re.compile(rb"[\0\r\n]")
 
 
 class _Stream(HTTPStream):
@@ -122,7 +123,7 @@ class HTTP2(H2Protocol):
         self.transport = transport
         config = self.config
         self.connection = HTTP2Connection(
-            config.h2_max_concurrent_streams, config.h2_max_header_list_size, time.monotonic()
+            config.h2_max_concurrent_streams, config.h2_max_header_list_size, anyio.current_time()
         )
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications: one may go on for a while after its stream is closed
@@ -182,7 +183,7 @@ class HTTP2(H2Protocol):
 
     async def _receive(self, data: memoryview) -> None:
         try:
-            events = self.connection.receive(data, time.monotonic())
+            events = self.connection.receive(data, anyio.current_time())
         except ProtocolError as error:
             _refusals.log("an HTTP/2 connection was ended: %s", error)
             await self._end()
@@ -317,6 +318,9 @@ class HTTP2(H2Protocol):
         self, stream: _Stream, headers: list[tuple[bytes, bytes]], *, end_stream: bool = False
     ) -> None:
         try:
+            if any(_CONTROL.search(value) for _, value in headers):
+                # h2 4.4 utilities.py:685 checks what comes in, not what goes out (RFC 9113, 8.2.1).
+                raise ProtocolError("a header has a control character")
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:254: the body follows without a head.
