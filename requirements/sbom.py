@@ -44,17 +44,10 @@ def main() -> None:
 def _metadata(pins: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What the index says of each package, those for other platforms too: nothing is installed."""
     with tempfile.NamedTemporaryFile() as report:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--dry-run",
-            "--ignore-installed",
-            "--no-deps",
-        ]
-        command += ["--ignore-requires-python", "--only-binary", ":all:", "--report", report.name, *pins]
+        options = (
+            "--quiet --dry-run --ignore-installed --no-deps --ignore-requires-python --only-binary :all:"
+        )
+        command = [sys.executable, "-m", "pip", "install", *options.split(), "--report", report.name, *pins]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found = json.load(report)["install"]
     return {canonicalize_name(each["metadata"]["name"]): each["metadata"] for each in found}

@@ -35,6 +35,9 @@ from ._tools import fit_tools
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
 _AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
+# "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
+# (Server Error) status code" -- RFC 9110, 15.
+_LAST_STATUS = 599
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -291,6 +294,8 @@ def translate_fault(
 
     Between equal protocols the upstream's own bytes are kept, when a client of the protocol can read them.
     """
+    if status > _LAST_STATUS:
+        status = 502
     fault = upstream.read_fault(status, body)
     if upstream.name == client.name and upstream.is_fault(body):
         return status, body, fault

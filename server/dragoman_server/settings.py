@@ -57,7 +57,24 @@ class ServerSettings:
     workers: Annotated[int, _integer("number of processes", 1, 256)] = 1
     certfile: Annotated[str | None, Key(Kind.PATH, "TLS certificate chain, PEM")] = None
     keyfile: Annotated[str | None, Key(Kind.PATH, "TLS private key, PEM")] = None
-    http2: Annotated[bool, Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake")] = True
+    http2: Annotated[
+        bool,
+        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and take it by prior knowledge without TLS"),
+    ] = True
+    max_connections: Annotated[
+        int,
+        _integer(
+            "clients' connections that one process keeps open; 0: half of the files that it may open, at most 10000",
+            0,
+            1_000_000,
+        ),
+    ] = 0
+    send_timeout_s: Annotated[
+        float,
+        _seconds(
+            "time that a client may take nothing of an answer before its request is cancelled", 0.1, _DAY
+        ),
+    ] = 300.0
     keepalive_s: Annotated[
         float, _seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
     ] = 10.0
@@ -73,6 +90,12 @@ class ServerSettings:
         Key(Kind.ORIGINS, "web pages that may use the gateway; loopback: those of this machine, on any port"),
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
+    header_timeout_s: Annotated[
+        float, _seconds("time that the head of a request may take once it has begun", 0.1, _DAY)
+    ] = 30.0
+    body_timeout_s: Annotated[
+        float, _seconds("silence in the middle of a request body before it is refused", 0.1, _DAY)
+    ] = 30.0
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"

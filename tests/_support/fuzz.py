@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 Json = Any
@@ -30,10 +30,18 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 _BATCH = 200
 
 
-def fuzz(
-    *inputs: st.SearchStrategy[Any], examples: int
-) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Make a test of a judge, which gets the inputs. examples: how many in a run of the suite."""
+def run(
+    judge: Callable[..., None],
+    *inputs: st.SearchStrategy[Any],
+    examples: int,
+    after: Callable[[], None] = lambda: None,
+    shrinks: bool = True,
+) -> None:
+    """Give a judge inputs.
+
+    examples: how many in a run of the suite. after: what to look at behind each batch. shrinks: what fails is made
+    small, for judges that take no time.
+    """
     rules = settings(
         deadline=None,
         database=None,
@@ -41,19 +49,27 @@ def fuzz(
         max_examples=_BATCH if SECONDS else examples,
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
     )
+    deadline = time.monotonic() + SECONDS
+    while True:
+        batch = rules(given(*inputs)(judge))
+        if SECONDS:
+            batch = seed(random.getrandbits(64))(batch)
+        batch()
+        after()
+        if time.monotonic() >= deadline:
+            return
+
+
+def fuzz(
+    *inputs: st.SearchStrategy[Any], examples: int
+) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Make a test of a judge."""
 
     def decorate(judge: Callable[..., None]) -> Callable[[], None]:
         def test() -> None:
-            deadline = time.monotonic() + SECONDS
-            while True:
-                run = rules(given(*inputs)(judge))
-                if not SECONDS:
-                    run()
-                    return
-                seed(random.getrandbits(64))(run)()
-                if time.monotonic() > deadline:
-                    return
+            run(judge, *inputs, examples=examples)
 
         test.__name__ = judge.__name__
         test.__doc__ = judge.__doc__

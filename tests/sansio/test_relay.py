@@ -90,6 +90,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+@pytest.mark.promise("R12")
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
@@ -286,6 +287,7 @@ LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
+@pytest.mark.promise("R9")
 def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
     data = stream_of(LONG).replace(b"\n", ending)
     machine, out = relay(), b""
@@ -426,6 +428,7 @@ def test_heartbeats_while_it_streams() -> None:
 
 
 @pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.promise("R8")
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))

@@ -249,11 +249,13 @@ async def test_what_is_open_to_strangers(method: str, path: str, status: int) ->
 @pytest.mark.parametrize(
     "forged", [{"host": "x/healthz"}, {"x-forwarded-path": "/healthz"}, {"x-original-url": "/healthz"}]
 )
+@pytest.mark.promise("S1")
 async def test_no_header_changes_what_is_open(forged: dict[str, str]) -> None:
     assert (await call("/v1/models", forged, method="GET")).status == 401
 
 
 @pytest.mark.anyio
+@pytest.mark.promise("S15")
 async def test_a_preflight_passes_and_a_refusal_can_be_read_by_a_browser() -> None:
     page = {"origin": "http://localhost:3000"}
     asking = {**page, "access-control-request-method": "POST", "access-control-request-headers": "x-api-key"}

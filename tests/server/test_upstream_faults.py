@@ -347,6 +347,20 @@ async def test_what_a_client_is_told(client: str, upstream: str, case: str, reco
     assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
 
 
+@pytest.mark.promise("S18")
+@each("client")
+@each("upstream")
+async def test_a_status_that_http_does_not_have_is_told_as_502(
+    client: str, upstream: str, record: Any
+) -> None:
+    """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
+    play = replace(broken(upstream), status=999)
+    heard = await pool_of(upstream, {"a": play}).call(client)
+    assert heard.status == 502
+    assert check_error(client, 502, heard.body) == []
+    assert record()["failures"][0]["status"] == 999
+
+
 # What cannot be read -> what is said of it, once.
 UNREADABLE = {
     "no JSON": (b"data: {]\n\n", b'{"id":'),
