@@ -21,6 +21,7 @@ from ..settings import ServerSettings
 from ._limited_log import LimitedLog
 from .http1 import HTTP1
 from .http2 import HTTP2
+from .refusals import Refusal, in_plain_text
 from .tasks import TaskGroup, WorkerContext
 
 __all__ = ["Connection", "HTTPProtocol", "Worker", "note_fault"]
@@ -67,12 +68,16 @@ class HTTPProtocol(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """What the connections of one worker have in common. state: of the application's lifespan."""
+    """What the connections of one worker have in common.
+
+    state: of the application's lifespan. refusal: answers what never becomes a request of the application.
+    """
 
     app: ASGIApp
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
+    refusal: Refusal = in_plain_text
     context: WorkerContext = field(default_factory=WorkerContext)
     # All connections, and those without a request, which fell idle in this order.
     connections: "dict[Connection, None]" = field(default_factory=dict)
