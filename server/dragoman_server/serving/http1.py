@@ -179,8 +179,10 @@ class HTTP1(H11Protocol):
                 return
             if isinstance(event, h11.Data):
                 await self.stream.handle(Body(STREAM_ID, bytes(event.data)))
-            elif isinstance(event, Data):  # for a WebSocket
-                await self.stream.handle(event)
+            elif isinstance(event, Data):
+                # hypercorn 0.18 protocol/ws_stream.py:235 answers bytes behind the handshake of a WebSocket with a 400
+                # of its own, beside the application's answer. No WebSocket is accepted here, so nobody reads them.
+                continue
             elif isinstance(event, h11.EndOfMessage):
                 self._buffer += self.connection.trailing_data[0]
                 self._reading = _Reading.AHEAD
