@@ -243,8 +243,9 @@ class Connection:
             if end is _End.TIMED_OUT:
                 await self._protocol.timed_out()
             await self._protocol.handle(Closed())
-        if not self._closed:
-            self._closed = True
+        async with self._writing:  # after those who wait to write
+            closed, self._closed = self._closed, True
+        if not closed:
             await self._stream.end(self._linger_s)
 
     # Writing.
@@ -283,10 +284,10 @@ class Connection:
 
 def note_fault(error: BaseException) -> None:
     """One line for what a connection has ended with."""
-    cause = error
+    cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    trace = cause.__traceback__
+        trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
