@@ -59,10 +59,10 @@ def otherwise(stream: bytes, ending: bytes) -> bytes:
     """The same stream with all that the standard leaves to servers: a byte order mark, comments, fields that nobody
     reads, values of several lines and other line ends.
     """
-    lines = [b"\xef\xbb\xbf: begin"]
-    for line in stream.split(b"\n"):
+    lines = []
+    for line in (b"\xef\xbb\xbf" + stream).split(b"\n"):
         if line.startswith(b"data: {"):
-            lines += [b"retry: 5", b":", b"data:{", b"data: " + line.removeprefix(b"data: {")]
+            lines += [b"retry: 5", b": a comment", b":", b"data:{", b"data: " + line.removeprefix(b"data: {")]
         else:
             lines.append(line)
     return ending.join(lines)
