@@ -40,6 +40,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("client", "upstream", "name"), REQUESTS)
 def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -> None:
     body = FIXTURES[client][name]
@@ -63,6 +64,7 @@ MENDED = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("protocol", "name"), MENDED)
 def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None:
     body = FIXTURES[protocol][name]
@@ -83,6 +85,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
 def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) -> None:
     run = lambda each: answered(upstream, client, each)  # noqa: E731
@@ -116,6 +119,7 @@ FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]] + [
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 def test_frames_lose_nothing_silently(upstream: str, client: str) -> None:
     assert lost_in_frames(upstream, client, SAMPLES[upstream](), set()) == []

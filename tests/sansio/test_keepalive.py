@@ -5,6 +5,7 @@ import pytest
 from dragoman._keepalive import Keepalive
 
 
+@pytest.mark.promise("R8")
 def test_due_when_the_silence_has_lasted() -> None:
     keepalive = Keepalive(15, now=100)
     assert keepalive.next_deadline() == 115
@@ -21,6 +22,7 @@ def test_bytes_begin_the_silence_anew() -> None:
     assert keepalive.due(125)
 
 
+@pytest.mark.promise("R8")
 def test_one_heartbeat_an_interval() -> None:
     keepalive = Keepalive(10, now=0)
     beats = []

@@ -142,6 +142,7 @@ async def test_events_that_wait_share_one_write() -> None:
     assert len(fake.messages) == 2, "the start, and one body"
 
 
+@pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
@@ -158,6 +159,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
     assert record.outcome == "completed"
 
 
+@pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOLS)
 async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
     """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
@@ -209,6 +211,7 @@ async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script
     assert statuses <= {200, 500, 502}
 
 
+@pytest.mark.promise("R8")
 async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
     fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
     assert fake.messages[-1][0] < 1

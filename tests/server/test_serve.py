@@ -156,6 +156,7 @@ def test_a_host_that_is_not_ours() -> None:
     assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
 
 
+@pytest.mark.promise("S14")
 def test_a_public_host_without_client_keys() -> None:
     with Server("--host", "0.0.0.0", "--port", "0") as server:
         assert server.wait() == 2
