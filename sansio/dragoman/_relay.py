@@ -1,10 +1,11 @@
 """Same protocol on both sides: the bytes pass unchanged, and a tap watches.
 
-Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
-upstream breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error
-in the protocol's own form can follow. Nothing else is ever added, and nothing passes behind the frame that ends the
-answer. What a tap wants to know (usage, the end, an error) stands in the first and the last frames of a stream, so
-only those are taken apart, and the last ones only when the protocol's end mark comes or somebody asks.
+Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the upstream
+breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error in the
+protocol's own form can follow. Nothing else is ever added, nothing passes behind the frame that ends the answer, and
+nothing is changed but an error that says what the client may not see (Exchange.mask). What a tap wants to know
+(usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart, and the
+last ones only when the protocol's end mark comes or somebody asks.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from ._answer import Outcome
 from ._errors import RemoteProtocolError
 from ._events import Event, Failed, Started, Stopped, StopReason, Usage
-from ._fault import Fault, FaultKind, unreadable
+from ._fault import Fault, FaultKind, masked, masked_document, unreadable
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, UpstreamSpec
 from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
+from ._sse import frame as frame_bytes
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
+# Atomic: one CRLF is not a CR and an LF.
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 # An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
 _ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
 
-# Usage and model are in the first frame or two; finish, usage and end marker are the last three, but for comments.
-_FIRST_FRAMES = 4
+# Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
 _LAST_BYTES = 16 * 1024
@@ -77,6 +79,7 @@ class Relay:
         self._tap = protocol.tap(exchange)
         self._streams = streams
         self._marks = protocol.end_marks
+        self._signs = protocol.error_signs
         self._member = member or protocol.answer_member
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
@@ -84,6 +87,7 @@ class Relay:
         self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
+        self._failing = False  # an error has passed, but not the last frame
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
@@ -101,13 +105,18 @@ class Relay:
             self._out.append(data)
             return
         whole = self._whole_frames(data)
-        if whole and self._fails_beside(whole):
-            return
         if whole:
-            for mark in self._marks:
-                if whole.rfind(mark) >= 0:  # some times as fast as `in`, and each read is searched
-                    whole = self._up_to_the_end(whole)
-                    break
+            if self._failing:
+                whole = self._behind_an_error(self._without_secrets(whole))
+            elif self._may_fail(whole):
+                if self._fails_beside(whole):
+                    return
+                whole = self._up_to_the_end(self._without_secrets(whole))
+            else:
+                for mark in self._marks:
+                    if whole.rfind(mark) >= 0:
+                        whole = self._up_to_the_end(whole)
+                        break
             self._pass(whole)
         if self._held_bytes > self._limit:
             self.fail(unreadable(f"one server-sent event has more than {self._limit} bytes"))
@@ -119,11 +128,14 @@ class Relay:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
             return
-        if self._fails_beside(b"".join(self._held)):
+        held = b"".join(self._held)
+        if self._fails_beside(held):
             return
         self._look()
+        held = self._without_secrets(held)
+        self._held = [held]
         rest = SSEParser()
-        frames = [*rest.receive_data(b"".join(self._held)), *rest.receive_eof()]
+        frames = [*rest.receive_data(held), *rest.receive_eof()]
         # An unfinished frame is passed on behind an end, or if it is one; otherwise the client never sees it.
         trial = self._protocol.tap(self._exchange)
         for frame in frames:
@@ -142,16 +154,16 @@ class Relay:
         self._look()
         if self._tap.fault is not None:
             self._finish(Outcome.FAILED)
-            self.fault = self._tap.fault
+            self.fault = masked(self._tap.fault, self._exchange.mask)
             return
         if self._tap.ended:
             self._finish(Outcome.COMPLETED)
             return
         self._held.clear()
         self.outcome = Outcome.FAILED
-        self.fault = fault
+        self.fault = masked(fault, self._exchange.mask)
         if self._streams:
-            self._out.append(self._tap.fail(fault))
+            self._out.append(self._tap.fail(self.fault))
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
@@ -174,6 +186,13 @@ class Relay:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
+    def _may_fail(self, frames: bytes) -> bool:
+        """Whether one of them may tell an error."""
+        for sign in self._signs:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
+            if frames.rfind(sign) >= 0:  # some times as fast as `in`
+                return True
+        return False
+
     def _fails_beside(self, data: bytes) -> bool:
         """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
         if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
@@ -191,6 +210,24 @@ class Relay:
         self.fail(trial.fault or unreadable("it has an error without words"))
         return True
 
+    def _without_secrets(self, frames: bytes) -> bytes:
+        """The frames, those that tell an error as the client may see them."""
+        mask = self._exchange.mask
+        if mask is None:
+            return frames
+        shown = []
+        for piece in _cut(frames):
+            frame = _frame_of(piece) if self._may_fail(piece) else None
+            if frame is not None:
+                trial = self._protocol.tap(self._exchange)
+                trial.watch(frame)
+                fails = trial.fault is not None or frame.event == b"error"
+                data = masked_document(frame.data, mask) if fails else frame.data
+                if data != frame.data:
+                    piece = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
+            shown.append(piece)
+        return b"".join(shown)
+
     def _end(self) -> None:
         """The last frame has come: what is behind it was never there."""
         self._held.clear()
@@ -206,10 +243,11 @@ class Relay:
 
     def _remember(self, whole: bytes) -> None:
         if not self.committed:
-            pieces = _pieces(whole, _FIRST_FRAMES)
-            self._watch(
-                frame for piece in pieces[:_FIRST_FRAMES] if (frame := parse_piece(piece)) is not None
-            )
+            for piece in _pieces(whole):
+                if (frame := parse_piece(piece)) is not None:
+                    self._watch((frame,))
+                    if self._tap.begun:
+                        break
             self._opening_bytes += len(whole)
             # Nobody announces an answer at such a length.
             self.committed = self.committed or self._opening_bytes > _MOST_OPENING_BYTES
@@ -222,7 +260,7 @@ class Relay:
     def _look(self) -> None:
         """Show the tap the last frames."""
         if self._recent:
-            pieces = _pieces(b"".join(self._recent), -_LAST_FRAMES)
+            pieces = _last_pieces(b"".join(self._recent), _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
             self._watch(frame for piece in pieces if (frame := parse_piece(piece)) is not None)
@@ -232,7 +270,9 @@ class Relay:
         for frame in frames:
             tap.watch(frame)
         self.usage = tap.usage
-        self.fault = self.fault or tap.fault  # the outcome comes at the end: an error may have several frames
+        if self.fault is None and tap.fault is not None:
+            # The outcome comes at the end: an error may have several frames.
+            self.fault = masked(tap.fault, self._exchange.mask)
         self.committed = self.committed or tap.begun or tap.ended
 
     def _up_to_the_end(self, whole: bytes) -> bytes:
@@ -240,7 +280,7 @@ class Relay:
         start = passed = 0
         for end in _frame_ends(whole):
             piece, before, start = whole[start:end], whole[passed:start], end
-            if any(mark in piece for mark in self._marks):
+            if self._may_fail(piece) or any(mark in piece for mark in self._marks):
                 self._pass(before)
                 self._pass(piece)  # by itself, for _end() may take it back
                 passed = end
@@ -248,7 +288,28 @@ class Relay:
                 if self._tap.last:
                     self._end()
                     return b""
+                if self._tap.fault is not None:
+                    self._failing = True
+                    return self._behind_an_error(whole[end:])
         return whole[passed:]
+
+    def _behind_an_error(self, whole: bytes) -> bytes:
+        """What may follow an error up to the last frame: no content, and no other end. Protocols tell an error in
+        several frames, and have figures and marks behind it.
+        """
+        start, passing = 0, b""
+        for end in _frame_ends(whole):
+            piece, start = whole[start:end], end
+            trial = self._protocol.tap(self._exchange)
+            for frame in SSEParser().receive_data(piece):
+                trial.watch(frame)
+            if trial.fault is not None or not (trial.begun or trial.ended):
+                passing += piece
+            if trial.last:
+                self._pass(passing)
+                self._end()
+                return b""
+        return passing
 
     def _pass(self, whole: bytes) -> None:
         if whole:
@@ -298,7 +359,7 @@ class Relay:
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
-                self.outcome, self.fault = Outcome.FAILED, event.fault
+                self.outcome, self.fault = Outcome.FAILED, masked(event.fault, self._exchange.mask)
         if self.fault is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.fault = unreadable(f"it has no {self._member}")
@@ -316,11 +377,29 @@ def _frame_ends(frames: bytes) -> Iterator[int]:
         end = frames.find(b"\n\n", end) + 2
 
 
-def _pieces(frames: bytes, count: int) -> list[bytes]:
-    """The first `count` pieces of whole frames, or the last ones when it is negative. Rarely some more."""
+def _cut(frames: bytes) -> Iterator[bytes]:
+    """One frame after the other, each with its blank line; the last one may have none."""
+    start = 0
+    for end in _frame_ends(frames):
+        yield frames[start:end]
+        start = end
+    if start < len(frames):
+        yield frames[start:]
+
+
+def _frame_of(piece: bytes) -> Frame | None:
+    parser = SSEParser()
+    return next(iter([*parser.receive_data(piece), *parser.receive_eof()]), None)
+
+
+def _pieces(frames: bytes) -> list[bytes]:
+    """The pieces of whole frames, with LF endings."""
+    return SSEParser().receive_pieces(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
+
+
+def _last_pieces(frames: bytes, count: int) -> list[bytes]:
+    """The last `count` pieces of whole frames, rarely some more."""
     if b"\r" in frames:
-        return SSEParser().receive_pieces(frames)
-    if count > 0:
-        return frames.removeprefix(BOM).split(b"\n\n", count)[:count]
-    pieces = frames.rsplit(b"\n\n", -count)
-    return pieces[1:] if len(pieces) > -count else pieces
+        return _pieces(frames)
+    pieces = frames.rsplit(b"\n\n", count)
+    return pieces[1:] if len(pieces) > count else pieces

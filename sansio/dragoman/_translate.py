@@ -16,7 +16,7 @@ from ._compact import ask_for_summary
 from ._demands import Session, fit_demands, fit_marks, fit_media, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
-from ._fault import Fault, kind_of_status
+from ._fault import Fault, Mask, kind_of_status
 from ._foreign import leave_protocol, refuse_held
 from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
@@ -35,6 +35,9 @@ from ._tools import fit_tools
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
 _AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
+# "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
+# (Server Error) status code" -- RFC 9110, 15.
+_LAST_STATUS = 599
 # Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -77,11 +80,12 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         model: str | None = None,
         sealer: Sealer = Sealer(),
         clock: Callable[[], int] | None = None,
+        mask: Mask | None = None,
     ) -> Exchange:
         """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
         tells them later, without which the answer is said to be complete at `now`.
 
-        model is the name that the client is told, by default the one that it asked for, if any.
+        model is the name that the client is told, by default the one that it asked for, if any. mask: see Exchange.
         """
         return Exchange(
             request=self.request,
@@ -95,6 +99,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             endpoint=self.endpoint,
             clock=clock,
             mended=self.mended,
+            mask=mask,
         )
 
 
@@ -289,6 +294,8 @@ def translate_fault(
 
     Between equal protocols the upstream's own bytes are kept, when a client of the protocol can read them.
     """
+    if status > _LAST_STATUS:
+        status = 502
     fault = upstream.read_fault(status, body)
     if upstream.name == client.name and upstream.is_fault(body):
         return status, body, fault

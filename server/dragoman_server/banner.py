@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TextIO, TypeAlias
-from urllib.parse import urlsplit
 
 import anyio
 import click
@@ -25,7 +24,7 @@ from .config import DEFAULT_FILE, Loaded
 from .model_lists import can_list, fetch_all
 from .routes import DEFAULT_MODEL, Listed, Route, conversational, default_model_of, resolve
 from .settings import OPENAI_CHAT, SIMULATOR, Settings, UpstreamSettings
-from .upstream import UpstreamClient
+from .upstream import UpstreamClient, origin_of
 
 # The vendors' clients insist on some key, also where none is needed.
 _ANY_KEY = "any"
@@ -223,10 +222,10 @@ async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Lis
 
 
 def _upstream(upstream: UpstreamSettings) -> str:
-    url = urlsplit(upstream.base_url)
     # Only the host: a path may hold the name of an account, or worse.
+    origin, _ = origin_of(upstream.base_url)
     key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
-    return f"{upstream.name}: {url.scheme}://{url.netloc}, {', '.join(upstream.protocols)}, {key}"
+    return f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
 
 
 def _reachable(listening: Listening) -> str:

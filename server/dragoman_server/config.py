@@ -182,6 +182,11 @@ class _Loader:
             prices=tuple(prices),
             accounts=tuple(accounts),
             rules=tuple(rules),
+            proxies=tuple(
+                Secret(value)
+                for name, value in self.sources.environ.items()
+                if name.lower() in _PROXY_VARIABLES and value
+            ),
         )
         if settings.server.default_model is not None:
             self._check_default_model(settings, settings.server.default_model)

@@ -35,7 +35,6 @@ RESPONSE_HEADERS = frozenset(
         "retry-after-ms",
         "x-should-retry",
         "openai-processing-ms",
-        "anthropic-organization-id",
     }
 )
 RESPONSE_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")

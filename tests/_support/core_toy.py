@@ -292,7 +292,7 @@ class ToyTap:
         self.last = isinstance(event, Ended)
         self._started = self._started or not self.last
         self.ended = self.ended or (self._started and isinstance(event, (Stopped, Ended)))
-        self.begun = self.begun or not isinstance(event, (Started, Failed, Ended))
+        self.begun = self.begun or not isinstance(event, (Started, Usage, Failed, Ended))
         if isinstance(event, Failed):
             self.fault = event.fault
 
@@ -404,6 +404,7 @@ def toy(
         write_fault=write_fault,
         tap=lambda exchange: ToyTap(),
         end_marks=(b'"e":"end"',),
+        error_signs=(b"error", b'"e":"fail"'),
         answer_member="blocks",
         keeps_seals=keeps_seals,
         needs_usage=needs_usage,

@@ -90,6 +90,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+@pytest.mark.promise("R12")
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
@@ -115,6 +116,38 @@ def test_nothing_passes_behind_the_end(tail: bytes) -> None:
         out, machine = relayed(pieces)
         assert out == data
         assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+ERROR = Fault(FaultKind.SERVER, "an error")
+# What an upstream sends behind an error, and whether it passes.
+BEHIND = {
+    "nothing": (b"", True),
+    "figures": (frame_of(USAGE), True),
+    "the error again": (frame_of(Failed(ERROR)), True),
+    "an end mark": (frame_of(ENDED), True),
+    "content": (frame_of(TextDelta(0, "more")), False),
+    "a good end": (frame_of(STOP), False),
+}
+
+
+@pytest.mark.promise("R3")
+@pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
+def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: bool) -> None:
+    data = stream_of([*HELLO[:3], Failed(ERROR)])
+    for pieces in all_ways(data + tail):
+        out, machine = relayed(pieces)
+        assert out == (data + tail if passes else data)
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, ERROR)
+
+
+@pytest.mark.promise("R3")
+def test_the_last_frame_ends_an_answer_that_failed() -> None:
+    machine = relay()
+    machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(stream_of([USAGE, ENDED, TextDelta(0, "more")]))
+    assert machine.outcome is Outcome.FAILED
+    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
 
 
 def test_the_last_event_completes_the_answer() -> None:
@@ -212,6 +245,12 @@ def test_committed_with_the_first_frame_of_content() -> None:
     assert machine.committed
 
 
+def test_committed_however_many_frames_come_before_the_content() -> None:
+    machine = relay()
+    machine.receive_data(b": hello\n\n" * 20 + frame_of(STARTED) + frame_of(start_of(BlockKind.TEXT)))
+    assert machine.committed
+
+
 def test_committed_with_the_end_of_an_empty_answer() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
@@ -248,6 +287,7 @@ LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
+@pytest.mark.promise("R9")
 def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
     data = stream_of(LONG).replace(b"\n", ending)
     machine, out = relay(), b""
@@ -389,6 +429,7 @@ def test_heartbeats_while_it_streams() -> None:
 
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.promise("R8")
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))
@@ -521,3 +562,74 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
     machine.receive_data(stream_of(HELLO[-1:]))
     assert machine.whole_body() == {"seen": True}
     assert relayed([stream_of(HELLO)])[1].whole_body() is None
+
+
+# What the client may not see
+
+
+SAID = Fault(FaultKind.SERVER, "no: a secret", code="secret")
+SHOWN = Fault(FaultKind.SERVER, "no: a ****", code="****")
+TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
+
+
+def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange, streams=streams)
+    for piece in pieces:
+        machine.receive_data(piece)
+    machine.receive_eof()
+    return machine.data_to_send(), machine
+
+
+@pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
+def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) -> None:
+    content = stream_of(events)
+    data = content + frame_of(Failed(SAID))
+    for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
+        out, machine = masking(pieces)
+        assert out == content + frame_of(Failed(SHOWN))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        # Nothing to take out: not a byte is another.
+        (b'data: {"fault" : {"kind":"server","message":"no"}, "e":"fail"}\r\n\r\n', None),
+        # As it reads.
+        (
+            b'event:  x\r\nid: 1\rdata: {"fault" : {"kind":"server","message":"\\u0073ecret"}, "e":"fail"}\r\n\r\n',
+            b'event:  x\ndata: {"fault":{"kind":"server","message":"****"},"e":"fail"}\n\n',
+        ),
+        (b"event: error\ndata: a secret\n\n", b"event: error\ndata: a ****\n\n"),
+        (b"event: error\ndata: a secret\ndata: b\n\n", b"event: error\ndata: a ****\ndata: b\n\n"),
+        (b": a secret error\n\n", None),
+        (b"data: a secret error\n\n", None),
+    ],
+)
+def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:
+    out, _ = masking([stream_of(TELLS[:2]), said])
+    assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
+
+
+def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
+    begun = stream_of(TELLS)
+    out, machine = masking([begun, frame_of(Failed(SAID)).rstrip(b"\n")])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+    line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
+    out, machine = masking([begun + line])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+
+
+def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
+    data = encode({"failed": msgspec.to_builtins(SAID)})
+    _, machine = masking([data], streams=False)
+    assert machine.outcome is Outcome.FAILED
+    assert "secret" not in repr(machine.fault)
+
+
+def test_the_callers_own_error_is_masked_too() -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange)
+    machine.fail(SAID)
+    assert (machine.data_to_send(), machine.fault) == (frame_of(Failed(SHOWN)), SHOWN)

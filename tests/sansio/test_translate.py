@@ -27,7 +27,7 @@ from dragoman._json import decode, encode
 from dragoman._loss import Ledger, LossCode, Policy
 from dragoman._request import Request, Thought
 from dragoman._seal import Sealer
-from dragoman._spec import Endpoint, ProtocolSpec, Target
+from dragoman._spec import Endpoint, ProtocolSpec, Target, UpstreamSpec
 from dragoman._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
 
 UPSTREAM = toy("upstream")
@@ -193,6 +193,7 @@ def test_a_request_that_is_nested_too_deep() -> None:
 # Requests that are relayed
 
 
+@pytest.mark.promise("R12")
 def test_between_equals_the_bytes_stay() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
     out = RequestTranslator(CLIENT, toy("client"), policy=Policy.REFUSE).translate(body, model="wire")
@@ -358,6 +359,16 @@ def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
 
 
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("status", [600, 999])
+@pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
+def test_a_status_that_http_does_not_have_is_told_as_502(status: int, upstream: UpstreamSpec) -> None:
+    told, _, fault = translate_fault(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (told, fault.status) == (502, 502)
+    told, _, _ = translate_fault(599, OOPS, upstream=upstream, client=CLIENT)
+    assert told == 599
+
+
 class _Bottomless:
     """A reader that any value is too deep for."""
 
@@ -367,6 +378,7 @@ class _Bottomless:
     eof = whole = read
 
 
+@pytest.mark.promise("S9")
 def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
     bottomless = _Bottomless()
     spec = msgspec.structs.replace(

@@ -156,6 +156,7 @@ def lines_of(settings_text: str, listening: Listening = LISTENING, **environ: st
     return list(banner(load(environ=environ), listening, "1.2.3"))
 
 
+@pytest.mark.promise("S3")
 def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
     texts = [line.text for line in lines]
@@ -417,6 +418,7 @@ def add(name: str, **environ: str) -> tuple[str, str]:
     return key, lines
 
 
+@pytest.mark.promise("S2")
 def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
     key, lines = add("ci")
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)

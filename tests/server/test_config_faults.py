@@ -426,6 +426,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.promise("S13")
 def test_a_fault_is_one_exact_line(name: str) -> None:
     text, line = FAULTS[name]
     assert errors(text) == [line]

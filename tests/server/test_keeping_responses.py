@@ -74,7 +74,9 @@ BEGUN: dict[str, tuple[str, bytes]] = {
         b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":'
         b'{"id":"resp_r","object":"response","model":"m","status":"in_progress","output":[]}}\n\n'
         b'event: response.output_item.added\ndata: {"type":"response.output_item.added","sequence_number":1,'
-        b'"output_index":0,"item":{"type":"message","id":"msg_r","role":"assistant","content":[]}}\n\n',
+        b'"output_index":0,"item":{"type":"message","id":"msg_r","role":"assistant","content":[]}}\n\n'
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":2,'
+        b'"item_id":"msg_r","output_index":0,"content_index":0,"delta":"Hello"}\n\n',
     ),
 }
 
@@ -174,7 +176,7 @@ FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(status: str) -> None:
     answer = {**FAILED, "status": status}
-    event = {"type": f"response.{status}", "sequence_number": 2, "response": answer}
+    event = {"type": f"response.{status}", "sequence_number": 3, "response": answer}
     end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
     async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
         await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})

@@ -25,6 +25,7 @@ from gw_provider import (
 )
 from gw_provider_errors import PLAIN, anthropic, broken, invalid, limited, openai, refusal
 from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, meaning_of_client_stream
+from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
@@ -119,6 +120,116 @@ def without_ids(heard: FakeClient) -> bytes:
     """What the client heard, without what is new for each request."""
     body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
+
+
+# What an upstream sends before it dies, and whether the client has seen something by then.
+_TEXT_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
+_TEXT_PART = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+_CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "add", "arguments": ""}}
+_RESPONSES_TEXT: list[dict[str, Any]] = [
+    {"type": "response.created", "response": s.response()},
+    {"type": "response.output_item.added", "output_index": 0, "item": _TEXT_ITEM},
+    {
+        "type": "response.content_part.added",
+        "part": {"type": "output_text", "text": "", "annotations": []},
+        **_TEXT_PART,
+    },
+]
+_MESSAGES_TEXT: list[dict[str, Any]] = [
+    {"type": "message_start", "message": s.message()},
+    {"type": "ping"},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+]
+OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
+    "an empty block": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""})],
+            MESSAGES: _MESSAGES_TEXT,
+            RESPONSES: _RESPONSES_TEXT,
+        },
+        False,
+    ),
+    "an empty delta": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""}), s.chunk({"content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT,
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}},
+            ],
+            RESPONSES: [*_RESPONSES_TEXT, {"type": "response.output_text.delta", "delta": "", **_TEXT_PART}],
+        },
+        False,
+    ),
+    "an empty thought": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {"id": "rs_1", "type": "reasoning", "summary": []},
+                },
+            ],
+        },
+        False,
+    ),
+    "a call without arguments": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "tool_calls": [_CALL]})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {
+                        "type": "function_call",
+                        "id": "fc_1",
+                        "call_id": "call_1",
+                        "name": "add",
+                        "arguments": "",
+                    },
+                },
+            ],
+        },
+        True,
+    ),
+}
+
+
+@pytest.mark.promise("R5")
+@every_pair(PROTOCOLS)
+@pytest.mark.parametrize("opening", OPENINGS)
+async def test_an_answer_begins_with_its_first_content_for_every_pair(
+    client: str, upstream: str, opening: str
+) -> None:
+    events, seen = OPENINGS[opening]
+    numbered = [
+        {"sequence_number": number, **event} if upstream == RESPONSES else event
+        for number, event in enumerate(events[upstream])
+    ]
+    sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
+    pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
+    heard = await pool.call(client)
+    assert pool.asked == (["a"] if seen else ["a", "b"])
+    if not seen:
+        check_said(client, heard, "Hello from b", stream=True)
 
 
 LIMITS = {

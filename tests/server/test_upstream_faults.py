@@ -98,6 +98,7 @@ def upstream(**more: Any) -> UpstreamSettings:
         ),
     ],
 )
+@pytest.mark.promise("S18")
 def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: FaultKind, message: str) -> None:
     assert fault_of_upstream(error, upstream(), URL) == Fault(kind, message)
 
@@ -344,6 +345,20 @@ async def test_what_a_client_is_told(client: str, upstream: str, case: str, reco
     code = json.loads(heard.body)["error"].get("code")
     assert code != "model_not_found"
     assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
+
+
+@pytest.mark.promise("S18")
+@each("client")
+@each("upstream")
+async def test_a_status_that_http_does_not_have_is_told_as_502(
+    client: str, upstream: str, record: Any
+) -> None:
+    """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
+    play = replace(broken(upstream), status=999)
+    heard = await pool_of(upstream, {"a": play}).call(client)
+    assert heard.status == 502
+    assert check_error(client, 502, heard.body) == []
+    assert record()["failures"][0]["status"] == 999
 
 
 # What cannot be read -> what is said of it, once.
@@ -598,9 +613,10 @@ async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @each("upstream")
+@pytest.mark.promise("S3")
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
     """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
-    words = "no: key-a, team-secret"
+    words = "no: canary-of-a, team-secret"
     error = (
         anthropic("api_error", words)
         if upstream == MESSAGES
@@ -613,5 +629,5 @@ async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any)
     for _ in plays:
         await pool.call(MESSAGES if upstream == CHAT else CHAT, stream=stream)
         assert "no: ****, ****" in record()["error"]
-        assert "key-a" not in repr(record())
+        assert "canary-of-a" not in repr(record())
         assert "team-secret" not in repr(record())

@@ -204,12 +204,19 @@ def test_tap(frames: list[Frame], usage: Usage, ended: bool, failed: bool) -> No
     assert (tap.usage, tap.ended, tap.fault is not None) == (usage, ended, failed)
 
 
-@pytest.mark.parametrize(("one", "last"), [(DELTA, False), (frame({"type": "message_stop"}), True)])
+@pytest.mark.parametrize(
+    ("one", "last"),
+    [
+        (DELTA, False),
+        (frame({"type": "message_stop"}), True),
+        (frame({"type": "error", "error": {}}), True),
+    ],
+)
 def test_the_tap_knows_the_last_frame(one: Frame, last: bool) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(one)
     assert tap.last is last
-    assert any(mark in one.data for mark in SPEC.end_marks) is last
+    assert any(mark in one.data for mark in (*SPEC.end_marks, b"error")) is last
 
 
 @pytest.mark.parametrize(
@@ -218,11 +225,26 @@ def test_the_tap_knows_the_last_frame(one: Frame, last: bool) -> None:
         (START, False),
         (frame({"type": "ping"}), False),
         (frame({"type": "error", "error": {}}), False),
-        (frame({"type": "content_block_start"}), True),
-        (frame({"type": "content_block_delta"}, ""), True),
+        (frame({"type": "content_block_start", "content_block": {"type": "text", "text": ""}}), False),
+        (frame({"type": "content_block_start", "content_block": {"type": "text", "text": "a"}}), True),
+        (
+            frame(
+                {
+                    "type": "content_block_start",
+                    "content_block": {"type": "tool_use", "name": "f", "input": {}},
+                }
+            ),
+            True,
+        ),
+        (frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": ""}}), False),
+        (frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}, ""), True),
+        (frame({"type": "content_block_stop", "index": 0}), False),
+        (frame({"type": "content_block_delta", "delta": "a"}), False),
+        (Frame(b"content_block_delta", b"[]"), False),
+        (Frame(b"content_block_delta", b"{"), True),  # a relay does not judge
     ],
 )
-def test_r5_an_answer_begins_with_its_first_block(one: Frame, begun: bool) -> None:
+def test_r5_an_answer_begins_with_its_first_content(one: Frame, begun: bool) -> None:
     tap = SPEC.tap(EXCHANGE)
     tap.watch(one)
     assert tap.begun is begun

@@ -18,6 +18,8 @@ from ._errors import error_frame, fault_of
 from ._usage import UsageReader
 
 _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
+# What a block's start and a delta carry, beside their type.
+_CARRIERS = ("content_block", "delta")
 
 
 class MessagesTap:
@@ -40,7 +42,8 @@ class MessagesTap:
         """Look at one frame. Never raises."""
         # Servers that leave out the event name are told by the first bytes of the data.
         if frame.event in _CONTENT or b"content_block" in frame.data[:40]:
-            self.begun = True
+            self._started = True
+            self.begun = self.begun or _has_content(frame.data)
             return
         if frame.event == b"ping":
             return
@@ -67,9 +70,10 @@ class MessagesTap:
                 self.ended = True
         elif kind == "message_stop":
             self.last = True
-            self.ended = self._started or self.begun
+            self.ended = self._started
         elif kind == "error":
             self.fault = fault_of(value, None)
+            self.last = True
 
     def _count(self, usage: object) -> None:
         if type(usage) is dict:
@@ -78,3 +82,15 @@ class MessagesTap:
     def fail(self, fault: Fault) -> bytes:
         """The frame that ends a stream which broke off."""
         return error_frame(fault, self._id)
+
+
+def _has_content(data: bytes) -> bool:
+    """Whether a frame of a block shows anything: blocks are opened empty, but for tools and results."""
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return True  # a relay does not judge
+    carried = [value.get(name) for name in _CARRIERS] if type(value) is dict else []
+    return any(
+        any(each for name, each in part.items() if name != "type") for part in carried if type(part) is dict
+    )

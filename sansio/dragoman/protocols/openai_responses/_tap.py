@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..._errors import RemoteProtocolError
 from ..._events import Usage
 from ..._fault import Fault
-from ..._json import JSONObject, decode, encode
+from ..._json import JSON, JSONObject, decode, encode
 from ..._loss import Ledger
 from ..._spec import Exchange
 from ..._sse import Frame, frame
@@ -23,7 +23,15 @@ _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progr
 _ENDS = frozenset(("response.completed", "response.incomplete"))
 _FAILED_ENDS = frozenset(("response.failed", "response.cancelled"))
 _FAILURES = _FAILED_ENDS | {"error"}
-END_MARKS = tuple(name.encode("ascii") for name in sorted(_ENDS))
+# The events that open and end a response carry it, and no others do.
+END_MARKS = (b'"response"',)
+# What says where content belongs, and what pads it.
+_NO_CONTENT = frozenset(
+    (
+        *("type", "id", "status", "role", "phase", "sequence_number", "item_id", "obfuscation"),
+        *("output_index", "content_index", "summary_index", "annotation_index"),
+    )
+)
 _WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
 
 
@@ -46,7 +54,7 @@ class ResponsesTap:
         self._count += 1
         self._last = frame.data
         if frame.event and frame.event not in _WATCHED:
-            self.begun = True
+            self.begun = self.begun or _has_content(_object(frame.data))
         else:  # without an event line, only the data tells
             event = _object(frame.data)
             if not event:  # the name alone ends nothing: the data may be cut
@@ -66,10 +74,10 @@ class ResponsesTap:
                 # A failed response says why inside of it.
                 self.fault = self.fault or fault_of(event if kind == "error" else event.get("response"))
             elif kind not in _OPENINGS:
-                self.begun = True
-            if kind in _ENDS or kind in _FAILED_ENDS:
-                self.last = kind in _ENDS
-                self.whole = self._response
+                self.begun = self.begun or _has_content(event)
+            if (kind in _ENDS or kind in _FAILED_ENDS) and type(response) is dict:
+                self.last = True
+                self.whole = response
 
     def fail(self, fault: Fault) -> bytes:
         """An error event and a failed response, numbered on from what was relayed."""
@@ -102,3 +110,12 @@ def _object(data: bytes) -> JSONObject:
     except RemoteProtocolError:
         return {}
     return value if type(value) is dict else {}
+
+
+def _has_content(event: JSONObject) -> bool:
+    """Whether an event shows anything: items and their parts are added empty, but for calls."""
+    return any(_says(value) for name, value in event.items() if name not in _NO_CONTENT)
+
+
+def _says(value: JSON) -> bool:
+    return _has_content(value) if type(value) is dict else bool(value)
