@@ -57,6 +57,9 @@ run: $(VENV)/.server
 test: check-format lint types imports tests coverage
 	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
 		echo "not tested: account stores on a server, because there is no valkey-server or redis-server (docs/state.md)"
+	@for each in nginx haproxy; do command -v $$each >/dev/null || \
+		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge/test_proxies.py)"; done
+	@command -v chromium >/dev/null || echo "not tested: web pages in a real browser, because there is no chromium"
 
 # -- the checks, one by one -------------------------------------------------------------------------------
 

@@ -92,6 +92,13 @@ class Application:
             return
         await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer to a request that the server itself refuses, of which the scope has what is known. It is logged.
+
+        See serving/refusals.py.
+        """
+        return self._elsewhere.refusal(scope, error)
+
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """The time in which requests can be served: upstream connections live as long as this block."""
@@ -209,7 +216,8 @@ class Elsewhere:
             message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        reply = self._refusal(request.scope, request.headers, error.status_code, message, code)
+        refusal = RemoteProtocolError(message, status_hint=error.status_code, code=code)
+        reply = self.refusal(request.scope, refusal)
         return _response(reply, headers)
 
     def _elsewhere(self, request: Request) -> str:
@@ -230,9 +238,8 @@ class Elsewhere:
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
         """Answer a request that comes no further than the gate."""
-        status = error.status_hint
-        reply = self._refusal(scope, Headers(scope=scope), status, error.message, error.code)
-        if status == 401:
+        reply = self.refusal(scope, error)
+        if error.status_hint == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
         if scope["type"] != "websocket":
@@ -242,15 +249,13 @@ class Elsewhere:
         else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
 
-    def _refusal(
-        self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
-    ) -> Reply:
-        """The error, and its log line."""
-        fault = fault_of(RemoteProtocolError(message, status_hint=status, code=code))
-        spec = dialect_of(_path(scope), headers, self._protocols)
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer, which is logged."""
+        status = error.status_hint
+        spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
-        record.status, record.error = status, message
+        reply = fault_reply(spec, fault_of(error), record.id, request_ids((), record.id))
+        record.status, record.error = status, error.message
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
         return replace(reply, status=status)

@@ -30,7 +30,7 @@ from .plan import Destination, Plan, find_destination, make_plan
 from .replies import Reply, fault_reply
 from .request_body import ClientLeft, read_body
 from .routes import default_model
-from .settings import ClientKey
+from .settings import ClientKey, ServerSettings
 from .usage import Meter, usage_of
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -82,7 +82,7 @@ class Call:
     """
 
     __slots__ = (
-        "_max_body_bytes",
+        "_server",
         "admitted",
         "headers",
         "http1",
@@ -97,7 +97,7 @@ class Call:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, max_body_bytes: int
+        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, server: ServerSettings
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -112,7 +112,7 @@ class Call:
             record.client_key = self.key.name
         self.admitted = False
         self.plan: Plan | None = None
-        self._max_body_bytes = max_body_bytes
+        self._server = server
 
     @property
     def owner(self) -> str:
@@ -125,7 +125,8 @@ class Call:
             self.receive,
             self.headers.get("content-encoding", ""),
             self.headers.get("content-length", ""),
-            self._max_body_bytes,
+            self._server.max_body_bytes,
+            self._server.body_timeout_s,
         )
 
     async def reply(self, reply: Reply) -> None:
@@ -160,7 +161,7 @@ class BaseEndpoint(ABC):
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         begun = anyio.current_time()
         out = Outgoing(send)
-        call = Call(scope, receive, out, record, self.gateway.settings.server.max_body_bytes)
+        call = Call(scope, receive, out, record, self.gateway.settings.server)
         try:
             await self._serve_or_refuse(call)
         except ClientLeft:

@@ -90,6 +90,12 @@ class ServerSettings:
         Key(Kind.ORIGINS, "web pages that may use the gateway; loopback: those of this machine, on any port"),
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
+    header_timeout_s: Annotated[
+        float, _seconds("time that the head of a request may take once it has begun", 0.1, _DAY)
+    ] = 30.0
+    body_timeout_s: Annotated[
+        float, _seconds("silence in the middle of a request body before it is refused", 0.1, _DAY)
+    ] = 30.0
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"

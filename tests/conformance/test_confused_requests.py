@@ -1,4 +1,4 @@
-"""No request makes the core fail but with a RemoteProtocolError: each value of each fixture, put in place of another type.
+"""No request makes the core fail but with a RemoteProtocolError: each value of each fixture, in another type.
 
 What a client sends is JSON and no more is known of it. The commonest fault is to hash or to join a value that is
 taken for text.

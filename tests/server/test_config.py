@@ -86,6 +86,8 @@ SAMPLES = {
     "allowed_hosts": ("Gate.Lan, [::1], *.example", ("gate.lan", "::1", "*.example")),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
     "max_body_bytes": ("2048", 2048),
+    "header_timeout_s": ("5", 5.0),
+    "body_timeout_s": ("7.5", 7.5),
     "drain_s": ("0", 0.0),
     "max_connections": ("100", 100),
     "send_timeout_s": ("30", 30.0),

@@ -124,6 +124,30 @@ def test_a_second_signal_does_not_wait_even_for_a_client_that_does_not_read(back
         assert time.monotonic() - started < 15
 
 
+@pytest.mark.promise("S8")
+@each_backend
+def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
+    with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server, server.connect() as client:
+        client.sendall(b"GET /block HTTP/1.1\r\nhost: a\r\n\r\n")
+        while b"begin" not in client.recv(65536):
+            pass
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "some connections did not close in time" in server.output[-1]
+
+
+def test_a_closed_terminal_drains_too() -> None:
+    with Server("--port", "0").ready() as server, server.connect() as client:
+        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGHUP)
+        server.wait_until_closed()
+        client.sendall(b"cd")
+        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert server.wait() == 0
+
+
 @each_backend
 def test_a_signal_ends_a_start_that_hangs(backend: str) -> None:
     with Server("--port", "0", "--backend", backend, env={"CFG_HANG": "1"}) as server:
@@ -291,6 +315,22 @@ def test_a_worker_that_dies_is_replaced() -> None:
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
     assert sum("listens" in line for line in server.output) == 1
+
+
+def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("once\n")
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}).ready() as server:
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert sum("ended with code 7; starting another" in line for line in server.output) == 1
+
+
+def test_workers_that_die_again_and_again_end_the_gateway(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("again\n" * 100)
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}) as server:
+        assert server.wait() == 1
+    assert server.output[-1] == "dragoman: a worker process died while starting, 3 times in a row"
 
 
 @each_backend

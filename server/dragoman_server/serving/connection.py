@@ -21,6 +21,7 @@ from ..settings import ServerSettings
 from ._limited_log import LimitedLog
 from .http1 import HTTP1
 from .http2 import HTTP2
+from .refusals import Refusal, in_plain_text
 from .tasks import TaskGroup, WorkerContext
 
 __all__ = ["Connection", "HTTPProtocol", "Worker", "note_fault"]
@@ -67,12 +68,16 @@ class HTTPProtocol(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """What the connections of one worker have in common. state: of the application's lifespan."""
+    """What the connections of one worker have in common.
+
+    state: of the application's lifespan. refusal: answers what never becomes a request of the application.
+    """
 
     app: ASGIApp
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
+    refusal: Refusal = in_plain_text
     context: WorkerContext = field(default_factory=WorkerContext)
     # All connections, and those without a request, which fell idle in this order.
     connections: "dict[Connection, None]" = field(default_factory=dict)
@@ -238,8 +243,9 @@ class Connection:
             if end is _End.TIMED_OUT:
                 await self._protocol.timed_out()
             await self._protocol.handle(Closed())
-        if not self._closed:
-            self._closed = True
+        async with self._writing:  # after those who wait to write
+            closed, self._closed = self._closed, True
+        if not closed:
             await self._stream.end(self._linger_s)
 
     # Writing.
@@ -278,10 +284,10 @@ class Connection:
 
 def note_fault(error: BaseException) -> None:
     """One line for what a connection has ended with."""
-    cause = error
+    cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    trace = cause.__traceback__
+        trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"

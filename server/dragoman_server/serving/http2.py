@@ -10,7 +10,6 @@ of `_http2_connection`). Of an answer, the application is made to wait as soon a
 
 import logging
 import re
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,8 +43,14 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
+from dragoman import RemoteProtocolError
+
+from ..exchange import encode_headers
+from ..replies import Reply
 from ._http2_connection import HTTP2Connection
 from ._limited_log import LimitedLog
+from .refusals import refused_scope
+from .request_head import check_fields
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -68,9 +73,14 @@ _WRITE = 64 * 1024
 # Bytes read before other tasks run again: some 1,000 of the smallest frames.
 _SLICE = 16 * 1024
 
+# How long a client may take the last frames of a connection that is ended.
+_LAST_WRITE_S = 1.0
+
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # "the path and query parts of the target URI", which begins with a slash (RFC 9113, 8.3.1)
 _PATH = re.compile(rb"/[!\"$-~]*")
+# What would be more than one line in HTTP/1.1.
+_CONTROL = re.compile(rb"[\0\r\n]")
 
 
 class _Stream(HTTPStream):
@@ -89,6 +99,7 @@ class _Stream(HTTPStream):
             stream_id,
         )
         self.app = partial(protocol.run_app, self)
+        self.refusal: Reply | None = None  # the answer, where the application does not see the request
         self.length = length  # what content-length says
         self.received = 0
         self.unread = 0  # bytes that the application has not taken
@@ -119,7 +130,7 @@ class HTTP2(H2Protocol):
         self.transport = transport
         config = self.config
         self.connection = HTTP2Connection(
-            config.h2_max_concurrent_streams, config.h2_max_header_list_size, time.monotonic()
+            config.h2_max_concurrent_streams, config.h2_max_header_list_size, anyio.current_time()
         )
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications: one may go on for a while after its stream is closed
@@ -129,6 +140,7 @@ class HTTP2(H2Protocol):
         self._held = 0  # bytes in `out` of all streams
         self._work = anyio.Event()
         self._writing = False
+        self._written = anyio.Event()  # all of it, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read, what is framed is written, then the connection ends
 
@@ -178,7 +190,7 @@ class HTTP2(H2Protocol):
 
     async def _receive(self, data: memoryview) -> None:
         try:
-            events = self.connection.receive(data, time.monotonic())
+            events = self.connection.receive(data, anyio.current_time())
         except ProtocolError as error:
             _refusals.log("an HTTP/2 connection was ended: %s", error)
             await self._end()
@@ -232,6 +244,11 @@ class HTTP2(H2Protocol):
             await self._reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = _Stream(self, stream_id, None if length is None else int(length))
+        try:
+            check_fields(path, headers)
+        except RemoteProtocolError as error:
+            scope = refused_scope(method.decode("ascii"), path, headers)
+            stream.refusal = self.transport.worker.refusal(scope, error)
         self._streams[stream_id] = stream
         self._running += 1
         await self.send(Updated(idle=False))
@@ -282,7 +299,10 @@ class HTTP2(H2Protocol):
             return message
 
         try:
-            await self.transport.worker.app(scope, read, send)
+            if stream.refusal is None:
+                await self.transport.worker.app(scope, read, send)
+            else:
+                await _send_reply(stream.refusal, send)
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
@@ -313,6 +333,9 @@ class HTTP2(H2Protocol):
         self, stream: _Stream, headers: list[tuple[bytes, bytes]], *, end_stream: bool = False
     ) -> None:
         try:
+            if any(_CONTROL.search(value) for _, value in headers):
+                # h2 4.4 utilities.py:685 checks what comes in, not what goes out (RFC 9113, 8.2.1).
+                raise ProtocolError("a header has a control character")
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:254: the body follows without a head.
@@ -398,22 +421,21 @@ class HTTP2(H2Protocol):
         self._ending = True
         self._work.set()
         await self._close_all()
-        if self._writing:
-            await self.send(Closed())
+        with anyio.move_on_after(_LAST_WRITE_S):
+            await self._written.wait()
+        await self.send(Closed())
 
     # Writing.
 
     async def send_task(self) -> None:
         """Write until the connection ends."""
         while not self.closed:
-            data = self._next_frames()
-            if data:
+            if data := self._next_frames():
                 self._writing = True
-                try:
-                    await self.send(RawData(data))
-                finally:
-                    self._writing = False
+                await self.send(RawData(data))
+                self._writing = False
             elif self._ending:
+                self._written.set()
                 await self.send(Closed())
                 return
             else:
@@ -455,6 +477,12 @@ class HTTP2(H2Protocol):
             self._ready[stream_id] = None
         stream.move()
         return size
+
+
+async def _send_reply(reply: Reply, send: Send) -> None:
+    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:
