@@ -63,7 +63,8 @@ http {{
   server {{
     listen 127.0.0.1:{port};
     location / {{
-      proxy_pass http://gateway; proxy_http_version 1.1; proxy_set_header connection "";
+      proxy_pass http://gateway; proxy_http_version 1.1;
+      proxy_set_header connection ""; proxy_set_header host localhost;
       proxy_request_buffering off;
     }}
   }}

@@ -10,8 +10,8 @@ from http_heads import CASES
 from dragoman import RemoteProtocolError
 from dragoman_server.serving.request_head import check_head, check_part, salvage, split_absolute
 
-# 404 is the application's: there is nothing at the paths of the table.
-PASSES = (200, 404)
+# These are the application's: there is nothing at the paths of the table.
+PASSES = (200, 404, 421)
 
 
 def status_of(sent: bytes, *, cut: bool) -> int | None:

@@ -57,6 +57,7 @@ from dragoman_server.serving._http2_connection import (
 )
 from dragoman_server.serving._limited_log import LimitedLog
 from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
+from dragoman_server.serving.refusals import in_plain_text
 from dragoman_server.serving.tasks import TaskGroup, WorkerContext
 from dragoman_server.settings import ServerSettings
 
@@ -104,7 +105,9 @@ class Client:
             self._take,
         )
         transport = SimpleNamespace(
-            protocol_arguments=arguments, settings=ServerSettings(), worker=SimpleNamespace(app=app)
+            protocol_arguments=arguments,
+            settings=ServerSettings(),
+            worker=SimpleNamespace(app=app, refusal=in_plain_text),
         )
         self.protocol = HTTP2(transport)  # type: ignore[arg-type]
 

@@ -135,7 +135,9 @@ class HTTP2Connection(H2Connection):
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)
-        self.decoder.max_header_list_size = self._max_header_bytes
+        # A list that is a little too large gets an answer that says so; one that is far too large ends the connection,
+        # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
+        self.decoder.max_header_list_size = 2 * self._max_header_bytes
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
         """What the bytes mean. now: seconds of a clock that never goes back.

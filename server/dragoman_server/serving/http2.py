@@ -43,8 +43,14 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
+from dragoman import RemoteProtocolError
+
+from ..exchange import encode_headers
+from ..replies import Reply
 from ._http2_connection import HTTP2Connection
 from ._limited_log import LimitedLog
+from .refusals import refused_scope
+from .request_head import check_fields
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -93,6 +99,7 @@ class _Stream(HTTPStream):
             stream_id,
         )
         self.app = partial(protocol.run_app, self)
+        self.refusal: Reply | None = None  # the answer, where the application does not see the request
         self.length = length  # what content-length says
         self.received = 0
         self.unread = 0  # bytes that the application has not taken
@@ -237,6 +244,11 @@ class HTTP2(H2Protocol):
             await self._reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = _Stream(self, stream_id, None if length is None else int(length))
+        try:
+            check_fields(path, headers)
+        except RemoteProtocolError as error:
+            scope = refused_scope(method.decode("ascii"), path, headers)
+            stream.refusal = self.transport.worker.refusal(scope, error)
         self._streams[stream_id] = stream
         self._running += 1
         await self.send(Updated(idle=False))
@@ -287,7 +299,10 @@ class HTTP2(H2Protocol):
             return message
 
         try:
-            await self.transport.worker.app(scope, read, send)
+            if stream.refusal is None:
+                await self.transport.worker.app(scope, read, send)
+            else:
+                await _send_reply(stream.refusal, send)
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
@@ -462,6 +477,12 @@ class HTTP2(H2Protocol):
             self._ready[stream_id] = None
         stream.move()
         return size
+
+
+async def _send_reply(reply: Reply, send: Send) -> None:
+    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:

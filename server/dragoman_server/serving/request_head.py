@@ -17,6 +17,7 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_TARGET_BYTES",
     "Salvaged",
+    "check_fields",
     "check_head",
     "check_part",
     "salvage",
@@ -85,7 +86,7 @@ def check_head(head: bytes) -> None:
         raise _too_large()
     lines = fields.split(b"\r\n")[:-2]
     if len(lines) > MAX_FIELDS:
-        raise _refused(431, f"it has more than {MAX_FIELDS} header lines")
+        raise _too_many()
     names = [line[: line.index(b":")].lower() for line in lines]
     _check_framing(names, lines, minor)
     _check_host(names, lines, target, minor)
@@ -93,6 +94,21 @@ def check_head(head: bytes) -> None:
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "of Expect, only 100-continue is known here")
+
+
+def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    """The same limits for a head of HTTP/2, of which h2 has checked the rest.
+
+    Raises RemoteProtocolError with status 414 or 431.
+    """
+    if len(target) > MAX_TARGET_BYTES:
+        raise _target_too_long()
+    # The size of a list "is calculated based on ... the length of the name and value in units of octets plus an
+    # overhead of 32 octets for each field" -- RFC 9113, 6.5.2
+    if sum(len(name) + len(value) + 32 for name, value in fields) > MAX_HEAD_BYTES:
+        raise _too_large()
+    if len(fields) > MAX_FIELDS:
+        raise _too_many()
 
 
 def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
@@ -215,6 +231,10 @@ def _refused(status: int, what: str) -> RemoteProtocolError:
 
 def _too_large() -> RemoteProtocolError:
     return _refused(431, f"it has more than {MAX_HEAD_BYTES // 1024} KiB")
+
+
+def _too_many() -> RemoteProtocolError:
+    return _refused(431, f"it has more than {MAX_FIELDS} header lines")
 
 
 def _target_too_long() -> RemoteProtocolError:
