@@ -41,6 +41,7 @@ requests = st.one_of(
 )
 
 
+@pytest.mark.promise("R2")
 def test_any_bytes(served: Served) -> None:
     def judge(data: bytes, places: list[int], answers: bool) -> None:
         found = served.send("http/1.1", pieces(data, places), answers)

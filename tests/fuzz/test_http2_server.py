@@ -93,6 +93,7 @@ streams = st.tuples(
 ).map(lambda drawn: _PREFACE + damage(h2.SettingsFrame(0).serialize() + drawn[0], drawn[1]))
 
 
+@pytest.mark.promise("R2")
 def test_any_frames(served: Served) -> None:
     def judge(data: bytes, places: list[int], answers: bool) -> None:
         served.send("h2", pieces(data, places), answers)
