@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import random
 import socket
 import struct
@@ -30,6 +29,8 @@ from dragoman_server.settings import OPENAI_CHAT, ServerSettings, Settings, Upst
 _PHASES = [phase for phase, model in PHASES.items() if model == "up/m"]
 # What gets faster by and by (caches, specialized code) has come to its size.
 _WARM = 100
+# asyncio holds a hundred timers that were cancelled before it looks for such.
+_SOME = 150
 _SETTLING_S = 10.0
 
 
@@ -42,9 +43,9 @@ class Census:
     objects: Counter[str]
 
     def more_than(self, before: Census, of: int) -> list[str]:
-        """What there is more of. of: how many clients were there meanwhile; a tenth of that is chance."""
+        """What there is more of. of: how many clients were there meanwhile."""
         grown = {kind: count - before.objects[kind] for kind, count in self.objects.items()}
-        found = [f"{count} objects {kind}" for kind, count in grown.items() if count > of / 10]
+        found = [f"{count} objects {kind}" for kind, count in grown.items() if count > _SOME + of / 100]
         if self.tasks > before.tasks:
             found.append(f"{self.tasks - before.tasks} tasks")
         if self.descriptors > before.descriptors:
@@ -52,12 +53,16 @@ class Census:
         return found
 
 
-def _count(backend: str) -> Census:
+def _open(backend: str) -> tuple[int, int]:
+    """Tasks and descriptors."""
     tasks = trio.lowlevel.current_statistics().tasks_living if backend == "trio" else len(asyncio.all_tasks())
+    return tasks, len(list(Path("/proc/self/fd").iterdir()))
+
+
+def _objects() -> Counter[str]:
     gc.collect()
     kinds = (type(each) for each in gc.get_objects())
-    objects = Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-    return Census(tasks, len(list(Path("/proc/self/fd").iterdir())), objects)
+    return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
 
 
 def left_behind(backend: str, clients: int) -> list[str]:
@@ -96,16 +101,13 @@ async def _run(backend: str, clients: int, upstream: Upstream) -> list[str]:
 async def _settled(backend: str, before: Census | None) -> Census:
     """The census, once what has ended is gone; without one before, once nothing changes."""
     with anyio.move_on_after(_SETTLING_S):
-        last = _count(backend)
-        for _ in itertools.count():
-            await anyio.sleep(0.2)
-            now = _count(backend)
-            if (now.tasks, now.descriptors) == (last.tasks, last.descriptors) and (
-                before is None or (now.tasks <= before.tasks and now.descriptors <= before.descriptors)
-            ):
+        last = _open(backend)
+        while True:
+            await anyio.sleep(0.1)
+            last, now = _open(backend), last
+            if last == now and (before is None or (now[0] <= before.tasks and now[1] <= before.descriptors)):
                 break
-            last = now
-    return _count(backend)
+    return Census(*_open(backend), _objects())
 
 
 def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None:

@@ -78,7 +78,7 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
 
 
 @pytest.mark.promise("R3")
-@fuzz(mutated_streams(streams()), clients, cut_places, examples=120)
+@fuzz(mutated_streams(streams()), clients, cut_places, examples=100)
 def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int]) -> None:
     judge(*drawn, client, places)
 

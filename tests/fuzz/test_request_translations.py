@@ -50,7 +50,7 @@ def judge(client: str, body: bytes, upstream: str, target: Target) -> None:
     )
 
 
-@fuzz(mutated_json(BODIES), upstreams, targets, examples=400)
+@fuzz(mutated_json(BODIES), upstreams, targets, examples=150)
 def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, target: Target) -> None:
     judge(*drawn, upstream, target)
 
