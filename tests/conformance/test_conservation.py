@@ -40,6 +40,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("client", "upstream", "name"), REQUESTS)
 @pytest.mark.promise("R13")
 def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -> None:
@@ -64,6 +65,7 @@ MENDED = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("protocol", "name"), MENDED)
 def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None:
     body = FIXTURES[protocol][name]
@@ -84,6 +86,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
 @pytest.mark.promise("R13")
 def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) -> None:
@@ -118,6 +121,7 @@ FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]] + [
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @pytest.mark.promise("R13")
 def test_frames_lose_nothing_silently(upstream: str, client: str) -> None:

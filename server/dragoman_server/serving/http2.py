@@ -184,7 +184,8 @@ class HTTP2(H2Protocol):
             self._stopping = True
             self.connection.announce_end()
             self._work.set()
-            self._end_if_done()
+            if self.idle:
+                await self._end()  # the connection ends after this, with or without what was framed
 
     # What the client sends.
 
