@@ -228,18 +228,18 @@ def take_over() -> None:
     root.handlers[:] = logging.getLogger("dragoman").handlers
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    sys.excepthook = _note_exception
-    threading.excepthook = lambda it: _note_exception(it.exc_type, it.exc_value, it.exc_traceback)
-    sys.unraisablehook = lambda it: _note_exception(it.exc_type, it.exc_value, it.exc_traceback)
+    # What ends the process is of a level of its own, and so is never left out.
+    sys.excepthook = lambda kind, error, trace: _uncaught(logging.CRITICAL, kind, error, trace)
+    threading.excepthook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
+    sys.unraisablehook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
 
 
-def _note_exception(
-    kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
+def _uncaught(
+    level: int, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    if issubclass(kind, SystemExit | KeyboardInterrupt):
-        return
-    info = None if error is None else (kind, error, trace)
-    logging.getLogger("dragoman.errors").error("nobody caught %s", kind.__name__, exc_info=info)
+    if not issubclass(kind, SystemExit | KeyboardInterrupt):
+        info = None if error is None else (kind, error, trace)
+        logging.getLogger("dragoman.errors").log(level, "nobody caught %s", kind.__name__, exc_info=info)
 
 
 def _message(record: logging.LogRecord) -> str:

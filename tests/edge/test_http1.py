@@ -29,6 +29,7 @@ from edge import (
     chat,
     chunk,
     post,
+    read_response,
     streams,
     waits,
     whole,
@@ -424,3 +425,15 @@ def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(
     assert b"[DONE]" in data
     assert data.count(b"HTTP/1.1 ") == 1
     assert served.gateway.resident_bytes - resident < 8 * 2**20
+
+
+def test_bytes_behind_the_handshake_of_a_websocket_are_no_second_refusal(served: Served) -> None:
+    """The application answers the handshake; what lies behind it has no answer of its own."""
+    handshake = (
+        b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    for _ in range(20):
+        with served.gateway.connect() as client:
+            client.sendall(handshake + b"\x81\x02hi")
+            assert read_response(client).startswith(b"HTTP/1.1 426")

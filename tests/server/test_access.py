@@ -3,6 +3,9 @@
 import hmac
 import json
 import logging
+import statistics
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -35,6 +38,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
 # Keys and hashes.
 
 
+@pytest.mark.promise("S2")
 def test_keys_are_long_and_never_the_same() -> None:
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
@@ -115,6 +119,22 @@ def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch)
     assert compared == [key.hash.encode() for key in KEYS]
 
 
+@pytest.mark.promise("S2")
+def test_the_time_tells_nothing() -> None:
+    """Of many runs that take turns the middle one, for the first key, the last one and none of a hundred."""
+    known = [f"drk_{number:043}" for number in range(100)]
+    keyring = Keyring([ClientKey(name=key, hash=hash_of(key, SECRET)) for key in known], SECRET)
+    times: dict[str, list[float]] = {known[0]: [], known[-1]: [], "drk_" + "x" * 43: []}
+    for _ in range(101):
+        for key, took in times.items():
+            begun = time.perf_counter()
+            with suppress(RemoteProtocolError):
+                keyring.admit(headers_with(key))
+            took.append(time.perf_counter() - begun)
+    middles = [statistics.median(took) for took in times.values()]
+    assert max(middles) < 2 * min(middles)
+
+
 @pytest.mark.parametrize(
     ("models", "model", "may"),
     [
@@ -178,6 +198,7 @@ async def call(
 @pytest.mark.parametrize(
     "headers", [{"x-api-key": KEY}, {"authorization": f"Bearer {KEY}"}], ids=["x-api-key", "bearer"]
 )
+@pytest.mark.promise("S4")
 async def test_a_key_lets_in_and_never_goes_on(headers: dict[str, str]) -> None:
     upstreams = FakeUpstreams()
     app = create_app(settings_of(), client=upstreams)
@@ -254,6 +275,7 @@ async def test_mounted_below_another_path(path: str, status: int) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.promise("S3")
 async def test_the_log_has_the_keys_name_and_never_the_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await call("/v1/chat/completions", {"x-api-key": OTHER})

@@ -156,6 +156,7 @@ def lines_of(settings_text: str, listening: Listening = LISTENING, **environ: st
     return list(banner(load(environ=environ), listening, "1.2.3"))
 
 
+@pytest.mark.promise("S3")
 def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
     texts = [line.text for line in lines]

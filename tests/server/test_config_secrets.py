@@ -22,6 +22,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.promise("S3")
 def test_a_secret_shows_itself_to_reveal_alone() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
@@ -82,6 +83,7 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     "value", [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
 )
+@pytest.mark.promise("S3")
 def test_no_error_quotes_what_a_variable_held(key: str, value: str) -> None:
     faulty = {
         "protocols": '["openai_chat", "${V}"]',

@@ -208,8 +208,8 @@ RESPONSE_HEADERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
 @pytest.mark.promise("S4")
+@pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
 def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
     assert for_client([(name, "1"), ("retry-after", "7")])[:-1] == ([(name, "1")] if passes else [])
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import subprocess
 import sys
 import threading
 import warnings
@@ -127,7 +128,6 @@ def test_the_documentation_has_every_field() -> None:
 @pytest.mark.usefixtures("_logger")
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.promise("S12")
 def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
     written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
     text = line_of(form, written)
@@ -144,7 +144,6 @@ def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
 @pytest.mark.promise("S12")
 @pytest.mark.usefixtures("_logger")
 @pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.promise("S12")
 def test_an_exception_forges_no_line(form: str) -> None:
     out = io.StringIO()
     configure("info", form, out)
@@ -424,3 +423,58 @@ def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[s
     out.close()
     log_request(record())
     assert capsys.readouterr().err == ""
+
+
+# What a process writes beside its log, each in its own way, and at last what it ends with.
+SCRIPT = f"""
+import asyncio, gc, sys, threading, warnings
+from dragoman_server._secret import Secret
+from dragoman_server.serve import _set_up_logging
+from dragoman_server.settings import ServerSettings, Settings
+
+_set_up_logging(Settings(server=ServerSettings(log_format="json", admin_key=Secret({SECRET!r}))))
+
+def fail(*_):
+    raise ValueError("no: {SECRET}")
+
+class Unraisable:
+    __del__ = fail
+
+async def main():
+    asyncio.get_running_loop().call_soon(fail)
+    task = asyncio.create_task(asyncio.to_thread(fail))
+    await asyncio.wait([task])
+    del task
+    gc.collect()
+
+asyncio.run(main())
+Unraisable()
+warnings.warn("careful with {SECRET}")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+for number in range(100):
+    Unraisable()
+fail()
+"""
+
+
+@pytest.mark.promise("S3", "S12")
+def test_each_line_that_a_process_writes_is_one_object() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert SECRET not in done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    others = [
+        line["message"].partition("\n")[0][:28] for line in lines if line["logger"] != "dragoman.errors"
+    ]
+    assert others == [
+        "Exception in callback fail()",
+        "Task exception was never ret",
+        "<string>:24: UserWarning: ca",
+    ]
+    *repeated, last, left_out = (line for line in lines if line["logger"] == "dragoman.errors")
+    assert [line["level"] for line in repeated] == ["error"] * MOST_REPEATS
+    assert all("no: ****" in line["exception"] for line in [*repeated, last])
+    assert last["level"] == "critical"
+    assert left_out["message"] == "lines left out: 82 more like: nobody caught %s"

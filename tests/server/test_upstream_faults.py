@@ -98,6 +98,7 @@ def upstream(**more: Any) -> UpstreamSettings:
         ),
     ],
 )
+@pytest.mark.promise("S18")
 def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: FaultKind, message: str) -> None:
     assert fault_of_upstream(error, upstream(), URL) == Fault(kind, message)
 
@@ -612,6 +613,7 @@ async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @each("upstream")
+@pytest.mark.promise("S3")
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
     """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
     words = "no: canary-of-a, team-secret"

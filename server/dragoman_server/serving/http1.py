@@ -16,7 +16,6 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, Data, EndBody, Response
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
-from hypercorn.protocol.ws_stream import WSStream
 
 from dragoman import RemoteProtocolError
 
@@ -181,10 +180,9 @@ class HTTP1(H11Protocol):
             if isinstance(event, h11.Data):
                 await self.stream.handle(Body(STREAM_ID, bytes(event.data)))
             elif isinstance(event, Data):
-                # hypercorn 0.18 protocol/ws_stream.py:226 answers what comes before a WebSocket is accepted with a bare
-                # 400. A client sends nothing by then (RFC 6455, 4.1).
-                if isinstance(self.stream, WSStream) and self.stream.handshake.accepted:
-                    await self.stream.handle(event)
+                # hypercorn 0.18 protocol/ws_stream.py:235 answers bytes behind the handshake of a WebSocket with a 400
+                # of its own, beside the application's answer. No WebSocket is accepted here, so nobody reads them.
+                continue
             elif isinstance(event, h11.EndOfMessage):
                 self._buffer += self.connection.trailing_data[0]
                 self._reading = _Reading.AHEAD
