@@ -32,6 +32,8 @@ from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from .log import configure, take_over
 from .serving.connection import Worker
 from .serving.lifespan import lifespan
+from .serving.refusals import refusal_of
+from .serving.request_head import MAX_HEAD_BYTES
 from .serving.server import serve_connections
 from .settings import ServerSettings, Settings
 
@@ -50,9 +52,7 @@ _HANDSHAKE_S = 10.0
 
 # Settings of hypercorn, and why they are not its defaults.
 _HYPERCORN = {
-    # Claude Code and Codex send some 10 KiB of headers; the same limit for both versions of HTTP.
-    "h11_max_incomplete_size": 64 * 1024,
-    "h2_max_header_list_size": 64 * 1024,
+    "h2_max_header_list_size": MAX_HEAD_BYTES,
     # One client process seldom has more streams open; more wait instead of being refused.
     "h2_max_concurrent_streams": 128,
     # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not
@@ -147,6 +147,7 @@ class _Requests:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self.refusal = refusal_of(app)
         self._scopes: set[anyio.CancelScope] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -232,7 +233,7 @@ class _Worker:
         async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    Worker(self.requests, config, server, state),
+                    Worker(self.requests, config, server, state, self.requests.refusal),
                     self.listener,
                     config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import struct
@@ -37,7 +38,7 @@ from h2_client import (
     window,
 )
 from http_certificate import make_certificate
-from hyperframe.frame import DataFrame, GoAwayFrame, RstStreamFrame
+from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame
 
 pytestmark = pytest.mark.process
 
@@ -183,6 +184,32 @@ def test_data_behind_a_refusal_hurts_nobody(
             peer.send(*(data(stream_id, bytes(16384)) for _ in range(16)))
             peer.settle()
         assert upstream.wait_for(begun + 1).closed_at is None
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("431", [*POST, ("x-large", "a" * 65536)]),
+        ("431", [*POST, *((f"x-{number}", "a") for number in range(100))]),
+        ("414", headers(method="POST", path=CHAT_PATH + "?" + "a" * 8192)),
+    ],
+    ids=["headers", "header_lines", "path"],
+)
+def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
+    gateway: EdgeGateway, status: str, fields: list[tuple[str, str]]
+) -> None:
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        whole = peer.encoder.encode(fields)
+        first, *rest = (whole[start : start + 16384] for start in range(0, len(whole), 16384))
+        peer.send(HeadersFrame(1, data=first, flags=["END_STREAM", *([] if rest else ["END_HEADERS"])]))
+        for number, part in enumerate(rest, 1):
+            peer.send(ContinuationFrame(1, data=part, flags=["END_HEADERS"] if number == len(rest) else []))
+        assert peer.answer(1) == status
+        assert json.loads(peer.contents[1])["error"]["message"]
+        peer.settle()
+    assert [line["status"] for line in gateway.log() if line.get("outcome") == "refused"][-1] == int(status)
 
 
 @pytest.mark.promise("R2")

@@ -21,6 +21,7 @@ from ..settings import ServerSettings
 from ._limited_log import LimitedLog
 from .http1 import HTTP1
 from .http2 import HTTP2
+from .refusals import Refusal, in_plain_text
 from .tasks import TaskGroup, WorkerContext
 
 __all__ = ["Connection", "HTTPProtocol", "Worker", "note_fault"]
@@ -67,12 +68,16 @@ class HTTPProtocol(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """What the connections of one worker have in common. state: of the application's lifespan."""
+    """What the connections of one worker have in common.
+
+    state: of the application's lifespan. refusal: answers what never becomes a request of the application.
+    """
 
     app: ASGIApp
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
+    refusal: Refusal = in_plain_text
     context: WorkerContext = field(default_factory=WorkerContext)
     # All connections, and those without a request, which fell idle in this order.
     connections: "dict[Connection, None]" = field(default_factory=dict)
@@ -238,37 +243,54 @@ class Connection:
             if end is _End.TIMED_OUT:
                 await self._protocol.timed_out()
             await self._protocol.handle(Closed())
-        if not self._closed:
-            self._closed = True
+        async with self._writing:  # after those who wait to write
+            closed, self._closed = self._closed, True
+        if not closed:
             await self._stream.end(self._linger_s)
 
     # Writing.
 
     async def _write(self, data: bytes) -> None:
         """Give all of it to the stream. Once the connection is closed, the bytes are dropped."""
-        async with self._writing:
-            if self._closed:
-                # Who writes without an end must let others run.
-                await anyio.lowlevel.checkpoint()
-                return
+        rest: bytes | memoryview = data
+        if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
+            await self._writing.acquire()
+        else:
+            # Mostly the kernel takes it at once, and nothing has to wait.
             try:
-                for start in range(0, len(data), WRITE_SIZE):
-                    piece = data if len(data) <= WRITE_SIZE else data[start : start + WRITE_SIZE]
-                    await self._stream.send_all(piece, self.settings.send_timeout_s)
-            except TimeoutError:
-                _stalls.log(
-                    "a client took nothing for %g seconds; its requests are cancelled",
-                    self.settings.send_timeout_s,
-                )
-                self._break()
-                self._tasks.cancel_scope.cancel()
+                unsent = self._stream.send_now(data)
             except OSError:
                 self._break()
-            except BaseException:
-                # Cancelled with a part of the bytes sent: nothing may follow it. hypercorn 0.18 trio/tcp_server.py:86
-                # shields the write instead, so that a client which does not read keeps its request for ever.
-                self._break()
-                raise
+                return
+            if unsent is None:
+                return
+            rest = unsent
+            self._writing.acquire_nowait()
+        try:
+            await self._write_in_turn(rest)
+        finally:
+            self._writing.release()
+
+    async def _write_in_turn(self, data: bytes | memoryview) -> None:
+        if self._closed:
+            # Who writes without an end must let others run.
+            await anyio.lowlevel.checkpoint()
+            return
+        timeout = self.settings.send_timeout_s
+        try:
+            for start in range(0, len(data) or 1, WRITE_SIZE):
+                await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
+        except TimeoutError:
+            _stalls.log("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            self._break()
+            self._tasks.cancel_scope.cancel()
+        except OSError:
+            self._break()
+        except BaseException:
+            # Cancelled with a part of the bytes sent: nothing may follow it. hypercorn 0.18 trio/tcp_server.py:86
+            # shields the write instead, so that a client which does not read keeps its request for ever.
+            self._break()
+            raise
 
     def _break(self) -> None:
         self._closed = True
@@ -278,10 +300,10 @@ class Connection:
 
 def note_fault(error: BaseException) -> None:
     """One line for what a connection has ended with."""
-    cause = error
+    cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
-    trace = cause.__traceback__
+        trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
