@@ -21,7 +21,7 @@ from ._fault import Fault, FaultKind, masked, masked_document, unreadable
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, UpstreamSpec
-from ._sse import BOM, MAX_EVENT_BYTES, Frame, SSEParser, parse_piece
+from ._sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_piece
 from ._sse import frame as frame_bytes
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
@@ -87,6 +87,7 @@ class Relay:
         self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
+        self._idle_bytes = 0  # without an event
         self._failing = False  # an error has passed, but not the last frame
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
@@ -106,6 +107,13 @@ class Relay:
             return
         whole = self._whole_frames(data)
         if whole:
+            if whole.rfind(b"data") >= 0:
+                self._idle_bytes = 0
+            else:
+                self._idle_bytes += len(whole)
+                if self._idle_bytes > MAX_IDLE_BYTES:
+                    self.fail(unreadable(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"))
+                    return
             if self._failing:
                 whole = self._behind_an_error(self._without_secrets(whole))
             elif self._may_fail(whole):
@@ -243,7 +251,7 @@ class Relay:
 
     def _remember(self, whole: bytes) -> None:
         if not self.committed:
-            for piece in _pieces(whole):
+            for piece in filter(None, _pieces(whole)):  # blank lines alone take no time
                 if (frame := parse_piece(piece)) is not None:
                     self._watch((frame,))
                     if self._tap.begun:

@@ -8,6 +8,7 @@ loop. Everything else goes line by line through the rules of the HTML standard, 
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from ._errors import RemoteProtocolError
@@ -17,7 +18,14 @@ from ._json import decode_object, encode
 # in its last event.
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 
+# Comments and blank lines without an event in between. Servers send some dozen bytes in every few seconds.
+MAX_IDLE_BYTES = 1024 * 1024
+
 BOM = b"\xef\xbb\xbf"
+
+_BLANK_LINES = re.compile(rb"\n{3,}")
+# What every event has in it.
+_DATA = b"data"
 
 
 class Frame(NamedTuple):
@@ -40,12 +48,13 @@ class SSEParser:
     `event:` or `id:` lines) are dropped, as the standard says.
     """
 
-    __slots__ = ("_held", "_held_bytes", "_limit", "_skip_lf", "_start", "error")
+    __slots__ = ("_held", "_held_bytes", "_idle_bytes", "_limit", "_skip_lf", "_start", "error")
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # the unfinished frame, in the pieces that it came in
         self._held_bytes = 0
+        self._idle_bytes = 0  # without an event
         self._skip_lf = False  # the last byte was CR: an LF that follows belongs to it
         self._start: bytes | None = b""  # the first bytes, until it is known whether a BOM leads them
         self.error: RemoteProtocolError | None = None
@@ -90,6 +99,14 @@ class SSEParser:
             self._held.append(data)
             data = b"".join(self._held)
             self._held.clear()
+        if data.find(_DATA) >= 0:
+            self._idle_bytes = 0
+        else:
+            self._idle_bytes += len(data)
+            if self._idle_bytes > MAX_IDLE_BYTES:
+                self._give_up(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
+                return []
+            data = _BLANK_LINES.sub(b"\n\n", data)
         pieces = data.split(b"\n\n")
         self._held_bytes = 0
         self._hold(pieces.pop())
@@ -97,7 +114,7 @@ class SSEParser:
         if len(data) > limit:
             for number, piece in enumerate(pieces):
                 if len(piece) > limit:
-                    self._give_up()
+                    self._give_up(self._too_long)
                     return pieces[:number]
         return pieces
 
@@ -111,7 +128,7 @@ class SSEParser:
         self._held.clear()
         self._held_bytes = 0
         if len(piece) > self._limit:
-            self._give_up()
+            self._give_up(self._too_long)
             return []
         frame = parse_piece(piece)
         return [] if frame is None else [frame]
@@ -121,16 +138,16 @@ class SSEParser:
             self._held.append(data)
             self._held_bytes += len(data)
             if self._held_bytes > self._limit + 1:  # the first LF of the blank line may be held already
-                self._give_up()
+                self._give_up(self._too_long)
 
-    def _give_up(self) -> None:
+    @property
+    def _too_long(self) -> str:
+        return f"one server-sent event has more than {self._limit} bytes"
+
+    def _give_up(self, reason: str) -> None:
         self._held.clear()
         self._held_bytes = 0
-        self.error = RemoteProtocolError(
-            f"one server-sent event has more than {self._limit} bytes",
-            status_hint=502,
-            code="event_too_large",
-        )
+        self.error = RemoteProtocolError(reason, status_hint=502, code="event_too_large")
 
 
 def parse_piece(piece: bytes) -> Frame | None:
@@ -146,6 +163,8 @@ def parse_piece(piece: bytes) -> Frame | None:
 
 
 def _frame_by_lines(piece: bytes) -> Frame | None:
+    if _DATA not in piece and b"error" not in piece:
+        return None
     event = b""
     data: list[bytes] = []
     error: bytes | None = None

@@ -1,8 +1,8 @@
 """gzip, deflate and zstd, one or several over another, undone piece by piece without I/O.
 
 Clients compress what they send (Codex with zstd). Of upstreams the gateway asks `identity`; some compress all the
-same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes, and only its
-reader knows how much is too much.
+same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes: others have their turn
+between two of them, and the reader says how much is too much, in bytes or in proportion to what came.
 """
 
 import sys
@@ -15,10 +15,25 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["ACCEPTED", "MAX_PORTION", "CodingError", "ContentDecoder", "TooLarge", "decoder_for"]
+__all__ = [
+    "ACCEPTED",
+    "FREE_BYTES",
+    "MAX_PORTION",
+    "CodingError",
+    "ContentDecoder",
+    "TooLarge",
+    "decoder_for",
+]
 
-# Most bytes that one call of `next_portion` gives. Compression reaches ten thousand to one.
-MAX_PORTION = 256 * 1024
+# Most bytes that one call of `next_portion` gives. Compression reaches ten thousand to one, and to look through 16 KiB
+# of the shortest events takes some milliseconds.
+MAX_PORTION = 16 * 1024
+
+# A reader that wants a proportion takes so many bytes in any case: short bodies are often one thing repeated.
+FREE_BYTES = 1024 * 1024
+
+# Frames of zstd and members of gzip that hold nothing, in a row. Each costs a decoder.
+_MOST_EMPTY = 100
 
 # "A list of codings in the order in which they were applied." Two make no sense, but are allowed; more are an
 # attack: each multiplies what the one before unpacked to.
@@ -50,40 +65,47 @@ class _Layer(Protocol):
 
 
 class ContentDecoder:
-    """Feed with `receive_data` and call `next_portion` until it gives b"", then feed again.
+    """Feed with `receive_data` and call `next_portion` until it gives None, then feed again.
 
     At the end of the body call `receive_eof`. All three raise CodingError for bad data.
 
     Args:
         layers: the outermost coding first.
         limit: the most bytes that may come out of any layer, None for any number.
+        ratio: how many times as many bytes may come out of any layer as came in, beyond FREE_BYTES; None for any.
     """
 
-    __slots__ = ("_layers", "_limit")
+    __slots__ = ("_layers", "_limit", "_ratio", "_received")
 
-    def __init__(self, layers: Sequence[_Layer], limit: int | None = None) -> None:
+    def __init__(self, layers: Sequence[_Layer], limit: int | None = None, ratio: int | None = None) -> None:
         self._layers = layers
         self._limit = limit
+        self._ratio = ratio
+        self._received = 0
 
     def receive_data(self, data: bytes) -> None:
+        self._received += len(data)
         self._layers[0].receive_data(data)
 
-    def next_portion(self) -> bytes:
-        """The next bytes of the decoded body, at most MAX_PORTION; b"" when more input is needed.
+    def next_portion(self) -> bytes | None:
+        """The next bytes of the decoded body, at most MAX_PORTION, perhaps none yet; None when more input is needed.
 
-        Raises TooLarge when more came out than the limit.
+        Raises TooLarge when more came out than the limit or the ratio allows.
         """
-        return self._portion_of(len(self._layers) - 1)
-
-    def _portion_of(self, number: int) -> bytes:
-        layer = self._layers[number]
-        while not (portion := layer.next_portion()):
-            if number == 0 or not (data := self._portion_of(number - 1)):
-                return b""
-            layer.receive_data(data)
-        if self._limit is not None and layer.given > self._limit:
-            raise TooLarge(f"it unpacks to more than {self._limit} bytes")
-        return portion
+        for number in range(len(self._layers) - 1, -1, -1):
+            layer = self._layers[number]
+            portion = layer.next_portion()
+            if not portion:
+                continue
+            if self._limit is not None and layer.given > self._limit:
+                raise TooLarge(f"it unpacks to more than {self._limit} bytes")
+            if self._ratio is not None and layer.given > FREE_BYTES + self._ratio * self._received:
+                raise TooLarge(f"it unpacks to more than {self._ratio} times its size")
+            if number == len(self._layers) - 1:
+                return portion
+            self._layers[number + 1].receive_data(portion)
+            return b""
+        return None
 
     def receive_eof(self) -> None:
         """The body has ended: CodingError unless its coding has ended too. No body at all is fine."""
@@ -94,10 +116,11 @@ class ContentDecoder:
 class _Zlib:
     """gzip, and deflate with or without its wrapper."""
 
-    __slots__ = ("_inflate", "_more", "_name", "_pending", "_started", "given")
+    __slots__ = ("_empty", "_inflate", "_more", "_name", "_pending", "_started", "given")
 
     def __init__(self, name: str) -> None:
         self.given = 0
+        self._empty = 0
         self._name = name
         self._pending = b""
         self._inflate: zlib._Decompress | None = None
@@ -115,6 +138,7 @@ class _Zlib:
                 if len(self._pending) < 2:
                     return b""
                 self._inflate = zlib.decompressobj(self._window_bits())
+                self._empty = _counted(self._empty)
             try:
                 data = self._inflate.decompress(self._pending, MAX_PORTION)
             except zlib.error:
@@ -123,6 +147,7 @@ class _Zlib:
             self._pending = self._inflate.unconsumed_tail or self._inflate.unused_data
             self._more = len(data) == MAX_PORTION and not self._inflate.eof
             if data:
+                self._empty = 0
                 self.given += len(data)
                 return data
         return b""
@@ -146,10 +171,11 @@ class _Zlib:
 class _Zstd:
     """Frames of zstd, one behind another."""
 
-    __slots__ = ("_frame", "_pending", "given")
+    __slots__ = ("_empty", "_frame", "_pending", "given")
 
     def __init__(self, name: str) -> None:
         self.given = 0
+        self._empty = 0
         self._pending = b""
         self._frame: zstd.ZstdDecompressor | None = None
 
@@ -160,6 +186,7 @@ class _Zstd:
         while self._pending or not (self._frame is None or self._frame.eof or self._frame.needs_input):
             if self._frame is None or self._frame.eof:
                 self._frame = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+                self._empty = _counted(self._empty)
             pending, self._pending = self._pending, b""
             try:
                 data = self._frame.decompress(pending, MAX_PORTION)
@@ -169,6 +196,7 @@ class _Zstd:
             if self._frame.eof:
                 self._pending = self._frame.unused_data
             if data:
+                self._empty = 0
                 self.given += len(data)
                 return data
         return b""
@@ -176,6 +204,13 @@ class _Zstd:
     def receive_eof(self) -> None:
         if self._pending or not (self._frame is None or self._frame.eof):
             raise CodingError("the zstd body is cut off")
+
+
+def _counted(empty: int) -> int:
+    """One more frame or member, behind so many that were empty. Raises CodingError."""
+    if empty == _MOST_EMPTY:
+        raise CodingError(f"the body has {_MOST_EMPTY} empty pieces in a row")
+    return empty + 1
 
 
 _CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib, "zstd": _Zstd}
@@ -187,10 +222,12 @@ _SAME = {"x-gzip": "gzip"}
 ACCEPTED = ", ".join(_CODINGS)
 
 
-def decoder_for(content_encoding: str, limit: int | None = None) -> ContentDecoder | None:
+def decoder_for(
+    content_encoding: str, limit: int | None = None, ratio: int | None = None
+) -> ContentDecoder | None:
     """The decoder for a content-encoding header; None if there is nothing to undo. Raises CodingError.
 
-    limit: see ContentDecoder.
+    limit, ratio: see ContentDecoder.
     """
     names = [name.strip().lower() for name in content_encoding.split(",")]
     names = [_SAME.get(name, name) for name in names if name not in ("", "identity")]
@@ -203,4 +240,4 @@ def decoder_for(content_encoding: str, limit: int | None = None) -> ContentDecod
             f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED}, at most {_MAX_CODINGS} at once"
         )
     # "in the order in which they were applied": the last one is the outermost.
-    return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit)
+    return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

@@ -6,7 +6,7 @@ way, a failure is a value, and somebody else may try; after that it is the end o
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
@@ -225,7 +225,7 @@ class Attempt:
             answer.receive_eof()
         failure = await self._end(answer)
         if failure is None:
-            with anyio.move_on_after(DRAIN_S):
+            with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
                 while data:
                     data = await response.receive()
         return failure

@@ -15,7 +15,17 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import Endpoint, Fault, FaultKind, Peek, ProtocolSpec, RemoteProtocolError, fault_of, peek
+from dragoman import (
+    Endpoint,
+    Fault,
+    FaultKind,
+    Peek,
+    ProtocolSpec,
+    RemoteProtocolError,
+    Usage,
+    fault_of,
+    peek,
+)
 from dragoman._json import JSON, encode
 from dragoman._recall import Keepsake, Recall
 
@@ -24,7 +34,7 @@ from .access import SCOPE_KEY
 from .exchange import ClientExchange, Keep, Remember, send_reply
 from .gateway import Gateway
 from .headers import JSON_HEADERS, HeaderList, request_ids
-from .limits import ClientRefused
+from .limits import ClientRefused, Reserved
 from .log import RequestRecord, log_request
 from .plan import Destination, Plan, find_destination, make_plan
 from .replies import Reply, fault_reply
@@ -41,6 +51,11 @@ _SETTLE_S = 5.0
 # Seconds for the answer that an internal error still gets, when everything else was cancelled.
 _LAST_WORDS_S = 5.0
 
+_CUT = Fault(
+    FaultKind.OVERLOADED,
+    "the gateway was stopped before it had an answer; send the request again",
+    status=503,
+)
 INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
 
 
@@ -77,13 +92,15 @@ class Call:
     headers: lower-case names; of a repeated header the values joined, as HTTP allows.
     now: seconds since the epoch.
     key: the client key that it came with, None where none are needed.
-    admitted: its key may send it, see BaseEndpoint.admit().
+    body_bytes: how long its body was, once that was read.
+    admitted: its key may send it, see BaseEndpoint.admit(). reserved: what that has reserved of its budget.
     plan: what went out for it, None while nothing did.
     """
 
     __slots__ = (
         "_server",
         "admitted",
+        "body_bytes",
         "headers",
         "http1",
         "key",
@@ -92,6 +109,7 @@ class Call:
         "query",
         "receive",
         "record",
+        "reserved",
         "scope",
         "send",
     )
@@ -110,7 +128,9 @@ class Call:
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
+        self.body_bytes = 0
         self.admitted = False
+        self.reserved: Reserved | None = None
         self.plan: Plan | None = None
         self._server = server
 
@@ -121,13 +141,15 @@ class Call:
 
     async def body(self) -> bytes:
         """The request's body. Raises ClientLeft and RemoteProtocolError."""
-        return await read_body(
+        body = await read_body(
             self.receive,
             self.headers.get("content-encoding", ""),
             self.headers.get("content-length", ""),
             self._server.max_body_bytes,
             self._server.body_timeout_s,
         )
+        self.body_bytes = len(body)
+        return body
 
     async def reply(self, reply: Reply) -> None:
         self.record.status = reply.status
@@ -174,17 +196,24 @@ class BaseEndpoint(ABC):
             ERRORS.exception("request %s failed", record.id)
             if out.started:
                 raise  # the server then closes the connection without a proper end, which is the honest signal
-            with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
-                await self._refuse(out, INTERNAL_ERROR, record)
+            await self._say_last(out, INTERNAL_ERROR, record)
+        except anyio.get_cancelled_exc_class():
+            record.outcome = "cancelled"
+            if not out.started:
+                # hypercorn 0.18 protocol/http_stream.py:139 would send a 500 with nothing in it.
+                await self._say_last(out, _CUT, record)
+            raise
         finally:
             record.duration_s = anyio.current_time() - begun
-            if record.outcome == "open":
-                record.outcome = "cancelled"
             settling = self._settling(call)
             log_request(record)
             if settling is not None:
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await settling
+
+    async def _say_last(self, out: Outgoing, fault: Fault, record: RequestRecord) -> None:
+        with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
+            await self._refuse(out, fault, record)
 
     async def admit(self, call: Call, model: str, *, counts: bool = True) -> None:
         """Let a request pass if its client key may send it. Nothing goes out for one that has not passed here.
@@ -200,7 +229,11 @@ class BaseEndpoint(ABC):
                     call.key, self.protocol.name, model, self.gateway.catalog.listed
                 )
             if counts:
-                await self.gateway.limits.admit(call.key)
+                limits, listed = self.gateway.limits, self.gateway.catalog.listed
+                about = 0.0
+                if call.key.budget is not None:
+                    about = limits.about(self.protocol.name, model, call.body_bytes, listed)
+                call.reserved = await limits.admit(call.key, about)
         if counts and self.gateway.limits.wants_usage(call.key):
             call.send.meter = Meter()
         call.admitted = True
@@ -211,12 +244,13 @@ class BaseEndpoint(ABC):
         The record gets the price.
         """
         record, meter = call.record, call.send.meter
-        if call.plan is None or meter is None:
+        limits, usage = self.gateway.limits, Usage()
+        if call.plan is not None and meter is not None:
+            usage = usage_of(record, call.plan, meter)
+            record.cost_usd = limits.cost(record.model, record.upstream, record.upstream_model, usage)
+        elif call.reserved is None:
             return None
-        usage = usage_of(record, call.plan, meter)
-        limits = self.gateway.limits
-        record.cost_usd = limits.cost(record.model, record.upstream, record.upstream_model, usage)
-        return None if call.key is None else limits.settle(call.key, usage, record.cost_usd)
+        return None if call.key is None else limits.settle(call.key, usage, record.cost_usd, call.reserved)
 
     async def _serve_or_refuse(self, call: Call) -> None:
         try:

@@ -1,8 +1,9 @@
 """What a client key may use: which models, how fast, and for how much money.
 
 Strategy: one look before a request is planned, one report when it has ended, nothing in between. A request counts at
-once. Its tokens and its price are known when it has ended, so they become a debt: a key that has used too much has no
-room until that is paid off, and requests that are under way together may go over a limit by what they take.
+once. Its tokens are known when it has ended, so they become a debt: a key that has used too much has no room until
+that is paid off, and requests that are under way together may go over a limit by what they take. Of a budget, the
+price that a request is likely to have is reserved while it is under way; the true one counts in the end.
 
 The counters are in the store of accounts, so that all gateways which share it count together, and a budget outlives a
 restart wherever the store does. A store that cannot be asked refuses nobody: the limits are there to share upstreams
@@ -12,6 +13,7 @@ fairly, and an upstream that works is worth more than its bookkeeping.
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -36,6 +38,15 @@ _MINUTE_S = 60.0
 # Model names in a message: a few are a help, a hundred are not.
 _MOST_NAMES = 10
 _LONGEST_NAME = 100
+
+# What is reserved of a budget: the prompt as its bytes tell it, but no more than models take, and an answer of a usual
+# length. Pictures are long and cost little.
+_BYTES_PER_TOKEN = 4
+_MOST_PROMPT_TOKENS = 200_000
+_USUAL_ANSWER_TOKENS = 1000
+
+# Sums of fractions are not exact, and nobody pays a billionth of a dollar.
+_SLACK = 1e-9
 
 _Answer = TypeVar("_Answer")
 
@@ -84,6 +95,15 @@ class BudgetSpent(ClientRefused):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """So many dollars of a budget, until the request has ended. counter, expires: where they are counted."""
+
+    counter: str
+    expires: float | None
+    dollars: float
+
+
 class ClientLimits:
     """The limits of all client keys. clock: seconds since the epoch."""
 
@@ -94,6 +114,7 @@ class ClientLimits:
         self._store = store
         self._clock = clock
         self._down = False
+        self._budgets: dict[str, anyio.Lock] = {}  # by key: one looks and reserves at a time
 
     def check_model(self, key: ClientKey, protocol: str, model: str, listed: Listed = NOTHING_LISTED) -> None:
         """Whether the key may use the model. protocol: the client's. model: as the client names it.
@@ -118,14 +139,55 @@ class ClientLimits:
                     f"{_shown(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
                 )
 
-    async def admit(self, key: ClientKey) -> None:
-        """Count a request. Raises RemoteProtocolError: LimitReached, BudgetSpent."""
+    def about(self, protocol: str, model: str, body_bytes: int, listed: Listed = NOTHING_LISTED) -> float:
+        """What a request is likely to cost, in US dollars. protocol, model, listed: see check_model()."""
+        chain = resolve_chain(self._settings, protocol, model, listed)
+        tokens = min(body_bytes // _BYTES_PER_TOKEN, _MOST_PROMPT_TOKENS)
+        usage = Usage(input=tokens, output=_USUAL_ANSWER_TOKENS)
+        prices = [] if isinstance(chain, UnknownModel) else [self._price(model, route) for route in chain]
+        return max((cost(price, usage) for price in prices if price is not None), default=0.0)
+
+    async def admit(self, key: ClientKey, dollars: float = 0.0) -> Reserved | None:
+        """Count a request, and reserve what it is likely to cost, where there is a budget: give that to settle().
+
+        dollars: about(). Raises RemoteProtocolError: LimitReached, BudgetSpent.
+        """
         now = self._clock()
-        if key.budget is not None:
-            counter, ends = _counter(key, now)
+        reserved = await self._reserve(key, dollars, now)
+        try:
+            await self._count(key, now)
+        except LimitReached:
+            await self._charge(reserved, None, 0.0)
+            raise
+        return reserved
+
+    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> Reserved | None:
+        if key.budget is None:
+            return None
+        counter, ends = _counter(key, now)
+        expires = None if ends is None else ends.timestamp()
+        async with self._budgets.setdefault(key.name, anyio.Lock(fast_acquire=True)):
             spent = await self._ask(self._store.total(counter, now))
-            if spent is not None and spent >= key.budget:
+            if spent is not None and spent > key.budget - _SLACK:
                 raise BudgetSpent(key, ends)
+            with anyio.CancelScope(shield=True):  # bounded by _STORE_S; what was reserved has to be known
+                await self._ask(self._store.add(counter, dollars, expires))
+        return Reserved(counter, expires, dollars)
+
+    async def _charge(self, reserved: Reserved | None, key: ClientKey | None, dollars: float) -> None:
+        """Count the true price in the place of what was reserved. key: where there is a price."""
+        owed: dict[tuple[str, float | None], float] = {}
+        if reserved is not None:
+            owed[reserved.counter, reserved.expires] = -reserved.dollars
+        if key is not None and key.budget is not None:
+            counter, ends = _counter(key, self._clock())
+            place = counter, None if ends is None else ends.timestamp()
+            owed[place] = owed.get(place, 0.0) + dollars
+        for (counter, expires), amount in owed.items():
+            if amount:
+                await self._ask(self._store.add(counter, amount, expires))
+
+    async def _count(self, key: ClientKey, now: float) -> None:
         rates = _rates(key)
         if not rates:
             return
@@ -151,16 +213,18 @@ class ClientLimits:
         price = price_of(self._settings.prices, names_of(model, upstream, upstream_model))
         return None if price is None else cost(price, usage)
 
-    async def settle(self, key: ClientKey, usage: Usage, dollars: float | None) -> None:
-        """Count what a request has used. dollars: its cost(). Never raises for a store that does not work."""
-        now = self._clock()
+    async def settle(
+        self, key: ClientKey, usage: Usage, dollars: float | None, reserved: Reserved | None = None
+    ) -> None:
+        """Count what a request has used. dollars: its cost(). reserved: what admit() gave.
+
+        Never raises for a store that does not work.
+        """
         tokens = (usage.input or 0) + (usage.output or 0)
         rate = _rates(key).get(Limit.TOKENS)
         if rate is not None and tokens:
-            await self._ask(self._store.spend([(rate, float(tokens))], now, at_once=False))
-        if key.budget is not None and dollars:
-            counter, ends = _counter(key, now)
-            await self._ask(self._store.add(counter, dollars, None if ends is None else ends.timestamp()))
+            await self._ask(self._store.spend([(rate, float(tokens))], self._clock(), at_once=False))
+        await self._charge(reserved, key, dollars or 0.0)
 
     def _price(self, model: str, route: Route) -> Price | None:
         return price_of(self._settings.prices, names_of(model, route.upstream, route.upstream_model))

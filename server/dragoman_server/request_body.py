@@ -81,7 +81,7 @@ async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[
     try:
         if data:
             decoder.receive_data(data)
-        while portion := decoder.next_portion():
+        while (portion := decoder.next_portion()) is not None:
             parts.append(portion)
             await anyio.lowlevel.checkpoint()  # a piece from the socket may unpack to many megabytes
         if not more:

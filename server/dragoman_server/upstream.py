@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
 import anyio
+import anyio.lowlevel
 import httpx2
 
 from ._content_coding import CodingError, ContentDecoder, decoder_for
@@ -47,6 +48,10 @@ __all__ = [
 
 # Closing a response takes no time on our transport. On httpx2's it may shake hands, for so many seconds.
 CLOSE_S = 2.0
+
+# How many times its size a compressed answer may unpack to. Streams of the protocols repeat their envelopes with each
+# token, and reach 60.
+_MAX_RATIO = 200
 
 # These belong to this hop: the transport writes them, and what the caller has is about another connection
 # -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. Of accept-encoding the gateway asks what it reads.
@@ -257,13 +262,19 @@ class UpstreamResponse:
             raise UpstreamBroken(f"{self._where}: {error}") from None
 
     async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
-        while not (portion := decoder.next_portion()):
+        while True:
+            portion = decoder.next_portion()
+            if portion is not None:
+                # Some kilobytes from the socket may unpack to many megabytes: others have their turn in between.
+                await anyio.lowlevel.checkpoint()
+                if portion:
+                    return portion
+                continue
             data = await self._body.receive()
             if not data:
                 decoder.receive_eof()
                 return b""
             decoder.receive_data(data)
-        return portion
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
@@ -309,7 +320,8 @@ class _Opening:
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
         ]
         try:
-            decoder = decoder_for(",".join(v for n, v in headers if n == "content-encoding"))
+            coding = ",".join(v for n, v in headers if n == "content-encoding")
+            decoder = decoder_for(coding, ratio=_MAX_RATIO)
         except CodingError as error:
             await self._close()
             raise UpstreamBroken(f"{self._where}: {error}") from None

@@ -25,7 +25,7 @@ from dragoman._fold import Fold
 from dragoman._json import decode, encode
 from dragoman._loss import Ledger
 from dragoman._relay import Relay
-from dragoman._sse import Frame, SSEParser
+from dragoman._sse import MAX_IDLE_BYTES, Frame, SSEParser
 
 STOP = Stopped(StopReason.END)
 USAGE = Usage(input=3, output=4)
@@ -265,6 +265,21 @@ def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
     assert not machine.committed
     machine.receive_data(announced)
     assert machine.committed
+
+
+@pytest.mark.promise("S7")
+def test_so_much_without_an_event_is_no_stream() -> None:
+    comments = b": x\n\n" * (MAX_IDLE_BYTES // 10)
+    machine = relay()
+    for _ in range(3):
+        machine.receive_data(comments + comments)
+        assert machine.outcome is Outcome.OPEN
+        machine.receive_data(b"data: " + comments[:2] + b"\n\n")
+    for _ in range(3):
+        machine.receive_data(comments)
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault is not None
+    assert machine.fault.message.endswith("bytes without a server-sent event")
 
 
 def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._errors import RemoteProtocolError
-from dragoman._sse import MAX_EVENT_BYTES, Frame, SSEParser, comment, frame
+from dragoman._sse import MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, comment, frame
 
 BOM = b"\xef\xbb\xbf"
 
@@ -255,3 +255,27 @@ def test_frame_and_comment() -> None:
 )
 def test_what_is_written_is_read(data: bytes, event: bytes) -> None:
     assert frames_of([comment(b"c") + frame(data, event)]) == ([(event, data)], [], False)
+
+
+IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "names alone": b"event: e\n\n"}
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize("piece", IDLE.values(), ids=IDLE)
+def test_so_much_without_an_event_is_no_stream(piece: bytes) -> None:
+    many = piece * (MAX_IDLE_BYTES // len(piece) // 2)
+    parser = SSEParser()
+    for _ in range(3):
+        assert parser.receive_data(many) == []
+        assert parser.error is None
+        assert parser.receive_data(b"data: a\n\n") == [Frame(b"", b"a")]
+    for _ in range(3):
+        assert parser.receive_data(many) == []
+    assert parser.error is not None
+    assert parser.error.message == f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"
+
+
+def test_blank_lines_in_a_row_are_one() -> None:
+    parser = SSEParser()
+    assert len(parser.receive_pieces(b"\n" * 100_000)) <= 2
+    assert parser.receive_data(b"data: a\n\n") == [Frame(b"", b"a")]

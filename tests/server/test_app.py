@@ -510,7 +510,9 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     with anyio.move_on_after(2):
         await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     line = lines.one()
-    assert (line["outcome"], line["duration_s"]) == ("cancelled", 2.0)
+    assert (line["outcome"], line["duration_s"], line["status"]) == ("cancelled", 2.0, 503)
+    assert client.status == 503
+    assert "send the request again" in json.loads(client.body)["error"]["message"]
     assert door.open_count == 0
 
 

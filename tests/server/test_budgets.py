@@ -5,10 +5,11 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import pytest
-from gw_fakes import FakeClient
+from gw_fakes import FakeClient, Script, Sleep
 from gw_limits import ANSWERS, NOON, STREAMS, Clock, limited
-from gw_scripted import CHAT, MESSAGES, PROTOCOLS, RESPONSES, chat_answer, messages_answer, whole
+from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer, messages_answer, whole
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
@@ -257,3 +258,51 @@ async def test_the_log_has_the_price_and_caches_count(
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
     assert record["cost_usd"] == pytest.approx(dollars)
     assert "estimated" not in record
+
+
+# Requests that are under way together.
+
+SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dollar is reserved
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
+async def test_what_requests_under_way_may_cost_is_reserved(left: float, served: int) -> None:
+    slow = Script([Sleep(1), *ANSWERS[CHAT].body])
+    gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
+    heard: list[FakeClient] = []
+
+    async def one() -> None:
+        heard.append(await gateway.ask())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(one)
+    assert [client.status for client in heard].count(200) == served
+    assert len(gateway.upstreams.sent) == served
+
+
+@pytest.mark.anyio
+async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> None:
+    """For answers, errors of upstreams, requests that are refused later, and clients that leave."""
+    keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
+    scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
+    gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
+
+    async def spent() -> float:
+        return await gateway.gateway.accounts.total("budget:red:total", gateway.clock.now)
+
+    assert (await gateway.ask()).status == 200
+    price = await spent()
+    assert price == pytest.approx(4e-6)  # four tokens out
+    assert (await gateway.ask()).status == 400
+    assert await spent() == pytest.approx(price)
+    assert (await gateway.call(PATHS[MESSAGES], {"model": "up/m", "messages": 5})).status == 400
+    assert await spent() == pytest.approx(price)
+    leaving = FakeClient(json.dumps({"model": "up/m", "messages": []}).encode(), leaves_after=1)
+    await gateway.call(PATHS[CHAT], {}, client=leaving)
+    assert await spent() < price + 1e-5
+    for _ in range(3):
+        last = await gateway.ask()
+    assert last.status == 429  # too fast
+    assert await spent() < price + 1e-5

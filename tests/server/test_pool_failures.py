@@ -470,6 +470,14 @@ async def test_f10_what_no_account_can_cure_is_tried_once(
     assert pool.health("a") == Health(used=EPOCH)
 
 
+@every_pair(PROTOCOLS)
+async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
+    parts = script_of(upstream, good("Hello"), stream=True).body
+    pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
+    check_said(client, await pool.call(client), "Hello", stream=True)
+    assert pool.asked == ["a"]
+
+
 # What is sent once more.
 
 

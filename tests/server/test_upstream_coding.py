@@ -12,7 +12,14 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from dragoman_server._content_coding import MAX_PORTION, CodingError, ContentDecoder, TooLarge, decoder_for
+from dragoman_server._content_coding import (
+    FREE_BYTES,
+    MAX_PORTION,
+    CodingError,
+    ContentDecoder,
+    TooLarge,
+    decoder_for,
+)
 
 TEXT = b'data: {"delta":"hello"}\n\n' * 40
 
@@ -42,8 +49,7 @@ def decoded(decoder: ContentDecoder, pieces: list[bytes]) -> bytes:
     out = b""
     for piece in pieces:
         decoder.receive_data(piece)
-        while portion := decoder.next_portion():
-            out += portion
+        out += b"".join(iter(decoder.next_portion, None))
     return out
 
 
@@ -90,7 +96,7 @@ def test_a_body_that_is_something_else_is_an_error(header: str) -> None:
 
 def test_no_body_at_all_is_no_error() -> None:
     decoder = made("gzip")
-    assert decoder.next_portion() == b""
+    assert decoder.next_portion() is None
     decoder.receive_eof()
 
 
@@ -103,7 +109,7 @@ PACKERS = {"gzip": gzip.compress, "zstd": zstd.compress}
 def test_portions_are_bounded_and_none_is_lost(size: int, coding: str) -> None:
     decoder = made(coding)
     decoder.receive_data(PACKERS[coding](b"\0" * size))
-    portions = list(iter(decoder.next_portion, b""))
+    portions = list(iter(decoder.next_portion, None))
     assert max(map(len, portions)) <= MAX_PORTION
     assert sum(map(len, portions)) == size
     decoder.receive_eof()
@@ -127,6 +133,33 @@ def test_what_comes_out_has_a_limit(coding: str) -> None:
     assert unpack(100) == 100
     with pytest.raises(TooLarge, match="more than 100 bytes"):
         unpack(101)
+
+
+@pytest.mark.promise("S8")
+@pytest.mark.parametrize("coding", PACKERS)
+def test_what_comes_out_has_a_limit_in_proportion_to_what_came(coding: str) -> None:
+    def unpack(size: int) -> int:
+        decoder = decoder_for(coding, ratio=2)
+        assert decoder is not None
+        return len(decoded(decoder, [PACKERS[coding](bytes(size))]))
+
+    assert unpack(FREE_BYTES) == FREE_BYTES
+    with pytest.raises(TooLarge, match="more than 2 times its size"):
+        unpack(2 * FREE_BYTES)
+
+
+@pytest.mark.promise("S8")
+@pytest.mark.parametrize("coding", PACKERS)
+def test_empty_frames_are_not_unpacked_for_ever(coding: str) -> None:
+    """To take 8 bytes costs a decoder, and a copy of what is behind them."""
+    empty = (
+        gzip.compress(b"", mtime=0) if coding == "gzip" else b"\x50\x2a\x4d\x18\0\0\0\0"
+    )  # a skippable frame
+    pieces = [empty * 100 + PACKERS[coding](b"a")] * 3
+    with pytest.raises(CodingError, match="100 empty pieces in a row"):
+        decoded(made(coding), pieces)
+    pieces = [empty * 99 + PACKERS[coding](b"a")] * 3
+    assert decoded(made(coding), pieces) == b"aaa"
 
 
 def test_the_limit_holds_between_two_codings() -> None:

@@ -1,0 +1,171 @@
+"""An upstream that compresses unasked: a body that unpacks to gigabytes holds nobody up and ends with an error."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+from edge import (
+    BACKENDS,
+    CHAT_PATH,
+    MESSAGES_PATH,
+    Conversation,
+    EdgeGateway,
+    Script,
+    Upstream,
+    chat,
+    chunk,
+    post,
+    read_response,
+)
+
+from dragoman_server._content_coding import zstd
+
+pytestmark = [pytest.mark.process, pytest.mark.promise("S8", "R10")]
+
+MIB = 1024 * 1024
+# As others see a gateway that is busy with a bomb: what a healthz may take on a machine with other work.
+PATIENCE_S = 0.5
+
+
+def gzipped(first: bytes, piece: bytes) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return packer.compress(first) + b"".join(packer.compress(piece) for _ in range(256)) + packer.flush()
+
+
+def zstandard(first: bytes, piece: bytes) -> bytes:
+    packer = zstd.ZstdCompressor()
+    return packer.compress(first) + b"".join(packer.compress(piece) for _ in range(512)) + packer.flush()
+
+
+PACKERS: dict[str, Callable[[bytes, bytes], bytes]] = {"gzip": gzipped, "zstd": zstandard}
+# What is repeated up to 256 MiB (gzip) or 512 MiB (zstd) behind the first event.
+PIECES = {
+    "comments": b": x\n\n" * (MIB // 5),
+    "blank lines": b"\n" * MIB,
+    "events": b"data: {}\n\n" * (MIB // 10),
+    "one line": b"x" * MIB,
+}
+
+
+@cache
+def bomb(coding: str, what: str) -> bytes:
+    return PACKERS[coding](chunk("Hello"), PIECES[what])
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Upstream, EdgeGateway]]:
+    directory = tmp_path_factory.mktemp("bombs")
+    with Upstream() as upstream, EdgeGateway(directory, upstream, backend=request.param) as gateway:
+        yield upstream, gateway.ready()
+
+
+def answering(coding: str, body: bytes, media_type: str) -> Script:
+    """A script for one request a connection: what is kept alive would go on with the script of an earlier test."""
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-encoding: {coding}\r\nconnection: close\r\n\r\n"
+
+    def script(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(head.encode() + body)
+
+    return script
+
+
+def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, float]:
+    """What the call gives, and the longest time that others waited for a healthz meanwhile."""
+    ended, longest = threading.Event(), 0.0
+
+    def watch() -> None:
+        nonlocal longest
+        while not ended.is_set():
+            begun = time.monotonic()
+            gateway.get("/healthz")
+            longest = max(longest, time.monotonic() - begun)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        return call(), longest
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def drained(client: socket.socket) -> bytes:
+    """The beginning and the end of a stream, which may be long."""
+    begin = tail = b""
+    while data := client.recv(MIB):
+        begin = begin if len(begin) > 2000 else begin + data
+        tail = (tail + data)[-2000:]
+        if tail.endswith(b"0\r\n\r\n"):
+            break
+    return begin[:2000] + tail
+
+
+TOO_MUCH = (b"times its size", b"without a server-sent event", b"one server-sent event has more than")
+
+
+@pytest.mark.parametrize(
+    ("path", "coding", "what"),
+    [
+        *((CHAT_PATH, "zstd", each) for each in PIECES),
+        (CHAT_PATH, "gzip", "comments"),
+        (MESSAGES_PATH, "zstd", "comments"),
+        (MESSAGES_PATH, "zstd", "one line"),
+    ],
+)
+def test_a_stream_that_unpacks_without_end_ends_with_an_error(
+    running: tuple[Upstream, EdgeGateway], path: str, coding: str, what: str
+) -> None:
+    upstream, gateway = running
+    upstream.script = answering(coding, bomb(coding, what), "text/event-stream")
+    before = gateway.resident_bytes
+
+    def call() -> bytes:
+        with gateway.connect() as client:
+            client.sendall(post(path, {**chat(), "max_tokens": 10}))
+            return drained(client)
+
+    answer, waited = watched(gateway, call)
+    assert b"Hello" in answer
+    assert any(words in answer for words in TOO_MUCH), answer
+    assert waited < PATIENCE_S
+    assert gateway.resident_bytes - before < 100 * MIB
+
+
+def test_a_whole_answer_that_unpacks_without_end_is_an_error(running: tuple[Upstream, EdgeGateway]) -> None:
+    upstream, gateway = running
+    body = zstandard(b'{"choices":[', b" " * MIB)
+    upstream.script = answering("zstd", body, "application/json")
+
+    def call() -> bytes:
+        with gateway.connect() as client:
+            client.sendall(post(CHAT_PATH, chat(stream=False)))
+            return read_response(client)
+
+    answer, waited = watched(gateway, call)
+    assert answer.startswith(b"HTTP/1.1 502")
+    assert b"times its size" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
+    assert waited < PATIENCE_S
+
+
+def test_the_process_stops_while_it_unpacks(running: tuple[Upstream, EdgeGateway]) -> None:
+    """The last test of this process."""
+    upstream, gateway = running
+    upstream.script = answering("zstd", bomb("zstd", "one line"), "text/event-stream")
+    with gateway.connect() as client:
+        client.sendall(post(CHAT_PATH, chat()))
+        begun = time.monotonic()
+        gateway.signal(signal.SIGTERM)
+        gateway.wait()
+        assert time.monotonic() - begun < 5
