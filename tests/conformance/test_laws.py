@@ -34,9 +34,8 @@ def sources() -> list[Source]:
     return found
 
 
-@pytest.mark.promise("R4", "R12")
+@pytest.mark.promise("R4", "R12", "R3")
 @pytest.mark.parametrize(("law", "source", "client"), cases(sources()))
-@pytest.mark.promise("R3", "R4")
 def test_a_law_holds(law: Law, source: Source, client: str) -> None:
     law(source, client)
 

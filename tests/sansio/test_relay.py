@@ -444,7 +444,6 @@ def test_heartbeats_while_it_streams() -> None:
 
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
-@pytest.mark.promise("R8")
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))

@@ -233,7 +233,6 @@ def test_agrees_with_the_standard(data: bytes) -> None:
 @pytest.mark.promise("R4")
 @PROPERTY
 @given(streams, places, st.integers(1, 30))
-@pytest.mark.promise("R4")
 def test_pieces_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
     whole = frames_of([data], limit=limit)
     assert frames_of(cut_at(data, cuts), limit=limit) == whole

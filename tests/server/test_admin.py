@@ -145,7 +145,6 @@ def test_there_are_routes_to_try() -> None:
     ],
     ids=range(12),
 )
-@pytest.mark.promise("S16")
 async def test_every_path_needs_the_admin_key(method: str, path: str, headers: dict[str, str]) -> None:
     store = MemoryAccounts()
     await store.disable("two/b", "canary")
@@ -162,7 +161,6 @@ async def test_every_path_needs_the_admin_key(method: str, path: str, headers: d
 @pytest.mark.parametrize(
     "headers", [{}, ADMIN, bearer(CLIENT_KEY), bearer("")], ids=["none", "admin", "client", "empty"]
 )
-@pytest.mark.promise("S16")
 async def test_without_an_admin_key_there_is_nothing(method: str, path: str, headers: dict[str, str]) -> None:
     client = await call(app_of(OFF), path, method, headers)
     assert client.status == 404
@@ -179,7 +177,6 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-@pytest.mark.promise("S16")
 async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
@@ -191,10 +188,9 @@ def test_nothing_for_clients_is_below_admin() -> None:
     assert not [path for path in paths if path.startswith(PATH)]
 
 
-@pytest.mark.promise("S15")
+@pytest.mark.promise("S15", "S16")
 @pytest.mark.parametrize(("method", "path"), EXISTING + ELSEWHERE)
 @pytest.mark.parametrize("headers", [{}, ADMIN], ids=["no key", "admin"])
-@pytest.mark.promise("S15", "S16")
 async def test_browsers_get_no_permission(method: str, path: str, headers: dict[str, str]) -> None:
     page = {"origin": "https://app.example", **headers}
     client = await call(app_of(), path, method, page)

@@ -145,7 +145,6 @@ async def test_events_that_wait_share_one_write() -> None:
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
-@pytest.mark.promise("R8")
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
