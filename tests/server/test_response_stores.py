@@ -472,3 +472,37 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
 async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
         await sqlite().get("", "resp_1", NOW)
+
+
+@pytest.mark.promise("R11")
+async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(sqlite: Kind) -> None:
+    async with sqlite() as store:
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        begun = anyio.current_time()
+        with pytest.raises(StoreError, match=r"not written within 0\.25 s"):
+            await store.put(response())
+        assert anyio.current_time() - begun < 1.0
+        holder.execute("ROLLBACK")
+        holder.close()
+    async with sqlite() as store:
+        assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
+
+
+@pytest.mark.promise("R11")
+async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
+    async with sqlite() as store:
+        assert isinstance(store, SQLiteResponseStore)
+        large = bytes(100_000)
+        for number in range(8):
+            await store.put(response(f"resp_{number}", body=large))
+        pages = store._open_connection.execute("PRAGMA page_count").fetchone()[0]
+        store._open_connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        for number in range(8, 12):
+            assert await store.put(response(f"resp_{number}", body=large))
+        there = [number for number in range(12) if await store.get("", f"resp_{number}", NOW) is not None]
+        assert there[-4:] == [8, 9, 10, 11]
+        assert there == list(range(there[0], 12))
+        store._open_connection.execute("DELETE FROM responses")
+        with pytest.raises(StoreError, match="full"):
+            await store.put(response("resp_large", body=bytes(950_000)))
