@@ -10,12 +10,19 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# Every version that is installed, so that a checkout works tomorrow as it does today.
-LOCK := tests/tools/constraints.txt
+# What is installed: versions and hashes, so that a checkout works tomorrow as it does today, with the same files.
+# Nothing is built but the project itself: what builds a package could be something else tomorrow.
+LOCKS := requirements
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all: --requirement $(LOCKS)
+# Of `make lock`; --upgrade-package NAME moves one package only.
+UPGRADE ?= --upgrade
+RELEASE := .venv-release
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test suite test-recordings test-versions lock check-format lint types imports tests coverage bench fix clean
+.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -23,17 +30,22 @@ $(VENV)/.created:
 	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer with the venv module is needed; install it or set PYTHON=" >&2; exit 1; fi
 	@echo "creating $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP_INSTALL) --upgrade 'pip>=25.3'
 	@touch $@
 
-$(VENV)/.server: $(VENV)/.created pyproject.toml $(LOCK)
+$(VENV)/.server: $(VENV)/.created pyproject.toml $(LOCKS)/server.txt
 	@echo "installing the gateway"
-	@$(BIN)/python $(PIP_INSTALL) --constraint $(LOCK) --build-constraint $(LOCK) --editable '.[server]'
+	@$(BIN)/python $(LOCKED)/server.txt
+	@$(BIN)/python $(PIP_INSTALL) --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.server
+$(VENV)/.dev: $(VENV)/.server $(LOCKS)/dev.txt
 	@echo "installing the development tools"
-	@$(BIN)/python $(PIP_INSTALL) --constraint $(LOCK) --group dev
+	@$(BIN)/python $(LOCKED)/dev.txt
+	@touch $@
+
+$(RELEASE)/.release: $(LOCKS)/release.txt
+	@$(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/python $(LOCKED)/release.txt
 	@touch $@
 
 # -- the two commands -------------------------------------------------------------------------------------
@@ -45,6 +57,9 @@ run: $(VENV)/.server
 test: check-format lint types imports tests coverage
 	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
 		echo "not tested: account stores on a server, because there is no valkey-server or redis-server (docs/state.md)"
+	@for each in nginx haproxy; do command -v $$each >/dev/null || \
+		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge/test_proxies.py)"; done
+	@command -v chromium >/dev/null || echo "not tested: web pages in a real browser, because there is no chromium"
 
 # -- the checks, one by one -------------------------------------------------------------------------------
 
@@ -91,15 +106,35 @@ test-versions:
 suite: $(VENV)/.dev
 	$(BIN)/pytest -q $(ARGS)
 
-# The newest versions that pyproject.toml allows. Run it with the oldest Python, which needs all backports.
-lock:
-	rm -rf .venv-lock
-	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python $(PIP_INSTALL) --upgrade 'pip>=25.3'
-	.venv-lock/bin/python $(PIP_INSTALL) --editable '.[server]' --group dev
-	(sed -n 1p $(LOCK); .venv-lock/bin/python -m pip freeze --exclude-editable) > $(LOCK).new
-	mv $(LOCK).new $(LOCK)
-	rm -rf .venv-lock
+# The newest versions that pyproject.toml allows, for every platform and Python, and the SBOM of what the wheel needs.
+lock: $(RELEASE)/.release
+	$(COMPILE) $(UPGRADE) --extra server --group build -o $(LOCKS)/server.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --extra server --group dev -c $(LOCKS)/server.txt -o $(LOCKS)/dev.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --group release -o $(LOCKS)/release.txt
+	$(COMPILE) --all-extras -c $(LOCKS)/dev.txt -o $(RELEASE)/all.txt pyproject.toml
+	$(RELEASE)/bin/python $(LOCKS)/sbom.py < $(RELEASE)/all.txt > $(RELEASE)/sbom.json
+	mv $(RELEASE)/sbom.json $(LOCKS)/dragoman.cdx.json
+
+# Known faults of what is locked. It fails, too, where the service that knows them does not answer.
+audit: $(RELEASE)/.release
+	@for lock in server dev release; do \
+		echo "known faults in $(LOCKS)/$$lock.txt:"; \
+		$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
+			--requirement $(LOCKS)/$$lock.txt $(ARGS) || failed=1; \
+	done; \
+	if [ -n "$$failed" ]; then \
+		echo "audit: not passed. Faults are listed above; \"could not be audited\" or a lost connection: nothing was checked" >&2; \
+		exit 1; \
+	fi
+
+# The files of a release. The second build, of what is committed, differs in all that must not matter.
+dist: $(VENV)/.dev
+	@rm -rf dist
+	@env -u SOURCE_DATE_EPOCH $(BIN)/python -m hatchling build -d dist
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && python=$$PWD/$(BIN)/python && \
+		(cd "$$copy" && umask 077 && env -u SOURCE_DATE_EPOCH TZ=Asia/Tokyo LC_ALL=C "$$python" -m hatchling build -d dist >/dev/null) && \
+		if ! diff -r dist "$$copy/dist"; then echo "dist: two builds differ, or something is not committed" >&2; exit 1; fi
+	@sha256sum dist/*
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)

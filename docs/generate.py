@@ -1,9 +1,12 @@
 """Writes what of the documentation follows from the code. Run it after a setting or a translation has changed.
 
-In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`; everything else in
-these pages is written by hand. All of fidelity.md is made here, see the package `fidelity` beside this file.
+In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
+the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md is made here, see
+the package `fidelity` beside this file.
 """
 
+import ast
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -27,8 +30,10 @@ from dragoman_server.settings import (
     UPSTREAM_KEYS,
 )
 
-PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md")]
+PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")
+TESTS = Path(__file__).parents[1] / "tests"
+PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
@@ -196,7 +201,49 @@ def _or(words: Iterable[str]) -> str:
     return f"{', '.join(rest)} or {last}" if rest else last
 
 
+@functools.cache
+def promised() -> dict[str, dict[str, list[str]]]:
+    """By promise and module: the tests with the marker, and "" where the whole module has it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if "mark.promise(" not in (text := path.read_text("utf-8")):
+            continue
+        for node in ast.parse(text).body:
+            module = path.relative_to(TESTS.parent).as_posix()
+            for number in _marked(node):
+                found.setdefault(number, {}).setdefault(module, []).append(getattr(node, "name", ""))
+    return found
+
+
+def _marked(node: ast.stmt) -> list[str]:
+    """The promises that a test, a class of tests or `pytestmark` names."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            marks: list[ast.expr] = node.decorator_list
+        case ast.Assign(targets=[ast.Name("pytestmark")], value=ast.List(elts=elements)):
+            marks = elements
+        case ast.Assign(targets=[ast.Name("pytestmark")], value=value):
+            marks = [value]
+        case _:
+            marks = []
+    calls = [
+        each
+        for each in marks
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.promise"
+    ]
+    return [ast.literal_eval(number) for call in calls for number in call.args]
+
+
+def _tests_of(number: str) -> str:
+    rows = promised().get(number, {}).items()
+    return "".join(
+        f"- `{module}`" + ("" if "" in names else ": " + ", ".join(f"`{name}`" for name in names)) + "\n"
+        for module, names in rows
+    )
+
+
 _TABLES: dict[str, Callable[[], str]] = {
+    **{number: functools.partial(_tests_of, number) for number in PROMISES},
     "server": lambda: _keys(SERVER_KEYS.values()),
     "upstreams": lambda: _own(UPSTREAM_KEYS),
     "capabilities": lambda: _keys(CAPABILITY_KEYS.values()),

@@ -3,7 +3,25 @@
 from collections.abc import Generator
 from typing import Any
 
+import canaries
 import pytest
+
+
+def pytest_configure() -> None:
+    canaries.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """No secret of a test gets out: see canaries.py."""
+    canaries.found()
+    result = yield
+    directory = getattr(item, "funcargs", {}).get("tmp_path")
+    if directory is not None:
+        canaries.look_at_stores(directory)
+    seen = canaries.found()
+    assert not seen or item.get_closest_marker("tells_secrets"), seen
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -36,6 +36,7 @@ def problems(row: Probe, cell: Cell) -> list[str]:
     return found
 
 
+@pytest.mark.promise("R13")
 def test_no_part_of_a_request_is_lost_without_a_word() -> None:
     found = [
         f"{client} to {upstream}: {problem}"
@@ -46,6 +47,7 @@ def test_no_part_of_a_request_is_lost_without_a_word() -> None:
     assert found == []
 
 
+@pytest.mark.promise("R13")
 def test_no_part_of_a_stream_is_lost_without_a_word() -> None:
     found = [
         f"{upstream} to {client}: {problem}"

@@ -1,12 +1,17 @@
-"""What is in the wheel, and that the editable install is of this checkout."""
+"""What is in the wheel, what it is made of, and that the checkout's environment is the locked one."""
 
+import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib.metadata import entry_points, requires, version
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -14,21 +19,51 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
+LOCKS = ROOT / "requirements"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def build(tree: Path, target: Path, umask: int = 0o022, **environ: str) -> dict[str, Path]:
+    """The files of a release, by the end of their names."""
+    kept = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
+    subprocess.run(
+        command, cwd=tree, env=kept | environ, umask=umask, check=True, capture_output=True, timeout=120
+    )
+    return {path.suffix: path for path in target.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    return zipfile.ZipFile(next(target.glob("*.whl")))
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return build(ROOT, tmp_path_factory.mktemp("built"))
 
 
+@pytest.fixture(scope="module")
+def wheel(built: dict[str, Path]) -> zipfile.ZipFile:
+    return zipfile.ZipFile(built[".whl"])
+
+
+@pytest.mark.promise("S17")
 def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name}
     assert tops == {"dragoman", "dragoman_server"}
     assert {"dragoman/py.typed", "dragoman_server/py.typed"} <= set(wheel.namelist())
     assert not any(name.endswith(".pth") for name in wheel.namelist())
+
+
+@pytest.mark.promise("S17")
+def test_two_builds_give_the_same_bytes(built: dict[str, Path], tmp_path: Path) -> None:
+    """The second one is of the sdist, elsewhere, with other times, permissions, zone and order of hashes."""
+    with tarfile.open(built[".gz"]) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    [tree] = tmp_path.iterdir()
+    for path in tree.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    again = build(tree, tmp_path / "again", 0o077, TZ="Asia/Tokyo", LC_ALL="C", PYTHONHASHSEED="7")
+    assert {path.name: path.read_bytes() for path in again.values()} == {
+        path.name: path.read_bytes() for path in built.values()
+    }
 
 
 def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
@@ -45,20 +80,89 @@ def test_a_plain_install_needs_msgspec_alone() -> None:
     assert [each.split(">")[0] for each in plain] == ["msgspec"]
 
 
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(each).name) for each in requirements}
+
+
+@pytest.mark.promise("S17")
+def test_the_gateway_has_at_most_ten_direct_dependencies_and_each_is_argued() -> None:
+    optional = PROJECT["project"]["optional-dependencies"]
+    gateway = names(PROJECT["project"]["dependencies"]) | names(optional["server"])
+    assert len(gateway) <= 10
+    page = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\S+) \|", page, re.MULTILINE)
+    assert gateway | names(optional["grammar"]) | names(optional["valkey"]) <= set(
+        map(canonicalize_name, rows)
+    )
+
+
 def test_developers_get_what_the_extras_bring() -> None:
     """Tests of an extra that is not installed are skipped, and nobody would see them fail."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    optional, dev = project["project"]["optional-dependencies"], project["dependency-groups"]["dev"]
+    optional, dev = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]["dev"]
     assert set(optional) == {"server", "grammar", "socks", "valkey"}
-    assert {each for name in optional.keys() - {"server"} for each in optional[name]} <= set(dev)
-    assert "'.[server]'" in (ROOT / "Makefile").read_text("utf-8")
+    assert all(each in dev for name in optional.keys() - {"server"} for each in optional[name])
+    assert "--extra server --group dev" in (ROOT / "Makefile").read_text("utf-8")
 
 
-def pins() -> dict[str, Version]:
-    """The versions that the checkout's environment is made of."""
-    lines = (ROOT / "tests" / "tools" / "constraints.txt").read_text("utf-8").splitlines()
-    named = [line.split("==") for line in lines if not line.startswith("#")]
-    return {canonicalize_name(name): Version(version) for name, version in named}
+# -- the locks ---------------------------------------------------------------------------------------------
+
+
+class Lock(dict[str, Version]):
+    """The versions of a file of requirements/, by name; `hashes` likewise."""
+
+    def __init__(self, name: str) -> None:
+        self.text = (LOCKS / f"{name}.txt").read_text("utf-8")
+        self.hashes: dict[str, set[str]] = {}
+        lines = [
+            line for line in self.text.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")
+        ]
+        for line in lines:
+            requirement, *hashes = line.split(" --hash=")
+            wanted = Requirement(requirement)
+            [specifier] = wanted.specifier
+            assert specifier.operator == "==", line
+            self[canonicalize_name(wanted.name)] = Version(specifier.version)
+            self.hashes[canonicalize_name(wanted.name)] = {each.strip() for each in hashes}
+
+
+@pytest.mark.promise("S17")
+@pytest.mark.parametrize("name", ["server", "dev", "release"])
+def test_a_lock_has_hashes_and_no_addresses(name: str) -> None:
+    lock = Lock(name)
+    for package, hashes in lock.hashes.items():
+        assert hashes, package
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), package
+    assert not re.search(r"https?:|file:|-index|--find-links|(?<![\w.-])/", lock.text)
+
+
+@pytest.mark.promise("S17")
+def test_make_installs_what_has_a_hash_and_nothing_else() -> None:
+    made = (ROOT / "Makefile").read_text("utf-8")
+    installs = re.findall(
+        r"^(?!PIP_INSTALL|LOCKED).*(?:pip install|PIP_INSTALL|LOCKED).*", made, re.MULTILINE
+    )
+    assert len(installs) == 4
+    for line in installs:
+        assert "$(LOCKED)/" in line or "--no-index --no-deps --no-build-isolation" in line, line
+    assert re.search(r"^LOCKED := .* --require-hashes --only-binary :all: ", made, re.MULTILINE)
+
+
+def test_what_builds_the_project_is_locked_where_it_is_installed() -> None:
+    [backend] = PROJECT["build-system"]["requires"]
+    assert backend in PROJECT["dependency-groups"]["build"]
+    assert names(PROJECT["dependency-groups"]["build"]) <= Lock("server").keys()
+
+
+def test_the_tools_of_a_release_are_locked() -> None:
+    lock = Lock("release")
+    for each in map(Requirement, PROJECT["dependency-groups"]["release"]):
+        assert each.specifier.contains(lock[canonicalize_name(each.name)]), str(each)
+
+
+def test_developers_run_the_same_gateway() -> None:
+    server, dev = Lock("server"), Lock("dev")
+    assert server.items() <= dev.items()
+    assert all(dev.hashes[name] == hashes for name, hashes in server.hashes.items())
 
 
 def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
@@ -71,12 +175,24 @@ def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
     ]
 
 
+# What only other platforms and Pythons install.
+ELSEWHERE = {
+    "backports-zstd",
+    "cffi",
+    "colorama",
+    "httpx2-jsfetch",
+    "pycparser",
+    "typing-extensions",
+    "uvloop",
+}
+
+
 def test_every_package_of_the_checkout_is_locked() -> None:
     """When pyproject.toml changes, `make lock` has to run: what it names, and what that brings, has a version."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    locked, seen = pins(), set()
-    left = [Requirement(each) for each in project["dependency-groups"]["dev"]]
-    left += wanted_of("dragoman", set(project["project"]["optional-dependencies"]))
+    groups = PROJECT["dependency-groups"]
+    locked, seen = Lock("dev"), set[tuple[str, ...]]()
+    left = [Requirement(each) for each in (*groups["build"], *groups["dev"]) if isinstance(each, str)]
+    left += wanted_of("dragoman", set(PROJECT["project"]["optional-dependencies"]))
     while left:
         requirement = left.pop()
         name = canonicalize_name(requirement.name)
@@ -86,8 +202,62 @@ def test_every_package_of_the_checkout_is_locked() -> None:
         if (name, *requirement.extras) not in seen:
             seen.add((name, *requirement.extras))
             left += wanted_of(name, requirement.extras)
-    # The standard library has that one in the newest Python.
-    assert locked.keys() - {name for name, *_ in seen} <= {"backports-zstd"}, "nobody needs them"
+    assert locked.keys() - {name for name, *_ in seen} <= ELSEWHERE, "nobody needs them"
+
+
+# -- the SBOM ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sbom(wheel: zipfile.ZipFile) -> dict[str, Any]:
+    [name] = [name for name in wheel.namelist() if "/sboms/" in name]
+    assert name.endswith(".dist-info/sboms/dragoman.cdx.json")
+    found: dict[str, Any] = json.loads(wheel.read(name))
+    return found
+
+
+@pytest.mark.promise("S17")
+def test_the_sbom_says_of_each_dependency_what_the_lock_says(sbom: dict[str, Any]) -> None:
+    lock = Lock("dev")
+    for component in sbom["components"]:
+        name = component["name"]
+        assert component["version"] == str(lock[name])
+        assert component["purl"] == f"pkg:pypi/{name}@{component['version']}"
+        assert {"sha256:" + each["content"] for each in component["hashes"]} == lock.hashes[name]
+        assert all(
+            "expression" in each or each["license"].keys() & {"id", "name"} for each in component["licenses"]
+        )
+        assert component["licenses"]
+
+
+@pytest.mark.promise("S17")
+def test_the_sbom_names_each_dependency_direct_or_not(sbom: dict[str, Any]) -> None:
+    direct = [*PROJECT["project"]["dependencies"]]
+    direct += [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
+    root = sbom["metadata"]["component"]
+    assert (root["name"], root["version"]) == ("dragoman", PROJECT["project"]["version"])
+    names_of = {each["bom-ref"]: each["name"] for each in (root, *sbom["components"])}
+    needs = {
+        names_of[each["ref"]]: {names_of[ref] for ref in each["dependsOn"]} for each in sbom["dependencies"]
+    }
+    assert needs["dragoman"] == names(direct)
+    assert needs.keys() - {"dragoman"} == {each["name"] for each in sbom["components"]}
+    # All that is installed here by way of them, and nothing that they do not lead to.
+    left, found = wanted_of("dragoman", set(PROJECT["project"]["optional-dependencies"])), set[str]()
+    while left:
+        requirement = left.pop()
+        found.add(canonicalize_name(requirement.name))
+        left += wanted_of(requirement.name, requirement.extras)
+    assert needs.keys() - {"dragoman"} >= found
+    assert needs.keys() - {"dragoman"} - set().union(*needs.values()) == set()
+
+
+def test_the_sbom_is_the_same_for_the_same_lock(sbom: dict[str, Any]) -> None:
+    assert not {"serialNumber", "timestamp"} & {*sbom, *sbom["metadata"]}
+    assert all(one["name"] < two["name"] for one, two in pairwise(sbom["components"]))
+
+
+# -- the install -------------------------------------------------------------------------------------------
 
 
 def test_the_command_is_installed() -> None:

@@ -27,7 +27,7 @@ from ._events import (
     TextDelta,
     Usage,
 )
-from ._fault import Fault, FaultKind, unreadable
+from ._fault import Fault, FaultKind, masked, unreadable
 from ._grammar import Checker
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
 from ._lane import Lane
@@ -296,7 +296,8 @@ class ResponseTranslator:
                 return
             if kind is Failed:
                 self.outcome = Outcome.FAILED
-                self.fault = staged.fault  # type: ignore[union-attr]
+                self.fault = masked(staged.fault, self._exchange.mask)  # type: ignore[union-attr]
+                staged = Failed(self.fault)
             elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)

@@ -7,9 +7,17 @@ message, the status and what a client's retry logic reads travel beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from typing import TypeAlias
 
 import msgspec
+
+from ._errors import RemoteProtocolError
+from ._json import JSON, decode, encode
+
+# Takes out of a text what its reader may not see.
+Mask: TypeAlias = Callable[[str], str]
 
 
 class FaultKind(Enum):
@@ -149,6 +157,43 @@ def kind_by_words(kind: FaultKind, message: str) -> FaultKind:
         if (kinds is None or kind in kinds) and any(each in lowered for each in words):
             return meant
     return kind
+
+
+def masked(fault: Fault, mask: Mask | None) -> Fault:
+    """The fault as its reader may see it: a peer may repeat secrets in any of its texts. The same one without any."""
+    if mask is None:
+        return fault
+    texts = {name: text for name in _TEXTS if (text := getattr(fault, name)) is not None}
+    shown = {name: mask(text) for name, text in texts.items()}
+    return fault if shown == texts else msgspec.structs.replace(fault, **shown)
+
+
+_TEXTS = ("message", "code", "type", "param", "request_id")
+
+
+def masked_document(data: bytes, mask: Mask | None) -> bytes:
+    """A peer's words, JSON or not, as their reader may see them. Where there is nothing to take out, the same bytes.
+
+    The strings of a JSON text are looked at as they read, for a letter may be written as an escape.
+    """
+    if mask is None:
+        return data
+    try:
+        value = decode(data)
+        shown = _masked_value(value, mask)
+    except (RemoteProtocolError, RecursionError):
+        return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return data if shown == value else encode(shown)
+
+
+def _masked_value(value: JSON, mask: Mask) -> JSON:
+    if type(value) is str:
+        return mask(value)
+    if type(value) is list:
+        return [_masked_value(each, mask) for each in value]
+    if type(value) is dict:
+        return {mask(name): _masked_value(each, mask) for name, each in value.items()}
+    return value
 
 
 def unreadable(reason: object) -> Fault:

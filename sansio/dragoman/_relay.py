@@ -1,10 +1,11 @@
 """Same protocol on both sides: the bytes pass unchanged, and a tap watches.
 
-Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the
-upstream breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error
-in the protocol's own form can follow. Nothing else is ever added, and nothing passes behind the frame that ends the
-answer. What a tap wants to know (usage, the end, an error) stands in the first and the last frames of a stream, so
-only those are taken apart, and the last ones only when the protocol's end mark comes or somebody asks.
+Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the upstream
+breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error in the
+protocol's own form can follow. Nothing else is ever added, nothing passes behind the frame that ends the answer, and
+nothing is changed but an error that says what the client may not see (Exchange.mask). What a tap wants to know
+(usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart, and the
+last ones only when the protocol's end mark comes or somebody asks.
 """
 
 from __future__ import annotations
@@ -16,23 +17,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from ._answer import Outcome
 from ._errors import RemoteProtocolError
 from ._events import Event, Failed, Started, Stopped, StopReason, Usage
-from ._fault import Fault, FaultKind, unreadable
+from ._fault import Fault, FaultKind, masked, masked_document, unreadable
 from ._json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from ._loss import Ledger
 from ._spec import Exchange, UpstreamSpec
 from ._sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_piece
+from ._sse import frame as frame_bytes
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r){2}")
+# Atomic: one CRLF is not a CR and an LF.
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 # An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
 _ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
-
-# What every frame has that tells of an error, in each of the protocols, and the line above as well.
-_ERROR = b"error"
 
 # Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
@@ -79,6 +79,7 @@ class Relay:
         self._tap = protocol.tap(exchange)
         self._streams = streams
         self._marks = protocol.end_marks
+        self._signs = protocol.error_signs
         self._member = member or protocol.answer_member
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
@@ -114,11 +115,11 @@ class Relay:
                     self.fail(unreadable(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"))
                     return
             if self._failing:
-                whole = self._behind_an_error(whole)
-            elif whole.rfind(_ERROR) >= 0:  # some times as fast as `in`, and each read is searched
+                whole = self._behind_an_error(self._without_secrets(whole))
+            elif self._may_fail(whole):
                 if self._fails_beside(whole):
                     return
-                whole = self._up_to_the_end(whole)
+                whole = self._up_to_the_end(self._without_secrets(whole))
             else:
                 for mark in self._marks:
                     if whole.rfind(mark) >= 0:
@@ -135,11 +136,14 @@ class Relay:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
             return
-        if self._fails_beside(b"".join(self._held)):
+        held = b"".join(self._held)
+        if self._fails_beside(held):
             return
         self._look()
+        held = self._without_secrets(held)
+        self._held = [held]
         rest = SSEParser()
-        frames = [*rest.receive_data(b"".join(self._held)), *rest.receive_eof()]
+        frames = [*rest.receive_data(held), *rest.receive_eof()]
         # An unfinished frame is passed on behind an end, or if it is one; otherwise the client never sees it.
         trial = self._protocol.tap(self._exchange)
         for frame in frames:
@@ -158,16 +162,16 @@ class Relay:
         self._look()
         if self._tap.fault is not None:
             self._finish(Outcome.FAILED)
-            self.fault = self._tap.fault
+            self.fault = masked(self._tap.fault, self._exchange.mask)
             return
         if self._tap.ended:
             self._finish(Outcome.COMPLETED)
             return
         self._held.clear()
         self.outcome = Outcome.FAILED
-        self.fault = fault
+        self.fault = masked(fault, self._exchange.mask)
         if self._streams:
-            self._out.append(self._tap.fail(fault))
+            self._out.append(self._tap.fail(self.fault))
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
@@ -190,6 +194,13 @@ class Relay:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
+    def _may_fail(self, frames: bytes) -> bool:
+        """Whether one of them may tell an error."""
+        for sign in self._signs:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
+            if frames.rfind(sign) >= 0:  # some times as fast as `in`
+                return True
+        return False
+
     def _fails_beside(self, data: bytes) -> bool:
         """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
         if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
@@ -206,6 +217,24 @@ class Relay:
             trial.watch(frame)
         self.fail(trial.fault or unreadable("it has an error without words"))
         return True
+
+    def _without_secrets(self, frames: bytes) -> bytes:
+        """The frames, those that tell an error as the client may see them."""
+        mask = self._exchange.mask
+        if mask is None:
+            return frames
+        shown = []
+        for piece in _cut(frames):
+            frame = _frame_of(piece) if self._may_fail(piece) else None
+            if frame is not None:
+                trial = self._protocol.tap(self._exchange)
+                trial.watch(frame)
+                fails = trial.fault is not None or frame.event == b"error"
+                data = masked_document(frame.data, mask) if fails else frame.data
+                if data != frame.data:
+                    piece = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
+            shown.append(piece)
+        return b"".join(shown)
 
     def _end(self) -> None:
         """The last frame has come: what is behind it was never there."""
@@ -249,16 +278,19 @@ class Relay:
         for frame in frames:
             tap.watch(frame)
         self.usage = tap.usage
-        self.fault = self.fault or tap.fault  # the outcome comes at the end: an error may have several frames
+        if self.fault is None and tap.fault is not None:
+            # The outcome comes at the end: an error may have several frames.
+            self.fault = masked(tap.fault, self._exchange.mask)
         self.committed = self.committed or tap.begun or tap.ended
 
     def _up_to_the_end(self, whole: bytes) -> bytes:
         """Pass frames on up to the one that ends the answer. The rest, when it has none: models write marks, too."""
         start = passed = 0
         for end in _frame_ends(whole):
-            piece, start = whole[start:end], end
-            if _ERROR in piece or any(mark in piece for mark in self._marks):
-                self._pass(whole[passed:end])
+            piece, before, start = whole[start:end], whole[passed:start], end
+            if self._may_fail(piece) or any(mark in piece for mark in self._marks):
+                self._pass(before)
+                self._pass(piece)  # by itself, for _end() may take it back
                 passed = end
                 self._look()
                 if self._tap.last:
@@ -335,7 +367,7 @@ class Relay:
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
-                self.outcome, self.fault = Outcome.FAILED, event.fault
+                self.outcome, self.fault = Outcome.FAILED, masked(event.fault, self._exchange.mask)
         if self.fault is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.fault = unreadable(f"it has no {self._member}")
@@ -351,6 +383,21 @@ def _frame_ends(frames: bytes) -> Iterator[int]:
     while end > 1:
         yield end
         end = frames.find(b"\n\n", end) + 2
+
+
+def _cut(frames: bytes) -> Iterator[bytes]:
+    """One frame after the other, each with its blank line; the last one may have none."""
+    start = 0
+    for end in _frame_ends(frames):
+        yield frames[start:end]
+        start = end
+    if start < len(frames):
+        yield frames[start:]
+
+
+def _frame_of(piece: bytes) -> Frame | None:
+    parser = SSEParser()
+    return next(iter([*parser.receive_data(piece), *parser.receive_eof()]), None)
 
 
 def _pieces(frames: bytes) -> list[bytes]:

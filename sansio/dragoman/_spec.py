@@ -14,7 +14,7 @@ import msgspec
 
 from ._book import Book
 from ._events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
-from ._fault import Fault
+from ._fault import Fault, Mask
 from ._fold import Answer
 from ._json import JSONObject
 from ._lane import LaneHint
@@ -172,6 +172,8 @@ class Exchange(msgspec.Struct, frozen=True):
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
     clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
     mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
+    mask: takes out of an upstream's errors what the client may not see, wherever in the answer they stand. None:
+        nothing.
     """
 
     request: Request
@@ -186,6 +188,7 @@ class Exchange(msgspec.Struct, frozen=True):
     stored: bool = False
     clock: Callable[[], int] | None = None
     mended: bool = False
+    mask: Mask | None = None
 
     def answer_id(self, prefix: str, upstream_id: str) -> str:
         """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
@@ -301,6 +304,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
     end_marks: of these bytes every frame has some that sets Tap.last.
+    error_signs: of these bytes every frame has some that tells an error in words.
     answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
@@ -318,6 +322,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     tap: Callable[[Exchange], Tap]
     end_marks: tuple[bytes, ...]
     answer_member: str
+    error_signs: tuple[bytes, ...] = (b"error",)
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed

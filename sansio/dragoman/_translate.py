@@ -16,7 +16,7 @@ from ._compact import ask_for_summary
 from ._demands import Session, fit_demands, fit_marks, fit_media, fit_tool_demands, name_session
 from ._errors import RemoteProtocolError
 from ._estimate import estimate_tokens
-from ._fault import Fault, kind_of_status
+from ._fault import Fault, Mask, kind_of_status
 from ._foreign import leave_protocol, refuse_held
 from ._history import end_with_user, mend_history
 from ._json import decode_object, encode, too_deep
@@ -80,11 +80,12 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         model: str | None = None,
         sealer: Sealer = Sealer(),
         clock: Callable[[], int] | None = None,
+        mask: Mask | None = None,
     ) -> Exchange:
         """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
         tells them later, without which the answer is said to be complete at `now`.
 
-        model is the name that the client is told, by default the one that it asked for, if any.
+        model is the name that the client is told, by default the one that it asked for, if any. mask: see Exchange.
         """
         return Exchange(
             request=self.request,
@@ -98,6 +99,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             endpoint=self.endpoint,
             clock=clock,
             mended=self.mended,
+            mask=mask,
         )
 
 

@@ -6,6 +6,7 @@ of the current wait when it fires, instead of one timer a read.
 """
 
 import asyncio
+import contextlib
 import math
 import socket
 import ssl
@@ -45,6 +46,21 @@ class AsyncioStream(asyncio.Protocol):
     async def connect(cls, family: socket.AddressFamily, address: str, port: int) -> "AsyncioStream":
         loop = asyncio.get_running_loop()
         _, stream = await loop.create_connection(cls, address, port, family=family)
+        return stream
+
+    @classmethod
+    async def accept(
+        cls, accepted: socket.socket, tls: ssl.SSLContext | None, handshake_timeout: float
+    ) -> "AsyncioStream":
+        """The server's side. Raises OSError when the handshake fails."""
+        stream = cls()
+        # What it returns is not the stream on uvloop with TLS.
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: stream,
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else handshake_timeout,
+        )
         return stream
 
     async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "AsyncioStream":
@@ -93,6 +109,20 @@ class AsyncioStream(asyncio.Protocol):
     def is_reusable(self) -> bool:
         return not (self._eof or self._buffer)
 
+    async def end(self, linger: float) -> None:
+        transport = self._transport
+        if transport is None or self._lost or transport.is_closing():
+            self.abort()
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()  # TLS: what is written, then its own goodbye; then it waits for the peer's
+        with anyio.move_on_after(linger), contextlib.suppress(OSError):
+            while await self.receive(None):
+                pass
+        self.abort()
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -100,6 +130,10 @@ class AsyncioStream(asyncio.Protocol):
             # A reader in another task must not take our own closing for the peer's end of the body.
             self._error = ConnectionAbortedError("closed here")
         self._eof = True
+
+    def alpn_protocol(self) -> str | None:
+        tls = self._open_transport().get_extra_info("ssl_object")
+        return None if tls is None else cast("ssl.SSLObject", tls).selected_alpn_protocol()
 
     def raw_socket(self) -> SocketLike:
         return cast("SocketLike", self._open_transport().get_extra_info("socket"))

@@ -3,7 +3,7 @@
 anyio's stream pauses and resumes the socket around every read on asyncio, which is a sixth of the gateway's
 CPU when tokens arrive one by one. So there are two small streams of our own behind one Protocol: the loop's
 own protocol callbacks on asyncio (`_asyncio_stream`), readiness of the socket on trio (`_trio_stream`).
-`_connect` opens them.
+`_connect` opens those to upstreams, `serving` those of clients.
 """
 
 from typing import Protocol
@@ -33,8 +33,17 @@ class ByteStream(Protocol):
     def is_reusable(self) -> bool:
         """Whether an idle stream is still open and silent, as it must be between two exchanges."""
 
+    async def end(self, linger: float) -> None:
+        """Say the end, once all that was sent is on its way, then close.
+
+        What the peer still sends is dropped until it has closed as well, for at most `linger` seconds. Raises nothing.
+        """
+
     def abort(self) -> None:
         """Close now. It waits for nothing, so cleanup needs no await; calling it again is harmless."""
+
+    def alpn_protocol(self) -> str | None:
+        """What the TLS handshake agreed upon."""
 
     def raw_socket(self) -> SocketLike:
         """The socket, to ask it for options and addresses."""

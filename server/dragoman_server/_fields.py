@@ -18,6 +18,7 @@ class Kind(enum.Enum):
     CHOICES = "list of choices"
     NAMES = "list of names"
     STATUSES = "list of HTTP statuses"
+    HOSTS = "list of host names"
     ORIGINS = "list of origins"
     PATH = "path"
     URL = "url"

@@ -1,5 +1,6 @@
 """The listening socket, and the one kind of error that keeps a server from starting."""
 
+import ipaddress
 import socket
 from dataclasses import dataclass
 
@@ -7,6 +8,10 @@ from .settings import ServerSettings
 
 # Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
 BACKLOG = 1024
+
+# Bytes that the kernel takes of an answer before the network has room for them. By itself it takes some 4 MB: as much
+# memory for a client that does not read, and a client that is only slow seems to take nothing for minutes.
+_MOST_UNSENT = 128 * 1024
 
 
 class StartupError(Exception):
@@ -28,6 +33,16 @@ class Listening:
         return f"{self.scheme}://{host}:{self.port}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a socket bound to `host`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    # Python counts ::ffff:127.0.0.1 as what it holds from 3.13 on.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def bind(server: ServerSettings) -> socket.socket:
     """The socket. It listens from here on, so that two servers cannot both believe they have the port.
 
@@ -37,14 +52,21 @@ def bind(server: ServerSettings) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
+        if is_loopback(server.host) and not is_loopback(str(address[0])):
+            # Whether client keys are needed was decided by the name.
+            raise StartupError(
+                f"cannot listen on {server.host}: it leads to {address[0]}, which is no loopback address"
+            )
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise StartupError(f"cannot listen on {server.host}: {reason}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted sockets inherit it on Linux. The loops set it too; a token must not wait for the next one.
+        # Accepted sockets inherit these on Linux. A token must not wait for the next one.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:

@@ -103,6 +103,7 @@ _KINDS: dict[Kind, Callable[[Key], Schema]] = {
     Kind.CHOICES: _list_of(_choice),
     Kind.NAMES: _list_of(_text),
     Kind.STATUSES: _list_of(lambda key: {"type": "integer", "minimum": 100, "maximum": 599}),
+    Kind.HOSTS: _list_of(_text),
     Kind.ORIGINS: _list_of(_text),
     Kind.PATH: _text,
     Kind.URL: _text,

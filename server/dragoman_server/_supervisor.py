@@ -1,15 +1,16 @@
 """Several worker processes on one listening socket.
 
 The workers are spawned, not forked: a fork would copy an event loop's state. Each gets the settings and the
-socket through multiprocessing, builds its own application, and reports on a pipe. One that dies after it has
-served is replaced; one that cannot start the first time stops everything.
+socket through multiprocessing, builds its own application, and reports on a pipe. One that dies is replaced, whether it
+has served or not: another one may live. One that says why it cannot start the first time stops everything, since the
+next would say the same, and so does one that dies again and again without having served.
 """
 
 import logging
 import signal
 import socket
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -23,6 +24,12 @@ from ._listen import StartupError
 WorkerMain = Callable[[socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")
+
+# What a terminal sends to all processes in it: Ctrl-C, and that it is closed.
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGHUP)
+
+# Deaths of one worker before it has served that end the gateway.
+_MOST_DEATHS = 3
 
 # A worker that dies is replaced, but one that dies at once must not keep a machine busy.
 _RESPAWN_PAUSE_S = 1.0
@@ -44,6 +51,8 @@ class Supervisor:
     # By the worker's number. All of them are started before the first is waited for.
     processes: dict[int, SpawnProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
+    # Of workers that have not served yet.
+    deaths: Counter[int] = field(default_factory=Counter)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     failure: str | None = None
 
@@ -64,7 +73,7 @@ class Supervisor:
             raise StartupError(self.failure)
 
     async def _watch_signals(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*stop_signals()) as signals:
             async for _ in signals:
                 self._stop()
 
@@ -99,8 +108,8 @@ class Supervisor:
         context = get_context("spawn")
         report, childs_end = context.Pipe(duplex=False)
         process = context.Process(target=self.worker_main, args=(self.listener, childs_end), daemon=True)
-        # Blocked signals stay blocked in a new process: Ctrl-C cannot hit a worker that is still importing.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        # Blocked signals stay blocked in a new process: they cannot hit a worker that is still importing.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
         try:
             process.start()
         finally:
@@ -109,9 +118,15 @@ class Supervisor:
         return process, report
 
     def _reported(self, number: int, report: Connection) -> None:
-        failure = "a worker process died while starting"
-        with suppress(EOFError):
+        try:
             failure = report.recv()
+        except EOFError:
+            if number in self.ready:
+                return
+            self.deaths[number] += 1
+            if self.deaths[number] < _MOST_DEATHS:
+                return
+            failure = f"a worker process died while starting, {_MOST_DEATHS} times in a row"
         if not failure:
             self.ready.add(number)
             if len(self.ready) == self.workers and not self.stopping.is_set():
@@ -128,6 +143,13 @@ class Supervisor:
     async def _wait_for(self, process: SpawnProcess) -> None:
         await anyio.wait_readable(process.sentinel)
         process.join()
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Those that ask for a stop. SIGHUP too, which would end the process in the middle of its requests: it is what a
+    closed terminal sends, unless the process was started with nohup."""
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *hangup)
 
 
 def _nothing() -> None:

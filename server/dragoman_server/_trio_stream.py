@@ -5,6 +5,7 @@ Waiting first and reading afterwards suits streams that are paced by a model: th
 so an attempt before the wait would be a wasted system call.
 """
 
+import contextlib
 import errno
 import math
 import os
@@ -47,6 +48,21 @@ class TrioStream:
             raise
         return cls(sock)
 
+    @classmethod
+    async def accept(
+        cls, accepted: socket.socket, tls: ssl.SSLContext | None
+    ) -> "TrioStream | TrioTlsStream":
+        """The server's side. Raises OSError when the handshake fails."""
+        if tls is None:
+            return cls(accepted)
+        stream = TrioTlsStream(accepted, tls)
+        try:
+            await stream.handshake()
+        except BaseException:
+            stream.abort()
+            raise
+        return stream
+
     async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "TrioTlsStream":
         stream = TrioTlsStream(self._socket, tls, server_hostname)
         await stream.handshake()
@@ -72,13 +88,18 @@ class TrioStream:
 
     async def send_all(self, data: bytes, timeout: float | None) -> None:
         self._check_open()
-        with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
-            await self._send_all(data)
-        if scope.cancelled_caught:
-            raise TimeoutError("the peer did not take the data in time")
+        # Mostly the kernel takes all of it at once, which needs no deadline.
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
+                await self._send_rest(memoryview(data)[sent:])
+            if scope.cancelled_caught:
+                raise TimeoutError("the peer did not take the data in time")
 
-    async def _send_all(self, data: bytes) -> None:
-        rest = memoryview(data)
+    async def _send_rest(self, rest: memoryview) -> None:
         try:
             while rest:
                 try:
@@ -95,27 +116,47 @@ class TrioStream:
     def is_reusable(self) -> bool:
         return not self._closed and is_silent(self._socket)
 
+    async def end(self, linger: float) -> None:
+        with trio.move_on_after(linger), contextlib.suppress(OSError):
+            self._check_open()
+            self._socket.shutdown(socket.SHUT_WR)
+            while await self.receive(None):
+                pass
+        self.abort()
+
     def abort(self) -> None:
         if not self._closed:
             self._closed = True
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 
+    def alpn_protocol(self) -> str | None:
+        return None
+
     def raw_socket(self) -> SocketLike:
         return self._socket
 
 
 class TrioTlsStream:
-    """See `ByteStream`. Takes over a connected socket; `handshake` comes first."""
+    """See `ByteStream`. Takes over a connected socket; `handshake` comes first.
+
+    server_hostname: None on the server's side.
+    """
 
     __slots__ = ("_socket", "_tls", "_wrapped")
 
-    def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str) -> None:
+    def __init__(
+        self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None = None
+    ) -> None:
         self._socket = connected
         self._wrapped = trio.socket.from_stdlib_socket(connected)
         # https_compatible: most servers close the socket without TLS's own goodbye.
         self._tls = trio.SSLStream(
-            trio.SocketStream(self._wrapped), tls, server_hostname=server_hostname, https_compatible=True
+            trio.SocketStream(self._wrapped),
+            tls,
+            server_hostname=server_hostname,
+            server_side=server_hostname is None,
+            https_compatible=True,
         )
 
     async def handshake(self) -> None:
@@ -147,6 +188,19 @@ class TrioTlsStream:
 
     def is_reusable(self) -> bool:
         return self._socket.fileno() >= 0 and is_silent(self._socket)
+
+    async def end(self, linger: float) -> None:
+        # Our goodbye; then the peer's, or whatever it still sends, encrypted or not.
+        with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._tls.unwrap()
+            while await self._wrapped.recv(READ_SIZE):
+                pass
+        self.abort()
+
+    def alpn_protocol(self) -> str | None:
+        name: str | None = self._tls.selected_alpn_protocol()
+        return name
 
     def abort(self) -> None:
         self._wrapped.close()

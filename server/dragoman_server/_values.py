@@ -13,11 +13,13 @@ from urllib.parse import SplitResult, urlsplit
 from ._fields import Key, Kind
 from ._secret import Secret
 from ._suggest import did_you_mean
+from .settings import LOOPBACK_ORIGINS
 
 _SHOWN_LENGTH = 80
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
 # RFC 9110 5.6.2: token.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
@@ -112,7 +114,7 @@ def parse_text(key: Key, text: str) -> object:
         raise BadValue(f"expected {what}, found {show(text)}") from None
 
 
-_LISTS = frozenset({Kind.NAMES, Kind.CHOICES, Kind.ORIGINS})
+_LISTS = frozenset({Kind.NAMES, Kind.CHOICES, Kind.HOSTS, Kind.ORIGINS})
 _TEXT_PARSERS: dict[Kind, tuple[Callable[[str], object], str]] = {
     Kind.INTEGER: (int, "an integer"),
     Kind.SECONDS: (float, "a number of seconds"),
@@ -231,15 +233,25 @@ def _model(key: Key, value: object, raw: object) -> str:
     return _string(value)
 
 
+def _allowed_host(key: Key, value: object, raw: object) -> str:
+    text = _string(value).lower().removeprefix("[").removesuffix("]")
+    if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
+        raise BadValue(
+            f'{show(raw)} is no host name: write it without scheme and port, such as "*.example.com"'
+        )
+    return text
+
+
 def _origin(key: Key, value: object, raw: object) -> str:
     # The Fetch standard compares origins as strings: scheme, host and port, and no slash at the end.
     text = _string(value)
-    if text in ("*", "null"):
+    if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
     url = _split(text, show(raw))
     if url.path or "?" in text or "#" in text or "@" in text:
         raise BadValue(
-            f'{show(raw)} is no origin: write "https://host" or "https://host:port", or "*" for any'
+            f'{show(raw)} is no origin: write "https://host" or "https://host:port", '
+            f'"{LOOPBACK_ORIGINS}" for the pages of this machine, or "*" for any'
         )
     return text.lower()
 
@@ -344,6 +356,7 @@ _CHECKS: dict[Kind, Callable[[Key, object, object], object]] = {
     Kind.CHOICES: _each(_choice),
     Kind.NAMES: _each(_model),
     Kind.STATUSES: _statuses,
+    Kind.HOSTS: _each(_allowed_host),
     Kind.ORIGINS: _each(_origin),
     Kind.PATH: _path,
     Kind.URL: _url,

@@ -13,7 +13,7 @@ from functools import lru_cache
 from dragoman import RemoteProtocolError, Sealer
 
 from ._patterns import matches
-from ._secret import Secret
+from ._secret import CLIENT_KEY_PREFIX, Secret
 from .settings import ClientKey, Settings
 
 # What a request's scope has under this name: the ClientKey that it came with, None where none are needed.
@@ -24,7 +24,7 @@ _SEALS = b"dragoman: sealed reasoning, version 1"
 _CLIENT_KEYS = b"dragoman: client keys, version 1"
 
 # What keys look like, so that scanners of public code can find them.
-KEY_PREFIX = "drk_"
+KEY_PREFIX = CLIENT_KEY_PREFIX
 _KEY_BYTES = 32
 
 

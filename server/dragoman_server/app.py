@@ -24,6 +24,7 @@ from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
 from . import __version__
 from .access import SCOPE_KEY, Keyring
 from .admin import admin_app, is_admin_path
+from .browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
 from .counting import counting_routes
 from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
 from .exchange import encode_headers, send_reply
@@ -33,7 +34,7 @@ from .log import RequestRecord, log_request
 from .models_api import models_routes
 from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply
 from .responses_api import ResponsesEndpoint, responses_routes
-from .settings import OPENAI_RESPONSES, Settings
+from .settings import LOOPBACK_ORIGINS, OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
 
 
@@ -57,23 +58,46 @@ class Application:
         app.router.redirect_slashes = False
         # Around all of Starlette, so that the answer to an internal error can be read by a browser as well.
         # Preflights cannot carry a key, and are answered before anybody asks for one.
+        server = gateway.settings.server
+        origins = set(server.cors_origins)
         self._app = CORSMiddleware(
             Gatekeeper(app, gateway.keyring, self._elsewhere),
-            allow_origins=gateway.settings.server.cors_origins,
+            allow_origins=origins - {LOOPBACK_ORIGINS},
+            allow_origin_regex=LOOPBACK_ORIGIN if LOOPBACK_ORIGINS in origins else None,
+            # What a page may do does not depend on where its server stands.
+            allow_private_network=True,
             allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
             allow_headers=["*"],
             expose_headers=["*"],
             max_age=86_400,
         )
+        self._browsers = BrowserGate(server, keyless=not gateway.keyring, allows=self._app.is_allowed_origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._elsewhere.refuse_websocket(scope, receive, send)
-        elif scope["type"] == "http" and is_admin_path(_path(scope)):
-            await self._admin(scope, receive, send)
-        else:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await receive()  # websocket.connect
+        try:
+            self._browsers.check(scope["headers"])
+            if scope["type"] == "websocket":
+                # Makes Codex fall back to plain HTTP at once.
+                raise RemoteProtocolError(
+                    "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
+                )
+        except RemoteProtocolError as error:
+            await self._elsewhere.refuse(scope, error, send)
+            return
+        await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
+
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer to a request that the server itself refuses, of which the scope has what is known. It is logged.
+
+        See serving/refusals.py.
+        """
+        return self._elsewhere.refusal(scope, error)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -114,6 +138,8 @@ class Gatekeeper:
             return
         if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
             try:
+                if not self._keyring:
+                    check_form(scope["headers"])
                 key = self._keyring.admit(scope["headers"])
             except RemoteProtocolError as error:
                 await self._elsewhere.refuse(scope, error, send)
@@ -190,7 +216,8 @@ class Elsewhere:
             message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        reply = self._refusal(request.scope, request.headers, error.status_code, message, code)
+        refusal = RemoteProtocolError(message, status_hint=error.status_code, code=code)
+        reply = self.refusal(request.scope, refusal)
         return _response(reply, headers)
 
     def _elsewhere(self, request: Request) -> str:
@@ -211,37 +238,33 @@ class Elsewhere:
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
         """Answer a request that comes no further than the gate."""
-        status = error.status_hint
-        reply = self._refusal(scope, Headers(scope=scope), status, error.message, error.code)
-        if status == 401:
+        reply = self.refusal(scope, error)
+        if error.status_hint == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
-        await send_reply(send, reply)
-
-    async def refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket handshake with 426, which makes Codex fall back to plain HTTP at once."""
-        await receive()  # websocket.connect
-        message = "this gateway does not speak WebSocket; use HTTP POST"
-        reply = self._refusal(scope, Headers(scope=scope), 426, message)
-        if "websocket.http.response" not in scope.get("extensions", {}):
+        if scope["type"] != "websocket":
+            await send_reply(send, reply)
+        elif "websocket.http.response" in scope.get("extensions", {}):
+            await _refuse_websocket(send, reply)
+        else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
-            return
-        headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
 
-    def _refusal(
-        self, scope: Scope, headers: Mapping[str, str], status: int, message: str, code: str | None = None
-    ) -> Reply:
-        """The error, and its log line."""
-        fault = fault_of(RemoteProtocolError(message, status_hint=status, code=code))
-        spec = dialect_of(_path(scope), headers, self._protocols)
+    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+        """The answer, which is logged."""
+        status = error.status_hint
+        spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = fault_reply(spec, fault, record.id, request_ids((), record.id))
-        record.status, record.error = status, message
+        reply = fault_reply(spec, fault_of(error), record.id, request_ids((), record.id))
+        record.status, record.error = status, error.message
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.
         return replace(reply, status=status)
+
+
+async def _refuse_websocket(send: Send, reply: Reply) -> None:
+    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
+    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
 
 
 def _response(reply: Reply, headers: Mapping[str, str]) -> Response:

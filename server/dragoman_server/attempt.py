@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
@@ -26,7 +27,7 @@ from dragoman import (
     retry_after,
     translate_fault,
 )
-from dragoman._fault import unreadable
+from dragoman._fault import masked, masked_document, unreadable
 
 from .accounts import Lease
 from .headers import HeaderList, for_client, request_ids
@@ -39,7 +40,7 @@ from .upstream import (
     UpstreamTimeouts,
     UpstreamUnreachable,
 )
-from .upstream_faults import fault_of_upstream, masked, no_answer, redirected, told
+from .upstream_faults import fault_of_upstream, no_answer, redirected, told
 
 Answer: TypeAlias = ResponseTranslator | Relay | FanOut
 
@@ -194,7 +195,8 @@ class Attempt:
     def _note(self, response: ResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
-        self.headers = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+        passed = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+        self.headers = [(name, self._scrubbed(value)) for name, value in passed]
 
     async def _begin(self, response: ResponseLike) -> bytes | Failure:
         """The first bytes of an answer, if it is one."""
@@ -300,9 +302,10 @@ class Attempt:
         plan = self.plan
         if status < 400:
             failure = self._failure(redirected(plan.settings, status))
-            place = self._masked(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
-            return replace(failure, cause=f"{failure.cause} {status} to {place}: put that into base_url")
-        body = self._masked(body.decode("latin-1")).encode("latin-1")
+            place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
+            cause = f"{failure.cause} {status} to {self._scrubbed(place)}: put that into base_url"
+            return replace(failure, cause=cause)
+        body = masked_document(body, plan.exchange.mask)
         status, shown, fault = translate_fault(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
@@ -312,7 +315,7 @@ class Attempt:
     def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
         """body: of an error answer."""
         plan = self.plan
-        fault = msgspec.structs.replace(fault, message=self._masked(fault.message))
+        fault = masked(fault, plan.exchange.mask)
         shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
         if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
             shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
@@ -324,8 +327,18 @@ class Attempt:
     def _unreached(self, error: UpstreamError) -> Fault:
         return fault_of_upstream(error, self.plan.settings, self.plan.url)
 
-    def _masked(self, text: str) -> str:
-        return masked(text, self.plan.settings, self.plan.account)
+    def _scrubbed(self, text: str) -> str:
+        mask = self.plan.exchange.mask
+        return text if mask is None else mask(text)
+
+
+def _place_of(location: str) -> str:
+    """Where a redirect leads, without what may be secret in it."""
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _is_about_model(fault: Fault, model: str) -> bool:

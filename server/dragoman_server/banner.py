@@ -1,7 +1,6 @@
 """What `dragoman serve` prints when it accepts connections: upstreams, and lines to copy for each client.
 
-The text is made by pure functions. Rich colours it on a terminal; elsewhere, or where NO_COLOR is set, it
-is plain.
+The text is made by pure functions. It is coloured on a terminal; elsewhere, or where NO_COLOR is set, it is plain.
 """
 
 import enum
@@ -13,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TextIO, TypeAlias
-from urllib.parse import urlsplit
 
 import anyio
+import click
 
 from ._listen import Listening
 from ._model_info import ModelInfo
@@ -25,7 +24,7 @@ from .config import DEFAULT_FILE, Loaded
 from .model_lists import can_list, fetch_all
 from .routes import DEFAULT_MODEL, Listed, Route, conversational, default_model_of, resolve
 from .settings import OPENAI_CHAT, SIMULATOR, Settings, UpstreamSettings
-from .upstream import UpstreamClient
+from .upstream import UpstreamClient, origin_of
 
 # The vendors' clients insist on some key, also where none is needed.
 _ANY_KEY = "any"
@@ -44,13 +43,13 @@ Lists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
 class Style(enum.Enum):
-    """The role of a line, with rich's name for how it looks."""
+    """The role of a line, and how it looks: its colour, and True for bold."""
 
-    TITLE = "bold"
-    LABEL = "bold cyan"
-    TEXT = ""
-    COMMAND = "green"
-    WARNING = "yellow"
+    TITLE = (None, True)
+    LABEL = ("cyan", True)
+    TEXT = (None, None)
+    COMMAND = ("green", None)
+    WARNING = ("yellow", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,18 +189,11 @@ def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str
 
 
 def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str]) -> None:
-    """Print to `stream`: with rich on a terminal, plain elsewhere and where NO_COLOR is set."""
-    if not stream.isatty() or environ.get("NO_COLOR"):
-        stream.writelines(line.text + "\n" for line in lines)
-        stream.flush()
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=stream)
+    """Print to `stream`: in colours on a terminal, plain elsewhere and where NO_COLOR is set."""
+    coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     for line in lines:
-        # soft_wrap: a command that rich has wrapped could not be copied.
-        console.print(Text(line.text, style=line.style.value), soft_wrap=True)
+        colour, bold = line.style.value
+        click.echo(click.style(line.text, fg=colour, bold=bold), file=stream, color=coloured)
 
 
 def print_banner(loaded: Loaded, version: str, environ: Mapping[str, str], listening: Listening) -> None:
@@ -230,10 +222,10 @@ async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Lis
 
 
 def _upstream(upstream: UpstreamSettings) -> str:
-    url = urlsplit(upstream.base_url)
     # Only the host: a path may hold the name of an account, or worse.
+    origin, _ = origin_of(upstream.base_url)
     key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
-    return f"{upstream.name}: {url.scheme}://{url.netloc}, {', '.join(upstream.protocols)}, {key}"
+    return f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
 
 
 def _reachable(listening: Listening) -> str:

@@ -6,7 +6,6 @@ key. Loading reads the file, the files it names, and nothing else: no network, n
 _sources.py's matter; this module knows which tables there are and what must fit together.
 """
 
-import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ._fields import Key
+from ._listen import is_loopback
 from ._patterns import ANY_TEXT
 from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, dotted
 from ._providers import PROVIDERS, Found, discover, takes
@@ -114,14 +114,6 @@ def load(
     return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a socket bound to `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
 def is_socks(url: str) -> bool:
     """Whether `url` is that of a SOCKS proxy."""
     return url.lower().startswith("socks")
@@ -141,6 +133,11 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
         yield (
             f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
             "keys: whoever can connect can use your upstreams"
+        )
+    if "*" in settings.server.cors_origins and not settings.client_keys:
+        yield (
+            "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
+            "as there are no client keys"
         )
     for upstream in settings.upstreams:
         if upstream.protocol == ANTHROPIC_MESSAGES and urlsplit(upstream.base_url).path.endswith("/v1"):
@@ -185,6 +182,11 @@ class _Loader:
             prices=tuple(prices),
             accounts=tuple(accounts),
             rules=tuple(rules),
+            proxies=tuple(
+                Secret(value)
+                for name, value in self.sources.environ.items()
+                if name.lower() in _PROXY_VARIABLES and value
+            ),
         )
         if settings.server.default_model is not None:
             self._check_default_model(settings, settings.server.default_model)

@@ -40,7 +40,7 @@ from .plan import Destination, Plan, find_destination, make_plan
 from .replies import Reply, fault_reply
 from .request_body import ClientLeft, read_body
 from .routes import default_model
-from .settings import ClientKey
+from .settings import ClientKey, ServerSettings
 from .usage import Meter, usage_of
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -93,7 +93,7 @@ class Call:
     """
 
     __slots__ = (
-        "_max_body_bytes",
+        "_server",
         "admitted",
         "body_bytes",
         "headers",
@@ -110,7 +110,7 @@ class Call:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, max_body_bytes: int
+        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, server: ServerSettings
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -127,7 +127,7 @@ class Call:
         self.admitted = False
         self.reserved: Reserved | None = None
         self.plan: Plan | None = None
-        self._max_body_bytes = max_body_bytes
+        self._server = server
 
     @property
     def owner(self) -> str:
@@ -140,7 +140,8 @@ class Call:
             self.receive,
             self.headers.get("content-encoding", ""),
             self.headers.get("content-length", ""),
-            self._max_body_bytes,
+            self._server.max_body_bytes,
+            self._server.body_timeout_s,
         )
         self.body_bytes = len(body)
         return body
@@ -177,7 +178,7 @@ class BaseEndpoint(ABC):
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         begun = anyio.current_time()
         out = Outgoing(send)
-        call = Call(scope, receive, out, record, self.gateway.settings.server.max_body_bytes)
+        call = Call(scope, receive, out, record, self.gateway.settings.server)
         try:
             await self._serve_or_refuse(call)
         except ClientLeft:

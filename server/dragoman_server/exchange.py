@@ -25,11 +25,18 @@ from dragoman._recall import Keepsake
 
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
-from .headers import ESTIMATES, JSON_HEADERS, STREAM_HEADERS, HeaderList, remaining_of, request_ids
+from .headers import (
+    BROWSER_HEADERS,
+    ESTIMATES,
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    HeaderList,
+    remaining_of,
+    request_ids,
+)
 from .log import RequestRecord
 from .plan import Plan
 from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
-from .upstream_faults import masked
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -417,9 +424,11 @@ class ClientExchange:
 
     def _headers(self, of_answer: Ledger | None = None) -> HeaderList:
         """What goes with every answer: the upstream's limits and id, and what was lost."""
+        mask = self._plan.exchange.mask
+        losses = loss_header(self._plan.translated.losses, of_answer)
         return [
             *(self._upstream_headers or request_ids((), self._plan.id)),
-            *loss_header(self._plan.translated.losses, of_answer),
+            *((name, value if mask is None else mask(value)) for name, value in losses),
         ]
 
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
@@ -444,7 +453,7 @@ class ClientExchange:
             if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
                 record.estimated = True
             if answer.fault is not None and answer.fault is not _LEFT and record.error is None:
-                record.error = masked(answer.fault.message, self._plan.settings, self._plan.account)
+                record.error = answer.fault.message
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
@@ -454,7 +463,7 @@ class ClientExchange:
 
 async def send_reply(send: Send, reply: Reply) -> None:
     """A whole response. Its length is known, so nothing needs to be chunked."""
-    headers = [*reply.headers, ("content-length", str(len(reply.body)))]
+    headers = [*reply.headers, *BROWSER_HEADERS, ("content-length", str(len(reply.body)))]
     await send({"type": "http.response.start", "status": reply.status, "headers": encode_headers(headers)})
     await send({"type": "http.response.body", "body": reply.body, "more_body": False})
 

@@ -35,7 +35,6 @@ RESPONSE_HEADERS = frozenset(
         "retry-after-ms",
         "x-should-retry",
         "openai-processing-ms",
-        "anthropic-organization-id",
     }
 )
 RESPONSE_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -51,6 +50,13 @@ STREAM_HEADERS: HeaderList = [
     ("x-accel-buffering", "no"),
 ]
 JSON_HEADERS: HeaderList = [("content-type", "application/json")]
+
+# For browsers that do not say which page a request comes from: no page of another origin gets hold of a whole answer,
+# as an image or a script, and nothing in one is taken for something else.
+BROWSER_HEADERS: HeaderList = [
+    ("x-content-type-options", "nosniff"),
+    ("cross-origin-resource-policy", "same-origin"),
+]
 
 # A client of Messages that names no version is an old one: they sent none before there were two.
 _OLDEST_VERSION = "2023-06-01"

@@ -3,18 +3,34 @@
 Strategy: the standard library's logging, so that an embedding application decides where lines go; this module
 only makes the record. Never bodies, never keys, never header values. In text form, control characters are
 escaped and the lines of a traceback indented, so a model name cannot forge a second line.
+
+The command has all lines of its process written here, whoever logs them: those of event loops and libraries, warnings,
+and exceptions that nobody caught. Secrets of the settings are taken out of each line last of all, however they got in;
+and lines that say the same again and again are left out and counted.
 """
 
 import json
 import logging
+import re
 import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import TextIO
+from types import TracebackType
+from typing import Any, NamedTuple, TextIO
+
+from ._secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
 
 # Characters of a text from outside (a model name, a path, an error's message) that a line shows.
 _LONGEST = 500
+
+# Of lines that say the same, so many are written in so many seconds. A fault that each connection meets would fill the
+# disk (80 MB of tracebacks in a minute were seen); twenty are enough to read, and ten seconds to see that it goes on.
+MOST_REPEATS = 20
+REPEATS_S = 10.0
 
 
 @dataclass(slots=True)
@@ -82,7 +98,15 @@ def log_request(record: RequestRecord) -> None:
         REQUESTS.log(level, "request", extra={"dragoman": record.as_dict()})
 
 
-class JSONFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """mask: takes secrets out of a line."""
+
+    def __init__(self, mask: Mask | None = None) -> None:
+        super().__init__()
+        self._mask = mask or Mask(())
+
+
+class JSONFormatter(_Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -90,20 +114,30 @@ class JSONFormatter(logging.Formatter):
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         line.update(getattr(record, "dragoman", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=True, default=str)
+        text = json.dumps(line, ensure_ascii=True, default=str)
+        if not self._mask.may_change(text):
+            return text
+        return json.dumps(_masked(line, self._mask), ensure_ascii=True, default=str)
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_Formatter):
     """`time level logger message key=value ...`"""
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "dragoman", {})
-        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(record.getMessage())]
+        text = self._line(record, known)
+        if not self._mask.may_change(text):
+            return text
+        # Value by value, for one may be cut inside of a secret; then all, for the message and the traceback.
+        return self._mask(self._line(record, _masked(known, self._mask)))
+
+    def _line(self, record: logging.LogRecord, known: Any) -> str:
+        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(_message(record))]
         words += [f"{key}={_plain(value)}" for key, value in known.items()]
         text = " ".join(words)
         if record.exc_info:
@@ -113,16 +147,116 @@ class TextFormatter(logging.Formatter):
         return text
 
 
-def configure(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send Dragoman's lines to stderr. Only the `dragoman` command calls this; a library never should."""
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines, but not the same one for ever."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._repeats: Counter[_Kind] = Counter()
+        self._since = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.created - self._since >= REPEATS_S:
+            for left_out in self._left_out():
+                super().emit(left_out)
+            self._since = record.created
+        if record.name != REQUESTS.name:  # of requests each is told
+            kind = _Kind.of(record)
+            self._repeats[kind] += 1
+            if self._repeats[kind] > MOST_REPEATS:
+                return
+        super().emit(record)
+
+    def close(self) -> None:
+        """The process ends."""
+        for left_out in self._left_out():
+            self.handle(left_out)
+        super().close()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Lines can always be made, so it is stderr that fails, and there is no other place to say so."""
+
+    def _left_out(self) -> Iterator[logging.LogRecord]:
+        repeats, self._repeats = self._repeats, Counter()
+        for kind, count in repeats.items():
+            if count > MOST_REPEATS:
+                more = (count - MOST_REPEATS, kind.words)
+                text = "lines left out: %d more like: %s"
+                yield logging.LogRecord(kind.logger, kind.level, "", 0, text, more, None)
+
+
+class _Kind(NamedTuple):
+    """What lines have in common that say the same of something else."""
+
+    logger: str
+    level: int
+    words: str
+    failed: type[BaseException] | None
+
+    @classmethod
+    def of(cls, record: logging.LogRecord) -> "_Kind":
+        # Event loops write numbers and addresses of objects into the text itself.
+        words = _NUMBER.sub("0", _short(str(record.msg).partition("\n")[0]))
+        return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
+
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+def configure(level: str, form: str, stream: TextIO | None = None, mask: Mask | None = None) -> None:
+    """Send Dragoman's lines to stderr. Only the `dragoman` command calls this; a library never should.
+
+    mask: see Settings.mask.
+    """
     out = stream or sys.stderr
-    handler = logging.StreamHandler(out)
+    handler = _Handler(out)
     as_text = form == "text" or (form == "auto" and out.isatty())
-    handler.setFormatter(TextFormatter() if as_text else JSONFormatter())
+    handler.setFormatter(TextFormatter(mask) if as_text else JSONFormatter(mask))
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())
+
+
+def take_over() -> None:
+    """Have everything else that this process would write to stderr written as Dragoman's own lines are.
+
+    That is the lines of all other loggers from WARNING on (at lower levels some write what goes over the wire),
+    warnings, and exceptions that nobody caught. Call it behind configure().
+    """
+    root = logging.getLogger()
+    root.handlers[:] = logging.getLogger("dragoman").handlers
+    root.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    # What ends the process is of a level of its own, and so is never left out.
+    sys.excepthook = lambda kind, error, trace: _uncaught(logging.CRITICAL, kind, error, trace)
+    threading.excepthook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
+    sys.unraisablehook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
+
+
+def _uncaught(
+    level: int, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
+) -> None:
+    if not issubclass(kind, SystemExit | KeyboardInterrupt):
+        info = None if error is None else (kind, error, trace)
+        logging.getLogger("dragoman.errors").log(level, "nobody caught %s", kind.__name__, exc_info=info)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # arguments that do not fit: their logger's fault
+        return str(record.msg)
+
+
+def _masked(value: object, mask: Mask) -> object:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {name: _masked(each, mask) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(each, mask) for each in value]
+    return value
 
 
 def _short(text: str) -> str:

@@ -41,6 +41,7 @@ from .settings import (
     UpstreamSettings,
 )
 from .upstream import UpstreamTimeouts
+from .upstream_faults import Scrub
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
@@ -290,7 +291,14 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(id=id, now=now, model=goal.model, sealer=sealer, clock=clock),
+            exchange=translated.exchange(
+                id=id,
+                now=now,
+                model=goal.model,
+                sealer=sealer,
+                clock=clock,
+                mask=Scrub(settings.mask, target),
+            ),
             url=url,
             headers=header_tables.for_upstream(
                 target,

@@ -1,13 +1,15 @@
-"""A request's body: read whole, unpacked, within a limit.
+"""A request's body: read whole, unpacked, within limits of size and time.
 
 Strategy: the limit counts bytes as they come and as they are after unpacking, each coding for itself, and holds
 while they are unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
-name: to take them for JSON would blame the client for what it did not do wrong.
+name: to take them for JSON would blame the client for what it did not do wrong. A body that stops, or comes so slowly
+that it is no honest client's, is refused too: it would keep its connection for ever.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 
 from dragoman import RemoteProtocolError
@@ -20,15 +22,21 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _LONGEST_LENGTH = 20
 
 
+# A body may take its silence and a second for each of so many bytes. GPRS is faster than this.
+_SLOWEST_BYTES_PER_S = 1024
+
+
 class ClientLeft(Exception):
     """The client closed the connection before its request was complete: nobody is there to answer."""
 
 
-async def read_body(receive: Receive, content_encoding: str, content_length: str, limit: int) -> bytes:
-    """The whole body of an ASGI request.
+async def read_body(
+    receive: Receive, content_encoding: str, content_length: str, limit: int, silence_s: float
+) -> bytes:
+    """The whole body of an ASGI request. silence_s: how long the client may send nothing of it.
 
-    Raises ClientLeft, and RemoteProtocolError with status 413 (too large), 415 (unknown coding) or 400 (the
-    coding is broken).
+    Raises ClientLeft, and RemoteProtocolError with status 408 (too slow), 413 (too large), 415 (unknown coding) or 400
+    (the coding, or the body's framing, is broken).
     """
     try:
         decoder = decoder_for(content_encoding, limit)
@@ -38,11 +46,13 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
         raise _too_large(limit)
     parts: list[bytes] = []
     received = 0
+    latest = anyio.current_time() + silence_s
     more = True
     while more:
-        message = await receive()
+        message = await _receive(receive, silence_s, latest + received / _SLOWEST_BYTES_PER_S)
         if message["type"] == "http.disconnect":
-            raise ClientLeft
+            # Our own server says so if it was not the client who ended it: see serving/http1.py.
+            raise message.get("error") or ClientLeft
         data = message.get("body", b"")
         more = message.get("more_body", False)
         received += len(data)
@@ -53,6 +63,17 @@ async def read_body(receive: Receive, content_encoding: str, content_length: str
         else:
             await _unpack(decoder, data, more, parts, limit)
     return b"".join(parts)
+
+
+async def _receive(receive: Receive, silence_s: float, latest: float) -> MutableMapping[str, Any]:
+    """The next message, which must come within silence_s and before `latest`."""
+    deadline = min(latest, anyio.current_time() + silence_s)
+    with anyio.CancelScope(deadline=deadline):
+        return await receive()
+    silent = "stopped in the middle" if deadline < latest else "comes too slowly"
+    # "the server did not receive a complete request message within the time that it was prepared to wait"
+    # -- RFC 9110, 15.5.9
+    raise RemoteProtocolError(f"the request body {silent}; send it again", status_hint=408)
 
 
 async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:

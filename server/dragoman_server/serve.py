@@ -1,13 +1,11 @@
-"""Run the ASGI application under hypercorn, on asyncio, uvloop or trio, in one process or several.
+"""Run the ASGI application on asyncio, uvloop or trio, in one process or several.
 
 The listening socket is bound here, before anything else starts: a port in use is one clear line, port 0
-is known by its real number, and all workers share the one socket. Hypercorn's part begins with that
-socket and ends with the connections.
+is known by its real number, and all workers share the one socket. `serving` accepts on it.
 
 A stop has three steps, all bounded. No new connections, and `drain_s` for the open requests; then their
 scopes are cancelled, which closes their sockets without a final chunk, the honest sign of a cut answer;
-last, a timer ends the process, since a writer that is blocked on a client which does not read cannot be
-cancelled on trio.
+last, a timer ends the process.
 """
 
 import logging
@@ -17,8 +15,8 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import parent_process
@@ -27,13 +25,16 @@ from typing import Any, cast
 
 import anyio
 import hypercorn
-from hypercorn.config import Sockets
-from hypercorn.utils import LifespanFailureError, LifespanTimeoutError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ._listen import BACKLOG, Listening, StartupError, bind
-from ._supervisor import Supervisor
-from .log import configure
+from ._listen import Listening, StartupError, bind
+from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
+from .log import configure, take_over
+from .serving.connection import Worker
+from .serving.lifespan import lifespan
+from .serving.refusals import refusal_of
+from .serving.request_head import MAX_HEAD_BYTES
+from .serving.server import serve_connections
 from .settings import ServerSettings, Settings
 
 AppFactory = Callable[[Settings], ASGIApp]
@@ -46,11 +47,12 @@ _http_log = logging.getLogger("dragoman.http")
 _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
 
+_STARTUP_S = 30.0
+_HANDSHAKE_S = 10.0
+
 # Settings of hypercorn, and why they are not its defaults.
 _HYPERCORN = {
-    # Claude Code and Codex send some 10 KiB of headers; the same limit for both versions of HTTP.
-    "h11_max_incomplete_size": 64 * 1024,
-    "h2_max_header_list_size": 64 * 1024,
+    "h2_max_header_list_size": MAX_HEAD_BYTES,
     # One client process seldom has more streams open; more wait instead of being refused.
     "h2_max_concurrent_streams": 128,
     # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not
@@ -58,17 +60,11 @@ _HYPERCORN = {
     "keep_alive_timeout": 75.0,
     # Agents make thousands of calls in a session; closing after 1000 would be an error in the middle of one.
     "keep_alive_max_requests": 1_000_000,
-    # There is no read timeout: while an answer streams, the client is silent for minutes.
-    "read_timeout": None,
-    "ssl_handshake_timeout": 10.0,
-    "startup_timeout": 30.0,
-    "shutdown_timeout": _SHUTDOWN_S,
     "include_server_header": False,
     # The request log is the application's.
     "accesslog": None,
     # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
     "keyfile_password": "",
-    "backlog": BACKLOG,
 }
 
 
@@ -81,22 +77,24 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
     server = settings.server
     _check_backend(server.backend)
     _check_tls(server)
-    _set_up_logging(server)
+    _set_up_logging(settings)
     listener = bind(server)
     with listener:
         name = listener.getsockname()
         listening = Listening("https" if server.tls else "http", name[0], name[1], server.backend)
         ready = partial(on_ready, listening)
         if server.workers == 1:
-            _run_worker(settings, app_factory, listener, ready, (signal.SIGINT, signal.SIGTERM))
+            _run_worker(settings, app_factory, listener, ready, stop_signals())
         else:
             worker_main = partial(_worker_main, settings, app_factory)
             stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
             anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
 
 
-def _set_up_logging(server: ServerSettings) -> None:
-    configure(server.log_level, server.log_format)
+def _set_up_logging(settings: Settings) -> None:
+    server = settings.server
+    configure(server.log_level, server.log_format, mask=settings.mask)
+    take_over()
     # At level info hypercorn says where it runs; our own line says it, once for all workers.
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
@@ -122,7 +120,7 @@ def _check_tls(server: ServerSettings) -> None:
         except OSError as error:
             raise StartupError(f"cannot read the {what} {name}: {error.strerror}") from None
     try:
-        _hypercorn_config(server, None).create_ssl_context()
+        _hypercorn_config(server).create_ssl_context()
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise StartupError(
@@ -130,27 +128,13 @@ def _check_tls(server: ServerSettings) -> None:
         ) from None
 
 
-class _HypercornConfig(hypercorn.Config):
-    """Hypercorn's configuration with a socket that is bound already."""
-
-    listener: socket.socket | None = None
-
-    def create_sockets(self) -> Sockets:
-        assert self.listener is not None
-        if self.ssl_enabled:
-            return Sockets([self.listener], [], [])
-        return Sockets([], [self.listener], [])
-
-
-def _hypercorn_config(server: ServerSettings, listener: socket.socket | None) -> _HypercornConfig:
-    config = _HypercornConfig()
+def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
+    config = hypercorn.Config()
     for name, value in _HYPERCORN.items():
         setattr(config, name, value)
-    config.listener = listener
     config.errorlog = _http_log
     config.certfile, config.keyfile = server.certfile, server.keyfile
     config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
-    config.graceful_timeout = server.drain_s + _CLOSING_S
     config.websocket_max_message_size = server.max_body_bytes
     return config
 
@@ -163,6 +147,7 @@ class _Requests:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self.refusal = refusal_of(app)
         self._scopes: set[anyio.CancelScope] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,75 +177,86 @@ class _Worker:
     on_ready: Callable[[], None]
     signals: tuple[signal.Signals, ...]
     is_ready: bool = False
+    signals_seen: int = 0
+    everything: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     stopping: anyio.Event = field(default_factory=anyio.Event)
+    connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     last_resort: threading.Timer | None = None
 
     async def run(self) -> None:
-        server = self.settings.server
-        config = _hypercorn_config(server, self.listener)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals, tasks.cancel_scope)
-            tasks.start_soon(self._watch_parent)
-            tasks.start_soon(self._cut_after_drain)
-            # In a task of its own: on CPython 3.11 asyncio's TaskGroup, which hypercorn is stopped through,
-            # leaves its task marked as cancelled, and the mark would turn this clean end into an error.
-            tasks.start_soon(self._serve, config, tasks.cancel_scope)
+        """Serve until a signal. Raises StartupError, in a group."""
+        with self._signal_handlers(_call_soon(self.settings.server.backend)):
+            async with anyio.create_task_group() as tasks:
+                self.everything = tasks.cancel_scope
+                tasks.start_soon(self._watch_parent)
+                tasks.start_soon(self._cut_after_drain)
+                await self._serve()
+                tasks.cancel_scope.cancel()
 
-    async def _serve(self, config: _HypercornConfig, everything: anyio.CancelScope) -> None:
+    @contextmanager
+    def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+        def handle(number: int, frame: object) -> None:
+            # The interpreter calls this wherever its main thread is. The timer starts here and not in the event loop,
+            # which code that does not return may block.
+            self.signals_seen += 1
+            if not self.is_ready or self.signals_seen > 1:
+                self._leave_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
+            else:
+                self._leave_after(self._stop_s)
+            call_soon(self._signalled)
+
+        before = {number: signal.signal(number, handle) for number in self.signals}
         try:
-            await (
-                self._on_trio(config) if self.settings.server.backend == "trio" else self._on_asyncio(config)
-            )
+            yield
         finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
             if self.last_resort is not None:
                 self.last_resort.cancel()
-        everything.cancel()
 
-    async def _on_asyncio(self, config: _HypercornConfig) -> None:
-        import asyncio
+    def _signalled(self) -> None:
+        if not self.is_ready:
+            self.everything.cancel()
+        elif self.stopping.is_set():
+            # Asked a second time, somebody does not want to wait.
+            self.requests.cut()
+        else:
+            self.stopping.set()
 
-        from hypercorn.asyncio import serve
+    async def _serve(self) -> None:
+        server = self.settings.server
+        if server.backend != "trio":
+            import asyncio
 
-        asyncio.get_running_loop().set_exception_handler(_note_unhandled)
-        await serve(cast(Any, self.requests), config, shutdown_trigger=self._until_stop, mode="asgi")
+            asyncio.get_running_loop().set_exception_handler(_note_unhandled)
+        config = _hypercorn_config(server)
+        async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
+            with anyio.CancelScope() as self.connections:
+                await serve_connections(
+                    Worker(self.requests, config, server, state, self.requests.refusal),
+                    self.listener,
+                    config.create_ssl_context(),
+                    handshake_s=_HANDSHAKE_S,
+                    on_ready=self._ready,
+                    stopping=self.stopping,
+                )
 
-    async def _on_trio(self, config: _HypercornConfig) -> None:
-        from hypercorn.trio import serve
-
-        await serve(cast(Any, self.requests), config, shutdown_trigger=self._until_stop, mode="asgi")
-
-    async def _until_stop(self) -> None:
-        # Hypercorn calls its trigger when the application has started and the socket is served: the one
-        # moment that both backends report. On trio it also does so, in a cancelled scope, when the
-        # application has refused to start; the checkpoint tells the two apart.
-        await anyio.lowlevel.checkpoint()
+    def _ready(self) -> None:
         self.is_ready = True
         self.on_ready()
-        await self.stopping.wait()
-
-    async def _watch_signals(self, everything: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(*self.signals) as signals:
-            async for _ in signals:
-                if not self.is_ready:
-                    everything.cancel()
-                elif self.stopping.is_set():
-                    # Asked a second time, somebody does not want to wait.
-                    self.requests.cut()
-                    self._leave_after(_CLOSING_S)
-                else:
-                    self._stop()
 
     async def _watch_parent(self) -> None:
         parent = parent_process()
         if parent is not None:
             # Readable means: the supervisor is gone, and nobody will tell us to stop.
             await anyio.wait_readable(cast(Any, parent.sentinel))
-            self._stop()
+            if not self.stopping.is_set():
+                self._leave_after(self._stop_s)
+                self.stopping.set()
 
-    def _stop(self) -> None:
-        if not self.stopping.is_set():
-            self._leave_after(self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S)
-            self.stopping.set()
+    @property
+    def _stop_s(self) -> float:
+        return self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S
 
     def _leave_after(self, delay: float) -> None:
         if self.last_resort is not None:
@@ -273,15 +269,25 @@ class _Worker:
         await self.stopping.wait()
         await anyio.sleep(self.settings.server.drain_s)
         self.requests.cut()
+        await anyio.sleep(_CLOSING_S)
+        self.connections.cancel()
 
 
-# A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told. A lifespan that
-# fails in a worker that is stopped meanwhile, because another one could not start either, has nobody to tell.
-_EXPECTED = (ssl.SSLError, LifespanFailureError)
+def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
+    """What makes the running event loop call a function, called from a signal handler."""
+    if backend == "trio":
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+    import asyncio
+
+    return asyncio.get_running_loop().call_soon_threadsafe
 
 
 def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
-    if not isinstance(context.get("exception"), _EXPECTED):
+    # A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told. The same for
+    # connections that break.
+    if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
 
 
@@ -314,21 +320,16 @@ def _run_worker(
     try:
         anyio.run(main, backend="trio" if backend == "trio" else "asyncio", backend_options=options)
     except (Exception, BaseExceptionGroup) as error:
-        text = _startup_failure(error)
-        if text is None:
+        refusal = _startup_error(error)
+        if refusal is None:
             raise
-        raise StartupError(text) from None
+        raise refusal from None
 
 
-def _startup_failure(error: BaseException) -> str | None:
-    """The one line for an application that refuses to start, else None."""
+def _startup_error(error: BaseException) -> StartupError | None:
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(_startup_failure, error.exceptions)), None)
-    if isinstance(error, LifespanFailureError | LifespanTimeoutError):
-        # The message of a failed lifespan may be a whole traceback; its last line is the exception.
-        lines = str(error).rstrip("' \n").splitlines()
-        return f"the application did not start: {lines[-1].strip()}"
-    return None
+        return next(filter(None, map(_startup_error, error.exceptions)), None)
+    return error if isinstance(error, StartupError) else None
 
 
 # Several workers.
@@ -338,14 +339,19 @@ def _worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
     """The whole life of a worker process. Says "" on `report` when it serves, or why it cannot."""
-    # Ctrl-C reaches the whole process group; the supervisor alone acts on it, and tells us with SIGTERM.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    _set_up_logging(settings.server)
+    # Ctrl-C and a closed terminal reach the whole process group; the supervisor alone acts on them, and tells us with
+    # SIGTERM.
+    for number in GROUP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
+    _set_up_logging(settings)
     try:
         _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
     except StartupError as error:
         # A supervisor that is gone, or that heard of us already, has closed its end.
         with suppress(OSError):
             report.send(str(error))
+        sys.exit(1)
+    except Exception:  # multiprocessing would print it in its own form
+        _log.exception("a worker process failed")
         sys.exit(1)

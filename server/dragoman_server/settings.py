@@ -18,7 +18,7 @@ from ._fields import choice as _choice
 from ._fields import dollars as _dollars
 from ._fields import integer as _integer
 from ._fields import seconds as _seconds
-from ._secret import Secret
+from ._secret import Mask, Secret, secrets_in, url_secrets
 from .capabilities import Capabilities, ModelCapabilities
 
 OPENAI_CHAT = "openai_chat"
@@ -28,6 +28,9 @@ OPENAI_RESPONSES = "openai_responses"
 UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
 
 ENV_PREFIX = "DRAGOMAN_"
+
+# For `cors_origins`: http and https, of localhost and loopback addresses, on any port.
+LOOPBACK_ORIGINS = "loopback"
 
 LOSS_POLICIES = ("record", "refuse")
 BUDGET_PERIODS = ("day", "month", "total")
@@ -54,14 +57,45 @@ class ServerSettings:
     workers: Annotated[int, _integer("number of processes", 1, 256)] = 1
     certfile: Annotated[str | None, Key(Kind.PATH, "TLS certificate chain, PEM")] = None
     keyfile: Annotated[str | None, Key(Kind.PATH, "TLS private key, PEM")] = None
-    http2: Annotated[bool, Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake")] = True
+    http2: Annotated[
+        bool,
+        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and take it by prior knowledge without TLS"),
+    ] = True
+    max_connections: Annotated[
+        int,
+        _integer(
+            "clients' connections that one process keeps open; 0: half of the files that it may open, at most 10000",
+            0,
+            1_000_000,
+        ),
+    ] = 0
+    send_timeout_s: Annotated[
+        float,
+        _seconds(
+            "time that a client may take nothing of an answer before its request is cancelled", 0.1, _DAY
+        ),
+    ] = 300.0
     keepalive_s: Annotated[
         float, _seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
     ] = 10.0
-    cors_origins: Annotated[tuple[str, ...], Key(Kind.ORIGINS, "origins that browsers may call from")] = (
-        "*",
-    )
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Key(
+            Kind.HOSTS,
+            "names that requests may be for, beside loopback ones, * for any text; unset, with client keys: all",
+        ),
+    ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...],
+        Key(Kind.ORIGINS, "web pages that may use the gateway; loopback: those of this machine, on any port"),
+    ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
+    header_timeout_s: Annotated[
+        float, _seconds("time that the head of a request may take once it has begun", 0.1, _DAY)
+    ] = 30.0
+    body_timeout_s: Annotated[
+        float, _seconds("silence in the middle of a request body before it is refused", 0.1, _DAY)
+    ] = 30.0
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"
@@ -396,6 +430,7 @@ class Settings:
 
     models: the name that clients send, and the `upstream/model` that it means, or several, best first.
 
+    proxies: those of the environment, which may hold credentials.
     targets: what `_targets` has worked out so far, by upstream, model and protocol.
     """
 
@@ -407,9 +442,24 @@ class Settings:
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
+    proxies: tuple[Secret, ...] = ()
     targets: dict[tuple[str, str, str], Target] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _mask: Mask | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def mask(self) -> Mask:
+        """Takes all secrets out of a text."""
+        if self._mask is None:
+            values = [secret.reveal() for secret in secrets_in(self)]
+            # Who makes settings by hand can write credentials into a base URL.
+            values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
+            # Servers that need no key get one that is no secret, often their own name.
+            shown = {each.name for each in self.upstreams} | {each.name for each in self.accounts}
+            object.__setattr__(self, "_mask", Mask(values, shown))
+        assert self._mask is not None
+        return self._mask
 
     def upstream(self, name: str) -> UpstreamSettings | None:
         """The upstream called `name`; for `sim` a description of the simulator, if that is on."""

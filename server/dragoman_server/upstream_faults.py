@@ -1,17 +1,19 @@
 """Failures of upstreams, as clients are told of them: whose they are, and what to do.
 
 Strategy: an upstream's key, its money and the way to it are the operator's business, not the client's. A failure that
-is about them is told in words of our own, by the names in the configuration; what an upstream says of keys and
-addresses is for the log. Everything else is told in the upstream's own words.
+is about them is told in words of our own, by the names in the configuration. Everything else is told in the upstream's
+own words, scrubbed: without secrets, which some servers repeat, without its address, and without whose account it is.
 """
 
 import re
+from dataclasses import dataclass
 
 import msgspec
 
 from dragoman import Fault, FaultKind
 
-from ._secret import MASK
+from ._providers import provider_name
+from ._secret import MASK, Mask
 from .headers import HeaderList
 from .settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
 from .upstream import UpstreamError, UpstreamErrorKind, origin_of
@@ -27,8 +29,10 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
 
 _PROXY_REFUSES = 407
 
-# What is shorter is no secret, and stands in any text.
-_SHORTEST_SECRET = 4
+# By which vendors call their customers in errors: "in organization org-...", "for your organization (0a1b...)".
+_CUSTOMER = re.compile(
+    r"\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))", re.VERBOSE
+)
 
 # A byte order mark and white space.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -48,13 +52,28 @@ _NO_SUCH_PATH = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Scrub:
+    """Call it with what an upstream says: gives what clients and the log are told of it."""
+
+    mask: Mask
+    upstream: UpstreamSettings
+
+    def __call__(self, text: str) -> str:
+        text = _CUSTOMER.sub(MASK, self.mask(text))
+        url = self.upstream.base_url
+        if provider_name(url) is not None:
+            return text  # everybody knows the address
+        origin, host = origin_of(url)
+        # A host of one word may be meant otherwise.
+        return _without_address(text, self.upstream, origin, host if "." in host or ":" in host else "")
+
+
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
     """A failed call as a fault that a client may see. url: where the request went."""
-    name, text = _called(upstream), str(error)
-    origin, host = origin_of(url)
-    if host:
-        # An error of TLS names the host alone.
-        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "its host", text.replace(origin, name))
+    name = _called(upstream)
+    # An error of TLS names the host alone.
+    text = _without_address(str(error), upstream, *origin_of(url))
     return Fault(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
 
 
@@ -108,11 +127,11 @@ def told(
     return fault
 
 
-def masked(text: str, upstream: UpstreamSettings, account: AccountSettings) -> str:
-    """An upstream's text without the secrets that were sent to it: some servers repeat what they refuse."""
-    for secret in (account.api_key, *upstream.headers.values()):
-        if secret is not None and len(secret.reveal()) >= _SHORTEST_SECRET:
-            text = text.replace(secret.reveal(), MASK)
+def _without_address(text: str, upstream: UpstreamSettings, origin: str, host: str) -> str:
+    if origin:
+        text = text.replace(origin, _called(upstream))
+    if host and host in text:
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(:\d+)?(?![\w-])", "its host", text)
     return text
 
 

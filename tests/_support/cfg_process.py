@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
+import canaries
+
 SCRIPT = Path(__file__).with_name("cfg_server.py")
 # The machine may be busy: this bounds a hang, it is no expectation.
 DEADLINE_S = 60.0
@@ -29,6 +31,10 @@ class Server:
     COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        canaries.add((env or {}).values())
+        for argument in arguments:
+            if argument.endswith(".toml"):
+                canaries.add_from(Path(argument))
         self._process = subprocess.Popen(
             [sys.executable, *self.COMMAND, *arguments],
             stdin=subprocess.DEVNULL,
@@ -51,6 +57,7 @@ class Server:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.output.append(line.rstrip("\n"))
+            canaries.look("output", line)
             self._lines.put(line)
         self._lines.put(None)
 
@@ -74,7 +81,9 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
             connection.request("GET", path)
-            return connection.getresponse().read()
+            body = connection.getresponse().read()
+            canaries.look("body", body)
+            return body
         finally:
             connection.close()
 

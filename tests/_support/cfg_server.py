@@ -5,6 +5,10 @@ The command imports `dragoman_server.app` when it serves; this script puts a sta
 /          "hello"                       /info    version of HTTP and scheme
 /pid       the process's number          /read    the body, once it has come
 /stream    "begin", then nothing         /flood   more bytes than any buffer holds
+/block     blocks the event loop
+
+In the environment: CFG_FAIL, CFG_HANG: a start that fails, that hangs. CFG_STEP_S: seconds of each step of a stop.
+CFG_DIE: a file; while it has lines, each process that starts takes one away and dies.
 """
 
 import json
@@ -13,6 +17,8 @@ import sys
 import types
 
 import anyio
+
+from dragoman_server import serve
 
 
 async def _answer(send, body, more=False):
@@ -60,6 +66,10 @@ async def app(scope, receive, send):
         case "/stream":
             await _answer(send, b"begin", more=True)
             await anyio.sleep_forever()
+        case "/block":
+            await _answer(send, b"begin", more=True)
+            while True:
+                pass
         case "/flood":
             await _answer(send, b"begin", more=True)
             while True:
@@ -68,7 +78,23 @@ async def app(scope, receive, send):
             await _answer(send, b"hello")
 
 
+def _die_while_told_to():
+    name = os.environ.get("CFG_DIE")
+    if name is None:
+        return
+    with open(name, "r+", encoding="ascii") as file:
+        lines = file.readlines()
+        file.seek(0)
+        file.truncate()
+        file.writelines(lines[1:])
+    if lines:
+        os._exit(7)
+
+
 def create_app(settings):
+    _die_while_told_to()
+    if "CFG_STEP_S" in os.environ:
+        serve._CLOSING_S = serve._SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
     return app
 
 

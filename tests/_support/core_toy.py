@@ -404,6 +404,7 @@ def toy(
         write_fault=write_fault,
         tap=lambda exchange: ToyTap(),
         end_marks=(b'"e":"end"',),
+        error_signs=(b"error", b'"e":"fail"'),
         answer_member="blocks",
         keeps_seals=keeps_seals,
         needs_usage=needs_usage,

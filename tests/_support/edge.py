@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import canaries
 from cfg_process import DEADLINE_S, Server
 
 BACKENDS = ("asyncio", "uvloop", "trio")
@@ -256,6 +257,7 @@ def read_response(client: socket.socket) -> bytes:
             if head.lower().find(b"transfer-encoding: chunked") >= 0 and body.endswith(b"0\r\n\r\n"):
                 return data
         more = client.recv(65536)
+        canaries.look("answer", data[-200:] + more)
         if not more:
             return data
         data += more

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import anyio
+import canaries
 
 from dragoman_server.upstream import UpstreamError, UpstreamTimeouts, read_bounded
 
@@ -157,6 +158,7 @@ class FakeClient:
         try:
             await anyio.sleep(self._pace)
             self.messages.append((anyio.current_time(), message))
+            canaries.look_at_message(message)
             if self._leaves_at is not None and self._leaves_at in message.get("body", b""):
                 self._has_read.set()
         finally:
@@ -205,7 +207,10 @@ def http_scope(
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "headers": [
+            (name.lower().encode(), value.encode())
+            for name, value in {"host": "127.0.0.1:8080", **(headers or {})}.items()
+        ],
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8080),
         "state": {},

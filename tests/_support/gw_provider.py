@@ -87,6 +87,11 @@ class InBand:
 Plays = Answer | Good | InBand
 
 
+def key_of(account: str) -> str:
+    """The key that an account's requests come with."""
+    return f"canary-of-{account}"
+
+
 def good(text: str, **more: Any) -> Good:
     return Good(text, **more)
 
@@ -173,8 +178,10 @@ class Provider(UpstreamClient):
         **more: Any,
     ) -> Any:
         sent = dict(headers)
-        key = sent.get("x-api-key") or sent.get("authorization", "Bearer key-nobody").removeprefix("Bearer ")
-        account = key.removeprefix("key-")
+        key = sent.get("x-api-key") or sent.get("authorization", f"Bearer {key_of('nobody')}").removeprefix(
+            "Bearer "
+        )
+        account = key.removeprefix(key_of(""))
         body = json.loads(content or b"{}")
         plays = self._plays[account]
         play = plays.pop(0) if len(plays) > 1 else plays[0]
@@ -268,7 +275,7 @@ def pool_of(
             AccountSettings(
                 upstream=elsewhere.get(name, "up"),
                 name=name,
-                api_key=Secret(f"key-{name}") if name != "nobody" else None,
+                api_key=Secret(key_of(name)) if name != "nobody" else None,
                 **(accounts or {}).get(name, {}),
             )
             for name in plays

@@ -60,6 +60,7 @@ def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
 
 
 @crossings
+@pytest.mark.promise("R13")
 def test_every_place_is_carried_mapped_or_in_the_ledger(case: Case, upstream: str) -> None:
     _, complaints = judged(case, upstream)
     assert complaints == []
@@ -85,6 +86,7 @@ def test_no_row_is_of_no_use(protocol: str) -> None:
 
 
 @cases
+@pytest.mark.promise("R12")
 def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(case: Case) -> None:
     asked = led(case, case.protocol)
     assert asked.translated.relayed
@@ -97,6 +99,7 @@ def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(case: Case) -> 
 
 
 @cases
+@pytest.mark.promise("R12")
 def test_without_another_name_for_the_model_not_a_byte_changes(case: Case) -> None:
     asked = ask(case.protocol, case.protocol, case.body)
     assert asked.translated.body == json.dumps(case.body).encode()

@@ -41,6 +41,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("client", "upstream", "name"), REQUESTS)
+@pytest.mark.promise("R13")
 def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -> None:
     body = FIXTURES[client][name]
     try:
@@ -84,6 +85,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
+@pytest.mark.promise("R13")
 def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) -> None:
     run = lambda each: answered(upstream, client, each)  # noqa: E731
     known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
@@ -117,5 +119,6 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
+@pytest.mark.promise("R13")
 def test_frames_lose_nothing_silently(upstream: str, client: str) -> None:
     assert lost_in_frames(upstream, client, SAMPLES[upstream](), set()) == []

@@ -41,6 +41,7 @@ def test_sample_streams_cross(upstream: str, client: str) -> None:
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)
 @pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.promise("R3")
 def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:
     """An upstream that ends early, after any frame, ends in the client's own error and never in a success."""
     frames = s.render(upstream, SAMPLES[upstream]()).split(b"\n\n")[:-1]

@@ -34,6 +34,7 @@ def sources() -> list[Source]:
 
 
 @pytest.mark.parametrize(("law", "source", "client"), cases(sources()))
+@pytest.mark.promise("R3", "R4")
 def test_a_law_holds(law: Law, source: Source, client: str) -> None:
     law(source, client)
 

@@ -756,3 +756,12 @@ def test_arguments_and_reasoning_count_as_output() -> None:
     translator = machine(COUNTS)
     run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
     assert translator.usage.output == 4
+
+
+def test_an_error_of_the_upstream_is_told_without_what_the_client_may_not_see() -> None:
+    said = Fault(FaultKind.SERVER, "no: a secret", code="secret")
+    shown = Fault(FaultKind.SERVER, "no: a ****", code="****")
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange)
+    out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(said)])])
+    assert failed(translator, out, STARTED, TEXT[0], TextDelta(0, "a secret")) == shown

@@ -10,6 +10,8 @@ from dragoman._fault import (
     FaultKind,
     kind_by_words,
     kind_of_status,
+    masked,
+    masked_document,
     unreadable,
 )
 
@@ -72,3 +74,32 @@ def test_what_cannot_be_read() -> None:
     fault = unreadable(RemoteProtocolError("it has no choices"))
     assert fault == Fault(FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no choices")
     assert STATUS_BY_KIND[fault.kind] == 502
+
+
+def hide(text: str) -> str:
+    return text.replace("secret", "****")
+
+
+def test_what_a_fault_says_can_be_masked_in_every_text() -> None:
+    fault = Fault(FaultKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
+    assert masked(fault, hide) == Fault(FaultKind.SERVER, "a ****", 500, "****", "****", "****", "****")
+    assert masked(fault, None) is fault
+    clean = Fault(FaultKind.SERVER, "nothing")
+    assert masked(clean, hide) is clean
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b'{ "a": ["a secret", 1, null, true, 1.50] }', b'{"a":["a ****",1,null,true,1.5]}'),
+        (b'{"secret":{"b":"\\u0073ecret"}}', b'{"****":{"b":"****"}}'),
+        (b'{ "a" : 1.50 }', b'{ "a" : 1.50 }'),
+        (b"a secret \xff", b"a **** \xff"),
+        (b"\xff", b"\xff"),
+        (b'"' + b"[" * 100_000 + b"secret", b'"' + b"[" * 100_000 + b"****"),
+        (b"[" * 100_000 + b"secret", b"[" * 100_000 + b"****"),
+    ],
+)
+def test_a_document_is_masked_as_it_reads(data: bytes, shown: bytes) -> None:
+    assert masked_document(data, hide) == shown
+    assert masked_document(data, None) is data

@@ -36,12 +36,14 @@ def test_a_reset_forgets_all_but_the_last_use() -> None:
     assert health.after_reset() == Health(used=7.0)
 
 
+@pytest.mark.promise("R7")
 def test_r7_a_rate_limit_rests_as_long_as_the_upstream_says() -> None:
     health = after(FRESH, Verdict.COOL, 100.0, after=7.0)
     assert (health.cools_until, health.cause, health.strikes) == (107.0, "why", 1)
     assert [health.usable(now) for now in (106.9, 107.0)] == [False, True]
 
 
+@pytest.mark.promise("R7")
 def test_r7_chance_makes_it_longer_never_shorter() -> None:
     assert after(FRESH, Verdict.COOL, 100.0, after=8.0, draw=0.5).cools_until == 110.0
 
@@ -53,6 +55,7 @@ def test_without_a_time_it_doubles(strikes: int, seconds: float) -> None:
     assert after(Health(strikes=strikes), Verdict.COOL, 100.0).cools_until == 100.0 + seconds
 
 
+@pytest.mark.promise("R7")
 def test_a_later_report_never_cuts_a_rest_short() -> None:
     resting = after(FRESH, Verdict.COOL, 100.0, after=20.0)
     assert after(resting, Verdict.COOL, 101.0, after=3.0) is resting

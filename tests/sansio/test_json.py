@@ -134,6 +134,7 @@ def test_brackets_are_no_depth() -> None:
     ],
     ids=["open", "arrays", "objects", "after a lone surrogate", "before a lone surrogate"],
 )
+@pytest.mark.promise("S9")
 def test_deep_nesting_is_an_error(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         decode(text)

@@ -21,6 +21,7 @@ def test_bytes_begin_the_silence_anew() -> None:
     assert keepalive.due(125)
 
 
+@pytest.mark.promise("R8")
 def test_one_heartbeat_an_interval() -> None:
     keepalive = Keepalive(10, now=0)
     beats = []

@@ -35,6 +35,7 @@ def test_nothing_yet() -> None:
     assert reader().next_event() is NEED_DATA
 
 
+@pytest.mark.promise("R4")
 def test_in_any_pieces() -> None:
     data = stream_of(HELLO)
     for pieces in all_ways(data):

@@ -90,6 +90,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+@pytest.mark.promise("R12")
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
@@ -176,6 +177,8 @@ def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
     assert machine.fault is not None
     assert machine.fault.kind is FaultKind.TRUNCATED
     assert frame_of(ENDED) not in out
+    assert out == relayed([before, frame_of(ENDED)])[0], "what comes in one read with it passes as before it"
+    assert out.startswith(before)
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
@@ -299,6 +302,7 @@ LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
+@pytest.mark.promise("R9")
 def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
     data = stream_of(LONG).replace(b"\n", ending)
     machine, out = relay(), b""
@@ -439,6 +443,7 @@ def test_heartbeats_while_it_streams() -> None:
 
 
 @pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.promise("R8")
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))
@@ -571,3 +576,74 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
     machine.receive_data(stream_of(HELLO[-1:]))
     assert machine.whole_body() == {"seen": True}
     assert relayed([stream_of(HELLO)])[1].whole_body() is None
+
+
+# What the client may not see
+
+
+SAID = Fault(FaultKind.SERVER, "no: a secret", code="secret")
+SHOWN = Fault(FaultKind.SERVER, "no: a ****", code="****")
+TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
+
+
+def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange, streams=streams)
+    for piece in pieces:
+        machine.receive_data(piece)
+    machine.receive_eof()
+    return machine.data_to_send(), machine
+
+
+@pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
+def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) -> None:
+    content = stream_of(events)
+    data = content + frame_of(Failed(SAID))
+    for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
+        out, machine = masking(pieces)
+        assert out == content + frame_of(Failed(SHOWN))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        # Nothing to take out: not a byte is another.
+        (b'data: {"fault" : {"kind":"server","message":"no"}, "e":"fail"}\r\n\r\n', None),
+        # As it reads.
+        (
+            b'event:  x\r\nid: 1\rdata: {"fault" : {"kind":"server","message":"\\u0073ecret"}, "e":"fail"}\r\n\r\n',
+            b'event:  x\ndata: {"fault":{"kind":"server","message":"****"},"e":"fail"}\n\n',
+        ),
+        (b"event: error\ndata: a secret\n\n", b"event: error\ndata: a ****\n\n"),
+        (b"event: error\ndata: a secret\ndata: b\n\n", b"event: error\ndata: a ****\ndata: b\n\n"),
+        (b": a secret error\n\n", None),
+        (b"data: a secret error\n\n", None),
+    ],
+)
+def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:
+    out, _ = masking([stream_of(TELLS[:2]), said])
+    assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
+
+
+def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
+    begun = stream_of(TELLS)
+    out, machine = masking([begun, frame_of(Failed(SAID)).rstrip(b"\n")])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+    line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
+    out, machine = masking([begun + line])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+
+
+def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
+    data = encode({"failed": msgspec.to_builtins(SAID)})
+    _, machine = masking([data], streams=False)
+    assert machine.outcome is Outcome.FAILED
+    assert "secret" not in repr(machine.fault)
+
+
+def test_the_callers_own_error_is_masked_too() -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange)
+    machine.fail(SAID)
+    assert (machine.data_to_send(), machine.fault) == (frame_of(Failed(SHOWN)), SHOWN)

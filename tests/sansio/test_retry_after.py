@@ -33,5 +33,6 @@ NOW = 1792567680.0
         ([("retry-after", "Wed, 21 Oct 999999 07:28:00 GMT")], None),
     ],
 )
+@pytest.mark.promise("R7")
 def test_r7_in_every_form(headers: list[tuple[str, str]], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds

@@ -159,6 +159,7 @@ def test_limit(data: bytes, expected: list[bytes], tail: list[bytes], error: boo
         )
 
 
+@pytest.mark.promise("R9")
 def test_nothing_is_read_or_held_after_the_limit() -> None:
     parser = SSEParser(max_event_bytes=4)
     assert parser.receive_data(b"data: a") == []
@@ -230,6 +231,7 @@ def test_agrees_with_the_standard(data: bytes) -> None:
 
 @PROPERTY
 @given(streams, places, st.integers(1, 30))
+@pytest.mark.promise("R4")
 def test_pieces_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
     whole = frames_of([data], limit=limit)
     assert frames_of(cut_at(data, cuts), limit=limit) == whole

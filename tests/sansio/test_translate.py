@@ -193,6 +193,7 @@ def test_a_request_that_is_nested_too_deep() -> None:
 # Requests that are relayed
 
 
+@pytest.mark.promise("R12")
 def test_between_equals_the_bytes_stay() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
     out = RequestTranslator(CLIENT, toy("client"), policy=Policy.REFUSE).translate(body, model="wire")
@@ -377,6 +378,7 @@ class _Bottomless:
     eof = whole = read
 
 
+@pytest.mark.promise("S9")
 def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
     bottomless = _Bottomless()
     spec = msgspec.structs.replace(

@@ -438,6 +438,7 @@ async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
                     await anyio.sleep(0.01)
 
 
+@pytest.mark.promise("R11")
 async def test_the_server_is_killed_and_started_again_and_every_request_has_its_answer(
     server: ValkeyServer,
 ) -> None:
@@ -482,6 +483,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
     assert slowest < 1.0
 
 
+@pytest.mark.promise("R11")
 async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(server: ValkeyServer) -> None:
     store = Careful(ValkeyAccounts(server.url), MemoryAccounts())
     async with store.running():

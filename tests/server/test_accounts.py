@@ -661,11 +661,11 @@ async def test_an_account_need_not_have_a_key(stream: bool) -> None:
 @each("client")
 async def test_a_key_that_the_provider_repeats_is_not_shown(client: str, stream: bool, record: Any) -> None:
     play = Answer(
-        [b'{"error":{"message":"Incorrect API key provided: key-a.","code":"invalid_api_key"}}'], 401
+        [b'{"error":{"message":"Incorrect API key provided: canary-of-a.","code":"invalid_api_key"}}'], 401
     )
     pool = pool_of(CHAT, {"a": play}, max_attempts=1)
     heard = await pool.call(client, stream=stream)
     assert heard.status == 401
-    assert b"key-a" not in heard.body
-    assert "key-a" not in repr(record())
-    assert "key-a" not in repr(pool.health("a"))
+    assert b"canary-of-a" not in heard.body
+    assert "canary-of-a" not in repr(record())
+    assert "canary-of-a" not in repr(pool.health("a"))

@@ -144,6 +144,7 @@ def test_there_are_routes_to_try() -> None:
     ],
     ids=range(12),
 )
+@pytest.mark.promise("S16")
 async def test_every_path_needs_the_admin_key(method: str, path: str, headers: dict[str, str]) -> None:
     store = MemoryAccounts()
     await store.disable("two/b", "canary")
@@ -159,6 +160,7 @@ async def test_every_path_needs_the_admin_key(method: str, path: str, headers: d
 @pytest.mark.parametrize(
     "headers", [{}, ADMIN, bearer(CLIENT_KEY), bearer("")], ids=["none", "admin", "client", "empty"]
 )
+@pytest.mark.promise("S16")
 async def test_without_an_admin_key_there_is_nothing(method: str, path: str, headers: dict[str, str]) -> None:
     client = await call(app_of(OFF), path, method, headers)
     assert client.status == 404
@@ -174,10 +176,12 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
+@pytest.mark.promise("S16")
 async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
 
+@pytest.mark.promise("S16")
 def test_nothing_for_clients_is_below_admin() -> None:
     paths = [route.path for route in _routes(Gateway(SETTINGS)) if isinstance(route, Route)]
     assert len(paths) > 10
@@ -186,6 +190,7 @@ def test_nothing_for_clients_is_below_admin() -> None:
 
 @pytest.mark.parametrize(("method", "path"), EXISTING + ELSEWHERE)
 @pytest.mark.parametrize("headers", [{}, ADMIN], ids=["no key", "admin"])
+@pytest.mark.promise("S15", "S16")
 async def test_browsers_get_no_permission(method: str, path: str, headers: dict[str, str]) -> None:
     page = {"origin": "https://app.example", **headers}
     client = await call(app_of(), path, method, page)
@@ -219,6 +224,7 @@ async def test_mounted_below_another_path(path: str, headers: dict[str, str], st
 @pytest.mark.parametrize(
     "path", ["//admin/accounts", "/Admin/accounts", "/administrator", "/v1/admin/accounts"]
 )
+@pytest.mark.promise("S1")
 async def test_paths_that_only_look_like_it(path: str) -> None:
     assert (await call(app_of(), path, headers=bearer(CLIENT_KEY))).status == 404
 

@@ -135,7 +135,7 @@ def test_what_show_prints_is_toml() -> None:
     result = run("config", "show", LOCAL_KEY=CANARY)
     server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
     document = tomllib.loads("\n".join(server))
-    assert document["server"]["cors_origins"] == ["*"]
+    assert document["server"]["cors_origins"] == ["loopback"]
     assert document["models"] == {"gpt-4.1": "local/x"}
     assert "#" not in result.stdout
 
@@ -156,6 +156,7 @@ def lines_of(settings_text: str, listening: Listening = LISTENING, **environ: st
     return list(banner(load(environ=environ), listening, "1.2.3"))
 
 
+@pytest.mark.promise("S3")
 def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
     texts = [line.text for line in lines]
@@ -313,18 +314,18 @@ LONG = [Line(Style.COMMAND, "  " + "word " * 60 + "[bold]:smile: 1"), Line(Style
 
 
 def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
-    print_lines(LONG, stream, {})
+    print_lines(LONG, stream, {"TERM": "xterm-256color"})
     text = stream.getvalue()
     assert "\x1b[" in text
     assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == [line.text for line in LONG]
 
 
 @pytest.mark.parametrize(
-    ("stream", "environ"), [(io.StringIO(), {}), (Terminal(), {"NO_COLOR": "1"})], ids=["pipe", "NO_COLOR"]
+    ("stream", "environ"),
+    [(io.StringIO(), {}), (Terminal(), {"NO_COLOR": "1"}), (Terminal(), {"TERM": "dumb"})],
+    ids=["pipe", "NO_COLOR", "dumb"],
 )
 def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
     print_lines(LONG, stream, environ)
@@ -417,6 +418,7 @@ def add(name: str, **environ: str) -> tuple[str, str]:
     return key, lines
 
 
+@pytest.mark.promise("S2")
 def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
     key, lines = add("ci")
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)

@@ -90,6 +90,7 @@ async def send(running: Gateway, case: Case, upstream: str, headers: dict[str, s
 
 @clients
 @crossings
+@pytest.mark.promise("S4")
 async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
@@ -120,6 +121,7 @@ async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: st
 
 @clients
 @crossings
+@pytest.mark.promise("S4")
 async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         headers = {**key_headers("x-api-key"), **key_headers("authorization")}

@@ -83,9 +83,14 @@ SAMPLES = {
     "keyfile": ("k.pem", "k.pem"),
     "http2": ("off", False),
     "keepalive_s": ("2.5", 2.5),
+    "allowed_hosts": ("Gate.Lan, [::1], *.example", ("gate.lan", "::1", "*.example")),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),
     "max_body_bytes": ("2048", 2048),
+    "header_timeout_s": ("5", 5.0),
+    "body_timeout_s": ("7.5", 7.5),
     "drain_s": ("0", 0.0),
+    "max_connections": ("100", 100),
+    "send_timeout_s": ("30", 30.0),
     "loss_policy": ("refuse", "refuse"),
     "default_max_tokens": ("7", 7),
     "default_model": ("openai/m", "openai/m"),
@@ -292,16 +297,26 @@ def test_names_that_come_from_variables_are_known_to_aliases() -> None:
     assert load_text(text, {"NAME": "mine"}).settings.models == {"a": "mine/x"}
 
 
+@pytest.mark.promise("S14")
 @pytest.mark.parametrize(
     ("host", "warned"),
     [
         ("127.0.0.1", 0),
         ("127.9.9.9", 0),
         ("::1", 0),
+        ("::ffff:127.0.0.1", 0),
         ("localhost", 0),
+        ("dev.localhost", 0),
+        ("0.0.0.0", 1),
         ("::", 1),
+        ("::ffff:0.0.0.0", 1),
+        ("::ffff:10.0.0.1", 1),
+        ("fe80::1", 1),
         ("10.0.0.1", 1),
         ("box", 1),
+        ("127.0.0.1.example", 1),
+        ("localhost.example", 1),
+        ("0", 1),
     ],
 )
 def test_a_public_bind_needs_keys_or_a_word(host: str, warned: int) -> None:

@@ -122,7 +122,12 @@ FAULTS = {
     "an element of a list": (
         '[server]\ncors_origins = [\n  "https://a.example",\n  "https://b.example/",\n]\n',
         'dragoman.toml:4: server.cors_origins[1]: "https://b.example/" is no origin: '
-        'write "https://host" or "https://host:port", or "*" for any',
+        'write "https://host" or "https://host:port", "loopback" for the pages of this machine, or "*" for any',
+    ),
+    "a host with its port": (
+        '[server]\nallowed_hosts = ["gate.lan:8080"]\n',
+        'dragoman.toml:2: server.allowed_hosts[0]: "gate.lan:8080" is no host name: '
+        'write it without scheme and port, such as "*.example.com"',
     ),
     "an element twice": (
         '[server]\ncors_origins = ["*", "*"]\n',
@@ -421,6 +426,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
 
 
 @pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.promise("S13")
 def test_a_fault_is_one_exact_line(name: str) -> None:
     text, line = FAULTS[name]
     assert errors(text) == [line]

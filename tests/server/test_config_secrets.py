@@ -22,6 +22,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.promise("S3")
 def test_a_secret_shows_itself_to_reveal_alone() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
@@ -57,6 +58,7 @@ def test_secrets_compare_by_value_and_travel_to_workers() -> None:
     assert copy.deepcopy(secret) == secret
 
 
+@pytest.mark.promise("S3")
 def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     Path("team").write_text(CANARY)
     text = FULL.replace("${ACCOUNT}", "${LOCAL_KEY}")
@@ -81,6 +83,7 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     "value", [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
 )
+@pytest.mark.promise("S3")
 def test_no_error_quotes_what_a_variable_held(key: str, value: str) -> None:
     faulty = {
         "protocols": '["openai_chat", "${V}"]',

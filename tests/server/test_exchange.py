@@ -144,6 +144,7 @@ async def test_events_that_wait_share_one_write() -> None:
 
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
+@pytest.mark.promise("R8")
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
@@ -209,6 +210,7 @@ async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script
     assert statuses <= {200, 500, 502}
 
 
+@pytest.mark.promise("R8")
 async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
     fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
     assert fake.messages[-1][0] < 1
@@ -229,6 +231,7 @@ async def test_a_client_that_leaves_closes_the_upstream_at_once(where: str, stre
     assert record.outcome == "client_left"
 
 
+@pytest.mark.promise("R10")
 async def test_a_slow_client_pauses_the_upstream() -> None:
     door = FakeDoor(Script([START, *[WORD] * 50, END]))
     fake = FakeClient(pace=10)
@@ -334,6 +337,7 @@ async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client:
     assert record.upstream_status == 429
 
 
+@pytest.mark.promise("S6")
 async def test_a_redirect_is_no_answer() -> None:
     fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
     assert fake.status is not None

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
+import anyio
 import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.anyio
 
 TEXT = b'{"model": "m", "input": "' + b"Hello. " * 100 + b'"}'
 LIMIT = 10_000
+SILENCE_S = 30.0
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -49,7 +51,7 @@ class Pieces:
 async def read(
     *pieces: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
 ) -> bytes:
-    return await read_body(Pieces(pieces, complete=complete), coding, length, limit)
+    return await read_body(Pieces(pieces, complete=complete), coding, length, limit, SILENCE_S)
 
 
 async def refused(*pieces: bytes, **more: Any) -> tuple[int, str]:
@@ -95,7 +97,7 @@ async def test_a_message_without_members_is_the_end() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request"}
 
-    assert await read_body(receive, "", "", LIMIT) == b""
+    assert await read_body(receive, "", "", LIMIT, SILENCE_S) == b""
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])
@@ -129,7 +131,17 @@ async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes
 # The limit.
 
 
+async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_left() -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status_hint=400)}
+
+    with pytest.raises(RemoteProtocolError, match="no chunk"):
+        await read_body(receive, "", "", LIMIT, SILENCE_S)
+
+
+@pytest.mark.promise("S7", "S8")
 @pytest.mark.parametrize(("coding", "pack"), [("", bytes), ("gzip", gzip.compress), ("zstd", zstd.compress)])
+@pytest.mark.promise("S7")
 async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable[[bytes], bytes]) -> None:
     assert len(await read(pack(bytes(LIMIT)), coding=coding)) == LIMIT
     assert await refused(pack(bytes(LIMIT + 1)), coding=coding) == (
@@ -142,7 +154,7 @@ async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable
 async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
     receive = Pieces([TEXT])
     with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
-        await read_body(receive, "", length, LIMIT)
+        await read_body(receive, "", length, LIMIT, SILENCE_S)
     assert receive.taken == 0
 
 
@@ -155,10 +167,11 @@ async def test_other_declarations_leave_the_counting_to_us(length: str) -> None:
 async def test_an_undeclared_length_stops_at_the_limit() -> None:
     receive = Pieces([bytes(4000)] * 100)
     with pytest.raises(RemoteProtocolError):
-        await read_body(receive, "", "", LIMIT)
+        await read_body(receive, "", "", LIMIT, SILENCE_S)
     assert receive.taken == 3
 
 
+@pytest.mark.promise("S8")
 @pytest.mark.parametrize(
     ("coding", "pack"),
     [("gzip", lambda data: gzip.compress(data, 9)), ("zstd", lambda data: zstd.compress(data, 9))],
@@ -180,6 +193,43 @@ async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     """They unpack to next to nothing, so what comes is counted as well."""
     receive = Pieces([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RemoteProtocolError) as caught:
-        await read_body(receive, "gzip", "", LIMIT)
+        await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
     assert caught.value.status_hint == 413
     assert receive.taken <= 11
+
+
+# Time. A pause is what a client waits before each piece.
+
+SLOW_BODIES: dict[str, tuple[list[tuple[float, bytes]], float | None]] = {
+    # name -> pauses and pieces, and when it is refused
+    "silent from the start": ([(10_000, b"")], 30),
+    "silent in the middle": ([(0, b" " * 50_000), (29, b" "), (10_000, b"")], 59),
+    "with pauses that are just allowed": ([(29, b" " * 100_000)] * 5, None),
+    # 30 seconds, and one for each 1024 bytes
+    "a byte a second": ([(1, b" ")] * 1000, 30),
+    "a kilobyte a second": ([(1, b" " * 1024)] * 1000, None),
+    "half a kilobyte a second": ([(1, b" " * 512)] * 1000, 60),
+}
+
+
+@pytest.mark.promise("S10")
+@pytest.mark.parametrize("name", SLOW_BODIES)
+async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) -> None:
+    paced, refused_after = SLOW_BODIES[name]
+    pieces = iter(paced)
+
+    async def receive() -> MutableMapping[str, Any]:
+        pause, piece = next(pieces, (0, None))
+        await anyio.sleep(pause)
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    begun = anyio.current_time()
+    if refused_after is None:
+        assert len(await read_body(receive, "", "", 2**20, SILENCE_S)) == sum(
+            len(piece) for _, piece in paced
+        )
+        return
+    with pytest.raises(RemoteProtocolError) as caught:
+        await read_body(receive, "", "", 2**20, SILENCE_S)
+    assert caught.value.status_hint == 408
+    assert anyio.current_time() - begun == pytest.approx(refused_after, abs=1)

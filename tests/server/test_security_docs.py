@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
-from dragoman_server import attempt, plan, serve
+from dragoman_server import attempt, plan
 from dragoman_server._secret import Secret
 from dragoman_server.access import KEY_PREFIX, hash_of
 from dragoman_server.app import _OPEN_PATHS
 from dragoman_server.cli import main
 from dragoman_server.config import ConfigError, load
+from dragoman_server.serve import _HYPERCORN
+from dragoman_server.serving import _http2_connection, http2, request_head
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -63,9 +67,32 @@ def test_the_commands_run_in_their_order() -> None:
 def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{KEY_PREFIX}`" in TEXT
-    assert f"headers ({serve._HYPERCORN['h11_max_incomplete_size'] // 1024} KiB)" in TEXT
+    assert f"headers ({MAX_HEAD_BYTES // 1024} KiB)" in TEXT
     assert (
         f"({attempt.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({attempt.MAX_ANSWER_BYTES // 2**20} MiB)"
         in TEXT
     )
     assert f"(`n`, {plan.MAX_ANSWERS})" in TEXT
+
+
+def test_the_limits_of_http2_are_those_of_the_code() -> None:
+    """Each number of the table, in the order in which it has them."""
+    table = TEXT.partition("A connection of HTTP/2")[2].partition("A malformed request")[0]
+    kib, rates = 1024, _http2_connection._RATES
+    stream, connection = _http2_connection.STREAM_WINDOW, _http2_connection.CONNECTION_WINDOW
+    streams = _HYPERCORN["h2_max_concurrent_streams"]
+    bounded = http2.CONNECTION_BUFFER + streams * http2.LEAST_BUFFER
+    for text in (
+        f"| {streams}, among them",
+        f"{_HYPERCORN['h2_max_header_list_size'] // kib} KiB, as HTTP/2 counts",
+        f"{request_head.MAX_FIELDS} lines; a path of {request_head.MAX_TARGET_BYTES // kib} KiB",
+        f"{http2.STREAM_BUFFER // kib} KiB of a stream, {bounded / kib / kib} MiB of a connection",
+        f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
+        f"does not read | {_http2_connection.MAX_UNSENT // kib} KiB",
+        f"below {_http2_connection.SMALL_DATA} bytes",
+        "{} at once, {} a second, of each".format(*rates[PingFrame][1]),
+        f"{_http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
+        "{} at once, {} a second | the same".format(*rates[RstStreamFrame][1]),
+        "{} at once, {} a second | the same".format(*rates[SettingsFrame][1]),
+    ):
+        assert text in table

@@ -91,6 +91,7 @@ def test_an_open_request_is_finished_while_new_connections_are_refused(backend: 
 
 
 @each_backend
+@pytest.mark.promise("R2")
 def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
     with Server(*arguments).ready() as server, server.connect() as client:
@@ -121,6 +122,30 @@ def test_a_second_signal_does_not_wait_even_for_a_client_that_does_not_read(back
         assert server.wait() == 0
         # The drain time is 30 seconds.
         assert time.monotonic() - started < 15
+
+
+@pytest.mark.promise("S8")
+@each_backend
+def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
+    with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server, server.connect() as client:
+        client.sendall(b"GET /block HTTP/1.1\r\nhost: a\r\n\r\n")
+        while b"begin" not in client.recv(65536):
+            pass
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "some connections did not close in time" in server.output[-1]
+
+
+def test_a_closed_terminal_drains_too() -> None:
+    with Server("--port", "0").ready() as server, server.connect() as client:
+        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGHUP)
+        server.wait_until_closed()
+        client.sendall(b"cd")
+        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert server.wait() == 0
 
 
 @each_backend
@@ -156,6 +181,7 @@ def test_a_host_that_is_not_ours() -> None:
     assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
 
 
+@pytest.mark.promise("S14")
 def test_a_public_host_without_client_keys() -> None:
     with Server("--host", "0.0.0.0", "--port", "0") as server:
         assert server.wait() == 2
@@ -289,6 +315,22 @@ def test_a_worker_that_dies_is_replaced() -> None:
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
     assert sum("listens" in line for line in server.output) == 1
+
+
+def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("once\n")
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}).ready() as server:
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert sum("ended with code 7; starting another" in line for line in server.output) == 1
+
+
+def test_workers_that_die_again_and_again_end_the_gateway(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("again\n" * 100)
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}) as server:
+        assert server.wait() == 1
+    assert server.output[-1] == "dragoman: a worker process died while starting, 3 times in a row"
 
 
 @each_backend

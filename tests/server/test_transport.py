@@ -90,6 +90,7 @@ async def test_a_body_arrives_however_the_server_cuts_it(
             assert counts(transport) == after
 
 
+@pytest.mark.promise("S5")
 async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
     sent = anyio.Event()
@@ -218,6 +219,7 @@ async def test_a_large_request_and_a_large_answer_pass() -> None:
         assert counts(transport) == (0, 1)
 
 
+@pytest.mark.promise("R10")
 async def test_a_slow_reader_stops_the_server() -> None:
     sent = 0
     blocked = anyio.Event()

@@ -78,6 +78,7 @@ def everywhere_cut_in_two(data: bytes) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize(("coded", "body"), BODIES.values(), ids=BODIES)
+@pytest.mark.promise("R4")
 def test_a_body_is_decoded_however_it_is_cut(coded: bytes, body: bytes) -> None:
     for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
         decoder, decoded = fed(pieces)

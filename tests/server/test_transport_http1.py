@@ -60,6 +60,7 @@ def test_a_streamed_request_body_is_chunked() -> None:
     ],
     ids=["line break in a value", "blank in a name", "blank in the target", "no host"],
 )
+@pytest.mark.promise("S5")
 def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
     target: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
@@ -201,6 +202,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("data", "message"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.promise("S5")
 def test_a_bad_head_is_refused_without_quoting_it(data: bytes, message: str) -> None:
     with pytest.raises(FramingError) as caught:
         head_of(data)

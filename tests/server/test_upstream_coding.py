@@ -105,6 +105,7 @@ PACKERS = {"gzip": gzip.compress, "zstd": zstd.compress}
 
 @pytest.mark.parametrize("coding", PACKERS)
 @pytest.mark.parametrize("size", [MAX_PORTION - 1, MAX_PORTION, MAX_PORTION + 1, 3 * MAX_PORTION + 17])
+@pytest.mark.promise("S8")
 def test_portions_are_bounded_and_none_is_lost(size: int, coding: str) -> None:
     decoder = made(coding)
     decoder.receive_data(PACKERS[coding](b"\0" * size))

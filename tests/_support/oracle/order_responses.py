@@ -150,21 +150,22 @@ class ResponsesOrder:
             self._tell("the item before is still open")
         if event.get("output_index") != self.added:
             self._tell("output indexes are not contiguous from 0")
-        if not item.get("id") or item["id"] in self.ids:
+        if not item.get("id") or str(item["id"]) in self.ids:
             self._tell("the item's id is empty or used twice")
         call_id = item.get("call_id")
-        if item.get("type") in CALLS and (not call_id or call_id in self.ids):
+        kind = str(item.get("type"))
+        if kind in CALLS and (not call_id or str(call_id) in self.ids):
             self._tell("the call_id is empty or used twice")
         self.ids |= {str(item.get("id")), str(call_id)} - {"None"}
         if item.get("status") not in (None, "in_progress"):
             self._tell(f"added with status {item.get('status')!r}")
         for name in ("content", "summary", "arguments", "input"):
-            if item.get("type") in (*CALLS, "message", "reasoning") and item.get(name):
+            if kind in (*CALLS, "message", "reasoning") and item.get(name):
                 self._tell(f"added with {name} already there")
         self.added += 1
         self.current = Item(item)
-        if item.get("type") in CALLS:
-            self.current.call = Part(item["type"])
+        if kind in CALLS:
+            self.current.call = Part(kind)
 
     def _inside(self, kind: str, event: dict[str, Any]) -> None:
         item = self.current
@@ -271,7 +272,7 @@ def whole_problems(response: dict[str, Any]) -> list[str]:
         problems.append("no usage")
     items = [item for item in response.get("output") or [] if isinstance(item, dict)]
     ids = [item.get("id") for item in items]
-    calls = [item.get("call_id") for item in items if item.get("type") in CALLS]
+    calls = [item.get("call_id") for item in items if str(item.get("type")) in CALLS]
     if not all(ids) or len(set(ids)) != len(ids) or not all(calls) or len(set(calls)) != len(calls):
         problems.append("item ids or call_ids are empty or used twice")
     for number, item in enumerate(items):

@@ -353,3 +353,11 @@ def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
     )
     out = SPEC.write_request(asked, Target(relay="mend"), ledger)
     assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
+
+
+def test_a_marked_result_may_have_parts_without_a_type() -> None:
+    parts = [{"content": "x"}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": parts, "cache_control": MARK}
+    out, losses = mended({"messages": [HI, CALLS, result]})
+    assert out["messages"][2]["content"] == parts
+    assert "/messages/2/cache_control" in losses

@@ -635,6 +635,19 @@ USER = {"role": "user"}
         ({"tool_choice": "maybe"}, "/tool_choice"),
         ({"tool_choice": {"type": "function"}}, "/tool_choice"),
         ({"tool_choice": 5}, "/tool_choice"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": 1}}},
+            "/tool_choice/allowed_tools/tools",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "description": 1}}]},
+            "/tools/0/function/description",
+        ),
+        (
+            {"tools": [{"type": "custom", "custom": {"name": "f", "description": [1]}}]},
+            "/tools/0/custom/description",
+        ),
+        ({"functions": [{"name": "f", "description": {}}]}, "/functions/0/description"),
         ({"response_format": "json"}, "/response_format"),
         ({"response_format": {"type": "json_schema"}}, "/response_format/json_schema"),
         ({"stream_options": 5}, "/stream_options"),

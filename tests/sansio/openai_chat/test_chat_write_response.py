@@ -394,6 +394,20 @@ def test_logprobs_stand_beside_the_delta(kind: BlockKind, member: str) -> None:
     assert whole(events)["choices"][0]["logprobs"] == expected
 
 
+def test_logprobs_without_bytes_get_null() -> None:
+    """Events of a Responses upstream have none, and Chat's clients require the member."""
+    told = [
+        {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": -2.0}, 5]},
+        {"token": "c", "logprob": -1.0, "top_logprobs": None},
+    ]
+    events = answer(BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a"), Logprobs(0, told), BlockEnded(0))
+    top = [{"bytes": None, "token": "b", "logprob": -2.0}]
+    assert whole(events)["choices"][0]["logprobs"]["content"] == [
+        {"bytes": None, "token": "a", "logprob": -1.0, "top_logprobs": top},
+        {"bytes": None, "token": "c", "logprob": -1.0, "top_logprobs": []},
+    ]
+
+
 @pytest.mark.parametrize(
     ("reason", "calls", "finish", "losses"),
     [

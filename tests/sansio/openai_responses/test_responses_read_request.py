@@ -375,6 +375,8 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
     ({"text": {"format": "json"}}, "/text/format", "invalid_type"),
     ({"text": {"format": {"type": "xml"}}}, "/text/format/type", "invalid_value"),
     ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "/text/format/schema", "invalid_type"),
+    ({"include": ["x", {}]}, "/include/1", "invalid_type"),
+    ({"input": [{"type": {}, "id": "fc_1"}]}, "/input/0/type", "invalid_type"),
 ]
 
 

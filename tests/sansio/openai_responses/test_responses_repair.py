@@ -108,6 +108,7 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
             },
             "/input/0/call_id",
         ),
+        ({"input": [{"type": ["function_call"], "id": "call_1"}]}, "/input/0/type"),
     ],
 )
 def test_what_is_not_plain_is_refused(body: Any, path: str) -> None:

@@ -48,7 +48,7 @@ def settle_thinking(
 ) -> None:
     """Take out what the API refuses together. needs_thinking: see settle_loop()."""
     settle_loop(request, out, needs_thinking, ledger)
-    thinks = out.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING:
         value = out.get(param)
         if value is None:

@@ -74,7 +74,18 @@ def annotation_of(event: Annotation, base: int, size: int, choice: int, ledger: 
 
 
 def logprobs_of(content: list[JSON], refusal: list[JSON]) -> JSONObject:
-    return {"content": content or None, "refusal": refusal or None}
+    return {"content": _tokens(content) or None, "refusal": _tokens(refusal) or None}
+
+
+def _tokens(tokens: JSON) -> list[JSONObject]:
+    """With `bytes`, null where nobody told them: events of Responses have none, but Chat requires the member."""
+    if type(tokens) is not list:
+        return []
+    whole = ({"bytes": None, **token} for token in tokens if type(token) is dict)
+    return [
+        {**token, "top_logprobs": _tokens(token["top_logprobs"])} if "top_logprobs" in token else token
+        for token in whole
+    ]
 
 
 def finish_reason_of(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger) -> str:

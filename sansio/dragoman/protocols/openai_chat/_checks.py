@@ -51,6 +51,12 @@ def text_of(value: JSON, path: str) -> str:
     raise wrong(path, "a string", value)
 
 
+def optional_text(value: JSONObject, name: str, path: str) -> str | None:
+    """A text that may be absent or null."""
+    found = value.get(name)
+    return None if found is None else text_of(found, f"{path}/{name}")
+
+
 def wrong(path: str, expected: str, value: JSON) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{dotted(path)} must be {expected}, not {kind_of(value) if value != '' else 'empty'}",

@@ -23,7 +23,7 @@ from dragoman._request import (
 )
 
 from . import _wire as wire
-from ._checks import marked, nested, text_of, wrong
+from ._checks import marked, nested, optional_text, text_of, wrong
 from ._tables import NAME, WEB_SEARCH
 
 _PLACE = tuple(wire.Place.__annotations__)
@@ -73,7 +73,7 @@ def _tool(tool: JSONObject, path: str) -> Tool:
 def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
     return FunctionTool(
         text_of(function.get("name"), f"{path}/name"),
-        function.get("description"),
+        optional_text(function, "description", path),
         function.get("parameters"),
         function.get("strict"),
         extra=wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION),
@@ -88,7 +88,7 @@ def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
     cache, extra = marked(tool, path, wire.KNOWN_TOOL)
     return FunctionTool(
         text_of(function.get("name"), f"{path}/function/name"),
-        function.get("description"),
+        optional_text(function, "description", f"{path}/function"),
         function.get("parameters"),
         function.get("strict"),
         cache=cache,
@@ -111,7 +111,7 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
         unknown = {**(unknown or {}), "format": form}
     return CustomTool(
         text_of(custom.get("name"), f"{path}/custom/name"),
-        custom.get("description"),
+        optional_text(custom, "description", f"{path}/custom"),
         Grammar(
             text_of(grammar.get("syntax"), f"{at}/syntax"),
             text_of(grammar.get("definition"), f"{at}/definition"),
@@ -167,7 +167,10 @@ def _tool_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
         return ToolChoice(mode, path=path)  # type: ignore[arg-type]  # the values of _CHOICES are modes
     if type(choice) is dict:
         if word == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
-            refs = tuple(filter(None, map(_ref, allowed.get("tools") or ())))
+            named = allowed.get("tools") or []
+            if type(named) is not list:
+                raise wrong(f"{path}/allowed_tools/tools", "an array", named)
+            refs = tuple(filter(None, map(_ref, named)))
             return ToolChoice("allowed", allowed=refs, required=allowed.get("mode") == "required", path=path)
         ref = _ref(choice)
         if ref is not None:

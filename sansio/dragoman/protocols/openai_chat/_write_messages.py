@@ -196,7 +196,7 @@ class MessageWriter:
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
         if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
-            texts = [part for part in content if part["type"] == "text"]
+            texts = [part for part in content if part.get("type") == "text"]
             if texts:
                 self._parts.mark(mark, None, texts[-1])
             else:

@@ -97,7 +97,10 @@ def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON]
     if include:
         if tables.INCLUDE_LOGPROBS in include:
             params["logprobs"] = True
-        if any(name not in tables.INCLUDE_MET for name in include):
+        for index, name in enumerate(include):
+            if type(name) is not str:
+                raise wrong_type(f"/include/{index}", "a string", name)
+        if not tables.INCLUDE_MET.issuperset(include):
             params["include"] = include
     text: JSONObject = body.get("text") or {}
     if text.get("verbosity") is not None:

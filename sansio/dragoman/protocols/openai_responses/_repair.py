@@ -75,7 +75,7 @@ def _named_calls(items: JSON, repairs: list[Loss]) -> JSON:
     answered = {
         item.get("call_id")
         for item in items
-        if type(item) is dict and item.get("type") not in _CALLS and type(item.get("call_id")) is str
+        if type(item) is dict and not _is_call(item) and type(item.get("call_id")) is str
     }
     named: list[JSON] = []
     for index, item in enumerate(items):
@@ -92,8 +92,10 @@ def _named_calls(items: JSON, repairs: list[Loss]) -> JSON:
 
 def _is_nameless(item: JSON) -> bool:
     return (
-        type(item) is dict
-        and item.get("call_id") is None
-        and item.get("type") in _CALLS
-        and type(item.get("id")) is str
+        type(item) is dict and item.get("call_id") is None and _is_call(item) and type(item.get("id")) is str
     )
+
+
+def _is_call(item: JSONObject) -> bool:
+    kind = item.get("type")
+    return type(kind) is str and kind in _CALLS

@@ -1,0 +1,263 @@
+"""The frames of one HTTP/2 connection: h2's connection, which here counts what a peer does, and ends one stream where
+RFC 9113 asks for that and h2 4.4 ends the connection.
+
+Strategy: all that h2 reads goes through `_receive_frame`, one frame a call, so that is where frames are counted and
+errors judged. The checks are h2's own; here is what it leaves out or does in another way.
+"""
+
+from typing import NamedTuple
+
+from h2.config import H2Configuration
+from h2.connection import ConnectionState, H2Connection
+from h2.errors import ErrorCodes
+from h2.events import Event, RequestReceived, StreamReset
+from h2.exceptions import DenialOfServiceError, FlowControlError, ProtocolError
+from h2.settings import SettingCodes, Settings
+from hpack.exceptions import HPACKError
+from hyperframe.frame import (
+    AltSvcFrame,
+    ContinuationFrame,
+    DataFrame,
+    ExtensionFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
+__all__ = ["HTTP2Connection"]
+
+if not hasattr(H2Connection, "_receive_frame"):
+    # hypercorn asks for h2 4.3 or any later one: without this hook nothing would be counted, and nobody would notice.
+    raise ImportError("this version of h2 has no H2Connection._receive_frame")
+
+# Bytes of request bodies that a client may send before the application has taken any: of one stream, and of all of the
+# connection's. The first is what crosses a continent in a tenth of a second at 20 Mbit/s.
+STREAM_WINDOW = 256 * 1024
+CONNECTION_WINDOW = 1024 * 1024
+
+# Bytes that are framed and that the client has not taken. Bodies are framed when there is room, so these are heads and
+# answers to control frames: 128 streams make some 100 KiB. More means that a client asks and does not read.
+MAX_UNSENT = 512 * 1024
+
+# A DATA frame below this many bytes, which does not end its stream, carries next to nothing.
+SMALL_DATA = 64
+
+# The largest table of headers kept for answers (RFC 7541, 4.2: it may be smaller than the client allows).
+_HEADER_TABLE = 4096
+
+
+class Rate(NamedTuple):
+    """So many at once, and so many a second in the long run."""
+
+    burst: int
+    per_second: int
+
+
+# What a client may do that costs work and brings nothing. Each is far above what clients do, and far below what takes a
+# noticeable part of a CPU: a frame costs some 30 microseconds, a request that is reset some 500.
+#
+# Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
+_CONTROL = Rate(1000, 100)
+# A client may cancel all of its 128 streams three times at once. CVE-2023-44487 (rapid reset: it opens and resets), and
+# CVE-2025-8671 (made you reset: it makes us reset what it has opened): some hundred thousand a second.
+_RESETS = Rate(400, 50)
+# Each is applied to all open streams. Clients send one or two in all.
+_SETTINGS = Rate(100, 10)
+
+_RATES: dict[type[Frame], tuple[str, Rate]] = {
+    PingFrame: ("PING", _CONTROL),
+    PriorityFrame: ("PRIORITY", _CONTROL),
+    ExtensionFrame: ("unknown", _CONTROL),
+    AltSvcFrame: ("unknown", _CONTROL),
+    SettingsFrame: ("SETTINGS", _SETTINGS),
+    RstStreamFrame: ("RST_STREAM", _RESETS),
+    # Beside those that answer a DATA frame of ours, see UPDATES_PER_DATA.
+    WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
+    # Without content, see SMALL_DATA.
+    DataFrame: ("empty DATA", _CONTROL),
+}
+# Requests beyond the limit on streams. A client that does not know the limit yet may send a round trip's worth.
+_EXCESS = ("excess HEADERS", _CONTROL)
+
+# A client gives back room once for the stream and once for the connection; some do it in several pieces.
+UPDATES_PER_DATA = 8
+
+
+class _Allowance:
+    """What is left of a rate."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._left: float = rate.burst
+        self._at = now
+
+    def spend(self, now: float) -> bool:
+        """Take one. False when none is left."""
+        self.earn((now - self._at) * self._rate.per_second)
+        self._at = now
+        self._left -= 1
+        return self._left >= 0
+
+    def earn(self, count: float) -> None:
+        self._left = min(self._rate.burst, self._left + count)
+
+
+class HTTP2Connection(H2Connection):
+    """A server's side of one connection. max_streams: open at once; max_header_bytes: of one list, with 32 for each."""
+
+    def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:
+        super().__init__(H2Configuration(client_side=False, header_encoding=None))
+        self._now = now
+        self._max_streams = max_streams
+        self._max_header_bytes = max_header_bytes
+        self._allowances: dict[str, _Allowance] = {}
+        self._has_settings = False
+        self.peer_has_ended = False  # it has sent a GOAWAY without an error: it opens no more streams
+
+    def begin(self) -> None:
+        """Write what comes first: settings, and the connection's window."""
+        values = {
+            SettingCodes.MAX_CONCURRENT_STREAMS: self._max_streams,
+            SettingCodes.MAX_HEADER_LIST_SIZE: self._max_header_bytes,
+            SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+        }
+        self.local_settings = Settings(client=False, initial_values=values)
+        self.initiate_connection()
+        self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
+        # h2 4.4 connection.py:1604: one stream too many ends the connection, also when the client could not know the
+        # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
+        values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
+        self.local_settings = Settings(client=False, initial_values=values)
+        # A list that is a little too large gets an answer that says so; one that is far too large ends the connection,
+        # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
+        self.decoder.max_header_list_size = 2 * self._max_header_bytes
+
+    def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
+        """What the bytes mean. now: seconds of a clock that never goes back.
+
+        Raises ProtocolError when the connection has to end; the GOAWAY is written then.
+        """
+        self._now = now
+        try:
+            return self.receive_data(data)
+        except ProtocolError as error:
+            if self.state_machine.state is not ConnectionState.CLOSED:  # a preface that is none
+                self.close_connection(error.error_code)
+            raise
+
+    def note_data_sent(self) -> None:
+        """A DATA frame was sent: the client may answer it with WINDOW_UPDATE frames."""
+        allowance = self._allowances.get(_RATES[WindowUpdateFrame][0])
+        if allowance is not None:
+            allowance.earn(UPDATES_PER_DATA)
+
+    def announce_end(self) -> None:
+        """Write a GOAWAY, and go on with the streams that are open (RFC 9113, 6.8).
+
+        h2's own close_connection() lets nothing be written after it.
+        """
+        goaway = GoAwayFrame(0, last_stream_id=self.highest_inbound_stream_id, error_code=ErrorCodes.NO_ERROR)
+        self._prepare_for_sending([goaway])
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are written and not taken with data_to_send()."""
+        return len(self._data_to_send)
+
+    def is_open(self, stream_id: int) -> bool:
+        stream = self.streams.get(stream_id)
+        return stream is not None and stream.open
+
+    def _receive_frame(self, frame: Frame) -> list[Event]:
+        self._check_order(frame)
+        if not (
+            isinstance(frame, DataFrame) and ("END_STREAM" in frame.flags or len(frame.data) >= SMALL_DATA)
+        ):
+            self._count(*_RATES.get(type(frame), ("", None)))
+        if isinstance(frame, PriorityFrame):
+            return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
+        if isinstance(frame, GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
+            # "the sender ... might still be processing streams" (RFC 9113, 6.8); h2 4.4 connection.py:1857 ends all.
+            self.peer_has_ended = True
+            return []
+        if isinstance(frame, SettingsFrame):
+            _keep_known_settings(frame)
+        try:
+            events = super()._receive_frame(frame)
+        except ProtocolError as error:
+            events = self._end_stream_for(error, frame)
+        if isinstance(frame, HeadersFrame):
+            events = self._refuse_excess(frame, events)
+        if not isinstance(frame, RstStreamFrame) and any(isinstance(each, StreamReset) for each in events):
+            self._count(*_RATES[RstStreamFrame])
+        if self.unsent > MAX_UNSENT:
+            raise DenialOfServiceError("the client does not read what it asks for")
+        return events
+
+    def _check_order(self, frame: Frame) -> None:
+        if not self._has_settings:
+            # "The client connection preface ... MUST be followed by a SETTINGS frame" (RFC 9113, 3.4)
+            if not isinstance(frame, SettingsFrame) or "ACK" in frame.flags:
+                raise ProtocolError("the first frame is no SETTINGS frame")
+            self._has_settings = True
+        if isinstance(frame, ContinuationFrame):
+            # Those that continue something were joined with it; h2 makes some of the others a stream error.
+            raise ProtocolError("CONTINUATION without HEADERS (RFC 9113, 6.10)")
+        if isinstance(frame, RstStreamFrame) and self._is_idle(frame.stream_id):
+            raise ProtocolError("RST_STREAM for an idle stream (RFC 9113, 6.4)")
+
+    def _is_idle(self, stream_id: int) -> bool:
+        return stream_id % 2 == 0 or stream_id > self.highest_inbound_stream_id
+
+    def _count(self, what: str, rate: Rate | None) -> None:
+        if rate is None:
+            return
+        allowance = self._allowances.get(what)
+        if allowance is None:
+            allowance = self._allowances[what] = _Allowance(rate, self._now)
+        if not allowance.spend(self._now):
+            raise DenialOfServiceError(f"too many {what} frames")
+
+    def _end_stream_for(self, error: ProtocolError, frame: Frame) -> list[Event]:
+        """What an error costs: a stream where it is that of one request (RFC 9113, 8.1.1), else the connection."""
+        if isinstance(error.__cause__, HPACKError) and not isinstance(error, DenialOfServiceError):
+            # "MUST be treated as a connection error of type COMPRESSION_ERROR" (RFC 9113, 4.3)
+            error.error_code = ErrorCodes.COMPRESSION_ERROR
+            raise error
+        stream_id = frame.stream_id
+        if (
+            not isinstance(frame, HeadersFrame | DataFrame)
+            or isinstance(error, FlowControlError | DenialOfServiceError)
+            or not self.is_open(stream_id)
+        ):
+            raise error
+        if isinstance(frame, DataFrame):
+            self.acknowledge_received_data(frame.flow_controlled_length, stream_id)
+        self.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        return [StreamReset(stream_id=stream_id, error_code=ErrorCodes.PROTOCOL_ERROR, remote_reset=False)]
+
+    def _refuse_excess(self, frame: HeadersFrame, events: list[Event]) -> list[Event]:
+        is_new = any(isinstance(each, RequestReceived) for each in events)
+        if not is_new or self.open_inbound_streams <= self._max_streams:
+            return events
+        self._count(*_EXCESS)
+        self.reset_stream(frame.stream_id, ErrorCodes.REFUSED_STREAM)
+        return []
+
+
+def _keep_known_settings(frame: SettingsFrame) -> None:
+    """Take out what h2 would keep a queue of for each of 65,536 numbers, and what would make tables large."""
+    settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
+    if settings.get(SettingCodes.HEADER_TABLE_SIZE, 0) > _HEADER_TABLE:
+        settings[SettingCodes.HEADER_TABLE_SIZE] = _HEADER_TABLE
+    frame.settings = settings
+
+
+_KNOWN_SETTINGS = frozenset(SettingCodes)

@@ -1,0 +1,81 @@
+"""The application's own start and end: the ASGI lifespan protocol."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from starlette.types import ASGIApp, Message
+
+from .._listen import StartupError
+
+__all__ = ["lifespan"]
+
+_log = logging.getLogger("dragoman.server")
+
+
+@asynccontextmanager
+async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIterator[dict[str, Any]]:
+    """Inside of it the application is started; gives the state that each request's scope gets.
+
+    Raises StartupError when the application refuses to start, or does not say within startup_s that it has. Its
+    shutdown is waited for as long as shutdown_s.
+    """
+    run = _Lifespan(app)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run.run)
+        with anyio.move_on_after(startup_s):
+            await run.started.wait()
+        if not run.started.is_set():
+            run.failure = f"it was not ready within {startup_s:g} seconds"
+        if run.failure is None:
+            yield run.state
+            run.stopping.set()
+            with anyio.move_on_after(shutdown_s):
+                await run.stopped.wait()
+        tasks.cancel_scope.cancel()
+    if run.failure is not None:
+        raise StartupError(f"the application did not start: {run.failure}")
+
+
+class _Lifespan:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._told_startup = False
+        self.state: dict[str, Any] = {}
+        self.failure: str | None = None
+        self.started, self.stopping, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def run(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self._app(scope, self._receive, self._send)
+        except Exception as error:
+            if self.started.is_set():
+                # Requests may still be answered; a stop will find nothing left to shut down.
+                _log.exception("the application's lifespan failed")
+            else:
+                self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self.started.set()
+            self.stopped.set()
+
+    async def _receive(self) -> Message:
+        if not self._told_startup:
+            self._told_startup = True
+            return {"type": "lifespan.startup"}
+        await self.stopping.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            # The message may be a whole traceback; its last line is the exception.
+            lines = message.get("message", "").strip().splitlines() or ["it gave no reason"]
+            self.failure = lines[-1].strip()
+        if message["type"].startswith("lifespan.startup."):
+            self.started.set()
+        else:
+            if message["type"] == "lifespan.shutdown.failed":
+                _log.error("the application did not shut down well: %s", message.get("message", ""))
+            self.stopped.set()

@@ -1,0 +1,241 @@
+"""The head of an HTTP/1.1 request, checked before a parser reads it.
+
+Strategy: where RFC 9112 lets a recipient be lenient or strict, this is strict, because a proxy in front that reads the
+same bytes in another way is how one client's bytes become another one's request. What the checks let pass, nginx,
+haproxy and h11 read alike. h11 0.16 by itself takes bare LF as a line end, folded lines, `HTTP/2.0`, Content-Length
+beside Transfer-Encoding, and Content-Length repeated.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dragoman import RemoteProtocolError
+
+__all__ = [
+    "MAX_FIELDS",
+    "MAX_HEAD_BYTES",
+    "MAX_TARGET_BYTES",
+    "Salvaged",
+    "check_fields",
+    "check_head",
+    "check_part",
+    "salvage",
+    "split_absolute",
+]
+
+# Claude Code and Codex send some 10 KiB of headers.
+MAX_HEAD_BYTES = 64 * 1024
+# Apache's default. Clients of this field send some thirty, proxies a dozen more.
+MAX_FIELDS = 100
+# "It is RECOMMENDED that all HTTP senders and recipients support, at a minimum, URIs with lengths of 8000 octets"
+# -- RFC 9110, 4.1
+MAX_TARGET_BYTES = 8 * 1024
+# The target with a method and a version around it.
+_MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
+_FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+_CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
+_ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
+
+# What makes a head none, before it is complete and after: pattern, what is wrong.
+_BROKEN = (
+    # "A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP";
+    # it "MAY recognize a single LF as a line terminator" -- RFC 9112, 2.2
+    (re.compile(rb"(?<!\r)\n|\r[^\n]"), "a line of it does not end in CRLF"),
+    # "CTL characters are invalid" in a field value -- RFC 9110, 5.5
+    (re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "it has a control character"),
+)
+_MALFORMED = (
+    # "A server that receives an obs-fold ... MUST either reject the message by sending a 400 (Bad Request) ... or
+    # replace" -- RFC 9112, 5.2. The first line: "MUST either reject the message as invalid or consume" -- 2.2
+    (re.compile(rb"\r\n[\t ]"), "a header line is folded, or begins with a blank"),
+    # "A server MUST reject ... any received request message that contains whitespace between a header field name and
+    # colon" -- RFC 9112, 5.1
+    (re.compile(rb"\r\n[^:\r]*[\t ]:"), "there is a blank before the colon of a header"),
+)
+
+
+def check_part(part: bytes | bytearray, start: int = 0) -> None:
+    """Look at what there is of a head before its end has come. start: what comes before was looked at already.
+
+    Raises RemoteProtocolError with status 400, 414 or 431.
+    """
+    if (broken := _named(_BROKEN, part, max(0, start - 1))) is not None:
+        raise _refused(400, broken)
+    if len(part) > _MAX_LINE_BYTES and part.find(b"\r\n", 0, _MAX_LINE_BYTES) < 0:
+        raise _target_too_long()
+    if len(part) > MAX_HEAD_BYTES:
+        raise _too_large()
+
+
+def check_head(head: bytes) -> None:
+    """Look at a whole head, with the empty line at its end.
+
+    Raises RemoteProtocolError with status 400, 414, 417, 431, 501 or 505.
+    """
+    request_line, _, fields = head.partition(b"\r\n")
+    if _FIELDS.fullmatch(fields) is None:
+        named = _named(_BROKEN, head) or _named(_MALFORMED, head)
+        raise _refused(400, named or "a header line is not `name: value`")
+    target, minor = _checked_request_line(request_line)
+    if len(head) > MAX_HEAD_BYTES:
+        raise _too_large()
+    lines = fields.split(b"\r\n")[:-2]
+    if len(lines) > MAX_FIELDS:
+        raise _too_many()
+    names = [line[: line.index(b":")].lower() for line in lines]
+    _check_framing(names, lines, minor)
+    _check_host(names, lines, target, minor)
+    if any(value.lower() != b"100-continue" for value in _values(b"expect", names, lines)):
+        # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
+        # 417" -- RFC 9110, 10.1.1
+        raise _refused(417, "of Expect, only 100-continue is known here")
+
+
+def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    """The same limits for a head of HTTP/2, of which h2 has checked the rest.
+
+    Raises RemoteProtocolError with status 414 or 431.
+    """
+    if len(target) > MAX_TARGET_BYTES:
+        raise _target_too_long()
+    # The size of a list "is calculated based on ... the length of the name and value in units of octets plus an
+    # overhead of 32 octets for each field" -- RFC 9113, 6.5.2
+    if sum(len(name) + len(value) + 32 for name, value in fields) > MAX_HEAD_BYTES:
+        raise _too_large()
+    if len(fields) > MAX_FIELDS:
+        raise _too_many()
+
+
+def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
+    """The authority and the rest of a target in absolute form, None for another one.
+
+    "a server MUST accept the absolute-form in requests" -- RFC 9112, 3.2.2
+    """
+    match = _ABSOLUTE.match(target)
+    if match is None:
+        return None
+    rest = target[match.end() :]
+    return match[0].partition(b"://")[2], rest if rest.startswith(b"/") else b"/" + rest
+
+
+class Salvaged(NamedTuple):
+    """What a refusal needs to know of a head that is refused. target: "" where there is none that can be read."""
+
+    method: bytes
+    target: bytes
+    fields: list[tuple[bytes, bytes]]
+
+
+def salvage(head: bytes) -> Salvaged:
+    """What can be read of a head that is broken or is not complete."""
+    request_line, *lines = head.split(b"\n")
+    words = request_line.split()
+    target = words[1] if len(words) > 1 else b""
+    if (absolute := split_absolute(target)) is not None:
+        target = absolute[1]
+    if re.fullmatch(rb"/[!-~]*", target) is None:
+        target = b""
+    fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
+    return Salvaged(
+        b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
+        target[:MAX_TARGET_BYTES],
+        [(name.strip().lower(), value.strip()) for name, colon, value in fields if colon],
+    )
+
+
+def _checked_request_line(line: bytes) -> tuple[bytes, int]:
+    """The target and the minor version."""
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        if len(line) > _MAX_LINE_BYTES:
+            raise _target_too_long()
+        named = _named(_BROKEN, line)
+        raise _refused(400, named or "its first line is not `METHOD /path HTTP/1.1`")
+    method, target, major, minor = match.groups()
+    if major != b"1" or minor not in b"01":
+        # "the server does not support, or refuses to support, the major version of HTTP" -- RFC 9110, 15.6.6
+        raise _refused(505, f"HTTP/{major.decode()}.{minor.decode()} is not spoken here in this form")
+    if len(target) > MAX_TARGET_BYTES:
+        raise _target_too_long()
+    if method == b"CONNECT" or method != method.upper():
+        # "The method token is case-sensitive" -- RFC 9112, 3.1. hypercorn 0.18 protocol/h11.py:247 makes `get` GET.
+        raise _refused(501, f"there is no method {method[:20].decode()} here")
+    is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
+    if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
+        raise _refused(400, "its target is neither a path nor a URL")  # RFC 9112, 3.2
+    return target, int(minor)
+
+
+def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -> None:
+    """One way to tell where the body ends. RFC 9112, 6.1 to 6.3."""
+    codings = [each for value in _values(b"transfer-encoding", names, lines) for each in _members(value)]
+    lengths = _values(b"content-length", names, lines)
+    if b"transfer-encoding" in names:
+        if lengths:
+            # "ought to be handled as an error" -- RFC 9112, 6.3
+            raise _refused(400, "it has both Content-Length and Transfer-Encoding")
+        if minor == 0:
+            # "MUST treat the message as if the framing is faulty" -- RFC 9112, 6.1
+            raise _refused(400, "HTTP/1.0 has no Transfer-Encoding")
+        if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
+            # "If a Transfer-Encoding header field is present in a request and the chunked transfer coding is not the
+            # final encoding ... the server MUST respond with the 400" -- RFC 9112, 6.3
+            raise _refused(400, "its Transfer-Encoding does not end in one `chunked`")
+        if len(codings) > 1 or names.count(b"transfer-encoding") > 1:
+            # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
+            # with 501" -- RFC 9112, 6.1
+            raise _refused(501, "of transfer codings, only chunked is known here")
+    elif lengths and (len(lengths) > 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None):
+        # RFC 9112, 6.3: "unrecoverable error" but for a list of equal values, which nginx refuses as well.
+        raise _refused(400, "its Content-Length is not one number")
+
+
+def _check_host(names: Sequence[bytes], lines: Sequence[bytes], target: bytes, minor: int) -> None:
+    # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
+    # header field and to any request message that contains more than one Host header field line or a Host header field
+    # with an invalid field value." -- RFC 9112, 3.2
+    hosts = _values(b"host", names, lines)
+    if len(hosts) > 1 or (minor == 1 and not hosts):
+        raise _refused(400, "it must have one Host header")
+    if (absolute := split_absolute(target)) is not None:
+        hosts.append(absolute[0])
+    if not all(map(_HOST.fullmatch, hosts)):
+        raise _refused(400, "its Host is not a host and a port")
+
+
+def _values(name: bytes, names: Sequence[bytes], lines: Sequence[bytes]) -> list[bytes]:
+    if name not in names:
+        return []
+    size = len(name) + 1
+    return [line[size:].strip(b"\t ") for each, line in zip(names, lines, strict=True) if each == name]
+
+
+def _members(value: bytes) -> list[bytes]:
+    return [each.strip(b"\t ").lower() for each in value.split(b",")]
+
+
+def _named(
+    rules: Sequence[tuple[re.Pattern[bytes], str]], data: bytes | bytearray, start: int = 0
+) -> str | None:
+    return next((what for pattern, what in rules if pattern.search(data, start) is not None), None)
+
+
+def _refused(status: int, what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the request's head cannot be used: {what}", status_hint=status)
+
+
+def _too_large() -> RemoteProtocolError:
+    return _refused(431, f"it has more than {MAX_HEAD_BYTES // 1024} KiB")
+
+
+def _too_many() -> RemoteProtocolError:
+    return _refused(431, f"it has more than {MAX_FIELDS} header lines")
+
+
+def _target_too_long() -> RemoteProtocolError:
+    return _refused(414, f"its target has more than {MAX_TARGET_BYTES} bytes")

@@ -1,0 +1,159 @@
+"""Accepts connections and serves them, on every event loop alike; in place of hypercorn's two `run.py`."""
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from .._byte_stream import ByteStream
+from ._limited_log import LimitedLog
+from .connection import Address, Connection, Worker, note_fault
+
+__all__ = ["serve_connections"]
+
+# Most connections taken before other tasks run again.
+_BATCH = 64
+
+# How long nothing is accepted after an error that accepting again would only repeat.
+_PAUSE_S = 1.0
+
+# Descriptors for what is no connection: listener, event loop, stores, log.
+_OTHER_DESCRIPTORS = 64
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+_log = LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
+
+
+async def serve_connections(
+    worker: Worker,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None,
+    *,
+    handshake_s: float,
+    on_ready: Callable[[], None],
+    stopping: anyio.Event,
+) -> None:
+    """Serve until `stopping` is set and all connections have ended. The caller bounds how long that may take."""
+    server = _Server(worker, listener, tls, handshake_s)
+    async with anyio.create_task_group() as server.tasks:
+        async with anyio.create_task_group() as accepting:
+            accepting.start_soon(server.accept)
+            on_ready()
+            await stopping.wait()
+            accepting.cancel_scope.cancel()
+        listener.close()
+        await worker.context.terminated.set()
+        for scope in tuple(server.handshakes):
+            scope.cancel()
+        for connection in tuple(worker.connections):
+            server.tasks.start_soon(connection.stop)
+
+
+class _Server:
+    def __init__(
+        self, worker: Worker, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
+    ) -> None:
+        self._worker = worker
+        self._listener = listener
+        self._tls = tls
+        self._handshake_s = handshake_s
+        self._most = worker.settings.max_connections or default_max_connections()
+        self._count = 0
+        self._one_ended = anyio.Event()
+        self.tasks: anyio.abc.TaskGroup
+        self.handshakes: set[anyio.CancelScope] = set()
+
+    async def accept(self) -> None:
+        while True:
+            await anyio.wait_readable(self._listener)
+            for _ in range(_BATCH):
+                if self._count >= self._most:
+                    await self._make_room()
+                try:
+                    sock, _ = self._listener.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
+                        _log.log("cannot accept connections for now: %s", error.strerror)
+                        await self._room(_PAUSE_S)
+                    continue  # the client was gone before it was accepted
+                sock.setblocking(False)
+                self._count += 1
+                self.tasks.start_soon(self._serve, sock)
+
+    async def _make_room(self) -> None:
+        """The cap is reached: wait until there is room again.
+
+        An idle connection is closed, the one that is idle longest; if there is none, clients wait in the listener's
+        backlog, where another worker may take them, instead of getting an error.
+        """
+        _log.log("max_connections is reached: %d are open", self._count)
+        while self._count >= self._most:
+            await self._room(_PAUSE_S)
+
+    async def _room(self, seconds: float) -> None:
+        """Wait for a connection to end, at most for so long. The one that is idle longest is ended for it."""
+        for connection in self._worker.idle:
+            connection.end()
+            break
+        self._one_ended = anyio.Event()
+        with anyio.move_on_after(seconds):
+            await self._one_ended.wait()
+
+    async def _serve(self, sock: socket.socket) -> None:
+        try:
+            client, server = _address(sock.getpeername()), _address(sock.getsockname())
+            stream = await self._shake_hands(sock)
+        except OSError:
+            # It left before it was asked for its address, or the handshake failed: the client was told why.
+            sock.close()
+        except Exception as error:
+            note_fault(error)
+            sock.close()
+        else:
+            if stream is not None:
+                await Connection(self._worker, stream, client, server, tls=self._tls is not None).run()
+        finally:
+            self._count -= 1
+            self._one_ended.set()
+
+    async def _shake_hands(self, sock: socket.socket) -> ByteStream | None:
+        """None: it took too long, or the worker is being stopped."""
+        with anyio.move_on_after(self._handshake_s) as scope:
+            self.handshakes.add(scope)
+            try:
+                return await _open(sock, self._tls, self._handshake_s)
+            finally:
+                self.handshakes.discard(scope)
+        return None
+
+
+async def _open(sock: socket.socket, tls: ssl.SSLContext | None, handshake_s: float) -> ByteStream:
+    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
+        from .._asyncio_stream import AsyncioStream
+
+        return await AsyncioStream.accept(sock, tls, handshake_s)
+    from .._trio_stream import TrioStream
+
+    return await TrioStream.accept(sock, tls)
+
+
+def _address(name: object) -> Address | None:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+
+
+def default_max_connections() -> int:
+    """Half of the files that the process may open, less some: a request needs a connection to its upstream as well."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return 10_000
+    return max(16, min(10_000, (files - _OTHER_DESCRIPTORS) // 2))

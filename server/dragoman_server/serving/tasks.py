@@ -1,0 +1,161 @@
+"""What hypercorn's protocols want of an event loop, on anyio: events, tasks, and the queue to an application."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import anyio
+import anyio.abc
+from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
+from starlette.types import ASGIApp
+
+__all__ = ["AppEvents", "Event", "TaskGroup", "WorkerContext"]
+
+_log = logging.getLogger("dragoman.http")
+
+# Bytes of a request's body that wait for the application; then the client is not read any further.
+_MOST_WAITING = 256 * 1024
+
+
+class Event:
+    """An event that can be cleared."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    async def set(self) -> None:
+        self._event.set()
+
+    async def clear(self) -> None:
+        # An event that is not set stays, since somebody may be waiting for it (hypercorn 0.18
+        # trio/worker_context.py:49 leaves them behind).
+        if self._event.is_set():
+            self._event = anyio.Event()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+
+class WorkerContext:
+    """What all connections of a worker have in common. terminated: the worker takes no new requests."""
+
+    event_class = Event
+    # Protocols never use it; hypercorn's own connections do.
+    single_task_class: Any = None
+
+    def __init__(self) -> None:
+        self.terminate = Event()
+        self.terminated = Event()
+
+    async def mark_request(self) -> None:
+        """Hypercorn counts requests here, to end a worker after so many."""
+
+    @staticmethod
+    async def sleep(wait: float) -> None:
+        await anyio.sleep(wait)
+
+    @staticmethod
+    def time() -> float:
+        return time.monotonic()
+
+
+class AppEvents:
+    """The ASGI events that wait for one application, a bounded number of bytes.
+
+    Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:53) is full after ten events, the client's
+    leaving among them, and stays so when the application has ended without reading them: whoever puts waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[ASGIReceiveEvent] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._disconnected = False
+        self._changed: anyio.Event | None = None
+
+    async def put(self, event: ASGIReceiveEvent) -> None:
+        """Waits while too much is waiting. Never waits with a disconnect, nor when the application has ended."""
+        if event["type"] in ("http.disconnect", "websocket.disconnect"):
+            self._disconnected = True
+        while self._bytes > _MOST_WAITING and not self._closed and not self._disconnected:
+            await self._change()
+        if not self._closed:
+            self._events.append(event)
+            self._bytes += _size(event)
+            self._wake()
+
+    async def get(self) -> ASGIReceiveEvent:
+        """The next event. The last one, a disconnect, comes again and again."""
+        while not self._events:
+            await self._change()
+        event = self._events[0]
+        if event["type"] not in ("http.disconnect", "websocket.disconnect"):
+            self._events.popleft()
+            self._bytes -= _size(event)
+            self._wake()
+        return event
+
+    def close(self) -> None:
+        """The application has ended: nothing is kept for it any more."""
+        self._closed = True
+        self._events.clear()
+        self._bytes = 0
+        self._wake()
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+def _size(event: ASGIReceiveEvent) -> int:
+    if event["type"] == "http.request":
+        return len(event["body"])
+    if event["type"] == "websocket.receive":
+        return len(event.get("bytes") or event.get("text") or b"")
+    return 0
+
+
+class TaskGroup:
+    """The tasks of one connection, as hypercorn's protocols start them."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._tasks = tasks
+
+    async def spawn_app(
+        self,
+        app: ASGIApp,
+        config: object,
+        scope: Any,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        events = AppEvents()
+        self._tasks.start_soon(_run_app, app, scope, events, send)
+        return events.put
+
+    def spawn(self, func: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        self._tasks.start_soon(func, *args)
+
+
+async def _run_app(
+    app: ASGIApp, scope: Any, events: AppEvents, send: Callable[[ASGISendEvent | None], Awaitable[None]]
+) -> None:
+    try:
+        await app(scope, events.get, send)  # type: ignore[arg-type]
+    except Exception:
+        # One line, as for any other request that failed through a fault of ours; the client gets a 500 if it can.
+        _log.exception("the application failed")
+    finally:
+        events.close()
+    # Not when the task is cancelled: then the connection ends, and nothing more is to be said on it.
+    await send(None)

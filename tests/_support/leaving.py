@@ -1,0 +1,285 @@
+"""Clients that leave a request in each of its phases, and how long the gateway keeps its upstream then.
+
+with World(directory, "trio", certificate) as world:
+    seconds = world.leaves("mid-stream", "fin", MESSAGES_PATH)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from edge import (
+    CHAT_PATH,
+    MESSAGES_PATH,
+    RESPONSES_PATH,
+    STREAM_HEAD,
+    Conversation,
+    EdgeGateway,
+    Upstream,
+    chunk,
+    post,
+    whole,
+)
+from h2_client import Peer, data, headers, over_tls, reset
+from http_certificate import Certificate
+
+# What is never reached is a failure after this time.
+MOST_S = 5.0
+# "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
+WAYS = ("fin", "rst", "close", "reset")
+# Where a request can be when its client leaves, and the model that it asks for to get there.
+PHASES = {
+    "connecting": "deaf/m",
+    "before the first byte": "up/m",
+    "mid-stream": "up/m",
+    "in a whole answer": "up/m",
+    "waiting for an account": "resting/m",
+    "in a fallback": "spare",
+    "in a hedged attempt": "hedged/m",
+    "with an empty line behind": "up/m",
+    "with a request behind": "up/m",
+    "not reading": "up/m",
+    "sending the body": "up/m",
+}
+_WHOLE = {"in a whole answer", "with a request behind"}
+_TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
+_PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
+
+
+def play(conversation: Conversation) -> None:
+    """The upstream's side of all phases."""
+    while (request := conversation.read()) is not None:
+        token = _TOKEN.search(request)
+        assert token is not None, request
+        phase = token[1].decode()
+        if phase == "waiting for an account":
+            conversation.send(
+                whole({"error": {"message": "slow down"}}, "429 Too Many", "retry-after: 3000\r\n")
+            )
+            continue
+        if phase == "in a fallback" and b'"first"' in request:
+            conversation.send(whole({"error": {"message": "broken"}}, "503 No"))
+            continue
+        if phase == "in a whole answer":
+            conversation.send(_PIECE)
+        elif phase == "mid-stream" or phase.startswith("with an empty line"):
+            conversation.send(STREAM_HEAD + chunk("Hello"))
+        elif phase == "not reading":
+            conversation.send(STREAM_HEAD)
+            try:
+                while True:
+                    conversation.send(chunk("x" * 1000) * 20)
+            except OSError:
+                conversation.closed_at = time.monotonic()
+                raise
+        conversation.until_closed()
+        return
+
+
+def body_of(path: str, model: str, said: str, stream: bool) -> dict[str, Any]:
+    if path == RESPONSES_PATH:
+        return {"model": model, "input": said, "stream": stream, "store": False}
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": said}], "stream": stream}
+    return body | {"max_tokens": 9} if path == MESSAGES_PATH else body
+
+
+@contextlib.contextmanager
+def deaf_port() -> Iterator[tuple[int, set[int]]]:
+    """A port that neither accepts nor refuses, and the ports of those who wait there to make it so."""
+    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        ports = set()
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+            ports.add(client.getsockname()[1])
+        yield listener.getsockname()[1], ports
+
+
+class World:
+    """Two gateways of one backend, with TLS and without, and their upstream."""
+
+    def __init__(self, directory: Path, backend: str, certificate: Certificate) -> None:
+        self._open = contextlib.ExitStack()
+        self._directory = directory
+        self._backend = backend
+        self._certificate = certificate
+        self._numbers = count()
+        self._tired: list[EdgeGateway] = []
+
+    def __enter__(self) -> World:
+        with contextlib.ExitStack() as started:
+            self.upstream = started.enter_context(Upstream(play))
+            self._deaf, self._waiting = started.enter_context(deaf_port())
+            tls = f'certfile = "{self._certificate.cert}"\nkeyfile = "{self._certificate.key}"\n'
+            self.plain = started.enter_context(self._gateway("plain", ""))
+            self.tls = started.enter_context(self._gateway("tls", tls))
+            self.plain.ready()
+            self.tls.ready()
+            self._open = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _gateway(self, name: str, server: str) -> EdgeGateway:
+        directory = self._directory / name
+        directory.mkdir()
+        table = '[[upstreams]]\nname = "{}"\nprotocol = "openai_chat"\nmodels = ["m", "first"]\nmodel_list = false\n'
+        more = ""
+        for other, url, line in (
+            ("deaf", f"http://127.0.0.1:{self._deaf}/v1", ""),
+            ("resting", self.upstream.url, ""),
+            ("hedged", self.upstream.url, "hedge_s = 0.01"),
+        ):
+            more += table.format(other) + f'base_url = "{url}"\n{line}\n'
+        for name in ("hedged", "resting"):
+            for account in ("one", "two"):
+                more += f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
+        more += '[models]\nspare = ["resting/first", "up/m"]\n'
+        return EdgeGateway(
+            directory, self.upstream, backend=self._backend, server=f"{server}patience_s = 3600", more=more
+        )
+
+    def leaves(self, phase: str, way: str, path: str = CHAT_PATH) -> float:
+        """Be a client that gets to this phase and leaves. The seconds from then until nothing is kept any more."""
+        number = next(self._numbers)
+        said = f"phase {phase} number {number}"
+        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
+        gateway = self.plain if way in ("fin", "rst") else self.tls
+        if phase == "waiting for an account":
+            self._tire(gateway)
+        lines = len(gateway.output)
+        start = gateway.descriptors
+        with contextlib.ExitStack() as to_close:
+            client = to_close.enter_context(gateway.connect())
+            if gateway is self.plain:
+                leave = self._ask(client, way, phase, path, body)
+            else:
+                client = to_close.enter_context(over_tls(client, self._certificate.client()))
+                leave = self._ask_http2(client, way, phase, path, body)
+            gone = self._reached(phase, said.encode(), gateway, lines, start)
+            left = time.monotonic()
+            leave()
+            return gone() - left
+
+    def _tire(self, gateway: EdgeGateway) -> None:
+        """One request whose account is told to wait; the next ones find it resting."""
+        if gateway not in self._tired:
+            self._tired.append(gateway)
+            with contextlib.ExitStack() as to_close:
+                client = to_close.enter_context(gateway.connect())
+                if gateway is self.tls:
+                    client = to_close.enter_context(
+                        self._certificate.client().wrap_socket(client, server_hostname="127.0.0.1")
+                    )
+                said = "phase waiting for an account number 0"
+                client.sendall(post(CHAT_PATH, body_of(CHAT_PATH, "resting/m", said, False)))
+                assert b"429" in client.recv(65536)
+
+    def _ask(self, client: socket.socket, way: str, phase: str, path: str, body: bytes) -> Callable[[], None]:
+        request = post(path, body)
+        if phase == "sending the body":
+            request = request[:-5]
+        elif phase == "with an empty line behind":
+            request += b"\r\n"
+        elif phase == "with a request behind":
+            request += b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        client.sendall(request)
+
+        def leave() -> None:
+            if way == "rst":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+            else:
+                client.shutdown(socket.SHUT_WR)
+
+        return leave
+
+    def _ask_http2(
+        self, client: socket.socket, way: str, phase: str, path: str, body: bytes
+    ) -> Callable[[], None]:
+        peer = Peer(client)
+        peer.begin()
+        fields = headers(("content-type", "application/json"), method="POST", scheme="https", path=path)
+        peer.send(peer.request(1, fields, end=False))
+        peer.send(
+            data(1, body[:-5] if phase == "sending the body" else body, end=phase != "sending the body")
+        )
+        return peer.close if way == "close" else lambda: peer.send(reset(1))
+
+    def _reached(
+        self, phase: str, said: bytes, gateway: EdgeGateway, lines: int, start: int
+    ) -> Callable[[], float]:
+        """Wait until the request has got there. What tells when nothing is kept any more."""
+        if phase == "connecting":
+            _until(self._connecting)
+
+            def gone() -> float:
+                at = _until(lambda: _outcomes(gateway, lines))  # to look at all sockets takes its time
+                assert not self._connecting()
+                return at
+
+            return gone
+        if phase == "sending the body":
+            _until(lambda: gateway.descriptors > start)
+            time.sleep(0.01)  # the rest of the head and the body that came
+            return lambda: _until(lambda: _outcomes(gateway, lines))
+        if phase == "waiting for an account":
+            time.sleep(0.05)  # it is in no connection
+            return lambda: _until(lambda: _outcomes(gateway, lines))
+        # Of a hedged request both attempts wait; of one with a fallback the second one does.
+        attempts = 2 if phase == "in a hedged attempt" else 1
+        found: list[Conversation] = []
+
+        def are_there() -> bool:
+            found[:] = [each for each in self.upstream.conversations[-20:] if _waits(each, said)]
+            return len(found) >= attempts
+
+        _until(are_there)
+        time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
+        waiting = list(found)
+        return lambda: max(self.upstream.wait_closed(each, MOST_S) for each in waiting)
+
+    def _connecting(self) -> bool:
+        """Whether somebody but those of the test tries to connect to the deaf port."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        trying = {
+            _port(local)
+            for _, local, remote, state, *_ in rows
+            if (_port(remote), state) == (self._deaf, "02")
+        }
+        return bool(trying - self._waiting)
+
+
+def _port(address: str) -> int:
+    return int(address.partition(":")[2], 16)
+
+
+def _waits(conversation: Conversation, said: bytes) -> bool:
+    """Whether an attempt at this request waits here for the rest of its answer."""
+    last = conversation.requests[-1] if conversation.requests else b""
+    return said in last and b'"first"' not in last
+
+
+def _outcomes(gateway: EdgeGateway, start: int) -> bool:
+    return any('"client_left"' in line for line in gateway.output[start:])
+
+
+def _until(is_so: Callable[[], bool]) -> float:
+    deadline = time.monotonic() + MOST_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {MOST_S} s"
+        time.sleep(0.001)
+    return time.monotonic()

@@ -1,0 +1,148 @@
+"""Settings in which every secret that a configuration can hold is a canary, and all forms in which it may get out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, get_type_hints
+from urllib.parse import quote
+
+from dragoman_server import settings as tables
+from dragoman_server._fields import Kind
+from dragoman_server._secret import Secret
+from dragoman_server.settings import (
+    ANTHROPIC_MESSAGES,
+    OPENAI_CHAT,
+    AccountSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+
+SECRET_KINDS = frozenset({Kind.SECRET, Kind.PROXY, Kind.HEADERS})
+
+_STORE, _PROXY, _OWN_PROXY = "canary/of+the store", "canary-of-the-proxy", "canary-of-an-accounts-proxy"
+_CREDENTIALS = base64.b64encode(b"team:canary-of-basic-credentials").decode()
+
+# By table and key: what is set there.
+CANARIES: dict[tuple[str, str], Any] = {
+    ("ServerSettings", "secret"): Secret("canary-of-the-secret-0123456789-abcdef"),
+    ("ServerSettings", "admin_key"): Secret("canary-of-the-admin-0123456789-abcdef"),
+    ("ServerSettings", "account_store_url"): Secret(f"valkey://user:{quote(_STORE, safe='')}@127.0.0.1:1/0"),
+    ("UpstreamSettings", "api_key"): Secret('sk-canary/"of\\the"-upstream+0123456789=='),
+    ("UpstreamSettings", "headers"): {
+        "x-team": Secret("canary-of-a-header"),
+        "x-credentials": Secret(f"Basic {_CREDENTIALS}"),
+        "x-key": Secret("Bearer canary-of-a-bearer"),
+    },
+    ("UpstreamSettings", "proxy"): Secret(f"http://me:{_PROXY}@127.0.0.1:1"),
+    ("AccountSettings", "api_key"): Secret("sk-canary-of-an-account-0123456789"),
+    ("AccountSettings", "proxy"): Secret(f"http://me:{_OWN_PROXY}@127.0.0.1:1"),
+}
+
+# What each of them is known by, also where a part of it is missing. No text may have any.
+WORDS = (
+    "canary-of-the-secret",
+    "canary-of-the-admin",
+    _STORE,
+    quote(_STORE, safe=""),
+    'canary/"of\\the"-upstream',
+    "canary-of-a-header",
+    "canary-of-basic-credentials",
+    _CREDENTIALS,
+    "canary-of-a-bearer",
+    _PROXY,
+    "canary-of-an-account-",
+    _OWN_PROXY,
+    base64.b64encode(f"me:{_PROXY}".encode()).decode()[:16],
+)
+
+
+# Parts of them that are secrets by themselves.
+WHOLE = (
+    _STORE,
+    quote(_STORE, safe=""),
+    "canary-of-basic-credentials",
+    _CREDENTIALS,
+    "canary-of-a-bearer",
+    _PROXY,
+    _OWN_PROXY,
+)
+
+
+def secret_keys() -> set[tuple[str, str]]:
+    """Table and key of every setting that holds a secret."""
+    found = set()
+    for name, keys in vars(tables).items():
+        if name.endswith("_KEYS"):
+            cls = next(each for each in _CLASSES if tables.keys_of(each).keys() == keys.keys())
+            found |= {(cls.__name__, key.name) for key in keys.values() if key.kind in SECRET_KINDS}
+    return found
+
+
+def secret_fields() -> set[tuple[str, str]]:
+    """The same by the types of the fields."""
+    return {
+        (cls.__name__, name)
+        for cls in _CLASSES
+        for name, hint in get_type_hints(cls).items()
+        if "Secret" in str(hint)
+    }
+
+
+_CLASSES = [
+    each for each in vars(tables).values() if isinstance(each, type) and each.__name__.endswith("Settings")
+]
+_CLASSES += [tables.ModelCapabilities, tables.Capabilities, tables.ClientKey, tables.Price]
+
+
+def _of(cls: type) -> dict[str, Any]:
+    return {key: value for (table, key), value in CANARIES.items() if table == cls.__name__}
+
+
+def settings(protocol: str = OPENAI_CHAT, base_url: str | None = None, **server: Any) -> Settings:
+    """Upstream `up`, which speaks `protocol`, and upstream `two` with an account."""
+    base = "http://up.corp.test" if protocol == ANTHROPIC_MESSAGES else "http://up.corp.test/v1"
+    return Settings(
+        server=ServerSettings(**{"simulator": False, **_of(ServerSettings), **server}),
+        upstreams=(
+            UpstreamSettings(
+                name="up", protocol=protocol, base_url=base_url or base, **_of(UpstreamSettings)
+            ),
+            UpstreamSettings(name="two", protocol=OPENAI_CHAT, base_url="http://two.corp.test/v1"),
+        ),
+        accounts=(AccountSettings(upstream="two", name="a", **_of(AccountSettings)),),
+    )
+
+
+def all_values() -> list[str]:
+    """What the settings hold, as text."""
+    found: list[str] = []
+    for value in CANARIES.values():
+        found += [each.reveal() for each in (value.values() if isinstance(value, dict) else [value])]
+    return found
+
+
+def repeated() -> str:
+    """The words of a server that repeats all that it can have heard, in all forms that it may give them."""
+    key = CANARIES["UpstreamSettings", "api_key"].reveal()
+    proxy = f"me:{_PROXY}"
+    forms = [
+        *all_values(),
+        *WHOLE,
+        quote(key, safe=""),
+        quote(key, safe="").lower().replace(key.lower(), key),
+        json.dumps(key),
+        json.dumps(key).replace("/", "\\/"),
+        base64.b64encode(f"{key}:".encode()).decode(),
+        base64.b64encode(proxy.encode()).decode(),
+    ]
+    return "no: " + " ".join(forms)
+
+
+def leaked(text: str | bytes) -> list[str]:
+    """The secrets in a text."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    forms = {form for word in WORDS for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))}
+    return sorted(form for form in forms if form in text)

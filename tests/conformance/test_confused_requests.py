@@ -1,0 +1,66 @@
+"""No request makes the core fail but with a RemoteProtocolError: each value of each fixture, in another type.
+
+What a client sends is JSON and no more is known of it. The commonest fault is to hash or to join a value that is
+taken for text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from law_requests import FIXTURES
+from law_runs import mended, translated
+from oracle import PROTOCOLS
+
+from dragoman import RemoteProtocolError
+
+# One of most types, and lists and objects with what a reader looks for first.
+OTHERS: tuple[Any, ...] = ({}, None, 1, "", [{}], {"type": {}})
+# Below a schema and the like nothing is read but by the checks of answers.
+DEEPEST = 6
+
+
+def confused(value: Any, depth: int = 0) -> Iterator[Any]:
+    """The document with one value at a time replaced."""
+    members = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+    for key, member in members if depth < DEEPEST else ():
+        for other in (*OTHERS, *confused(member, depth + 1)):
+            copy = value.copy()
+            copy[key] = other
+            yield copy
+
+
+def faults(translate: Any, body: Any) -> set[str]:
+    found = set()
+    for each in confused(body):
+        try:
+            translate(each)
+        except RemoteProtocolError:
+            pass
+        except Exception as error:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            assert trace is not None
+            found.add(f"{type(error).__name__} at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
+    return found
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in FIXTURES for u in PROTOCOLS])
+def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) -> None:
+    body = max(FIXTURES[client].values(), key=lambda each: len(str(each)))
+    assert faults(lambda each: translated(client, upstream, each), body) == set()
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_value_of_another_type_in_a_relay_that_is_mended(protocol: str) -> None:
+    for name in ("full", *SMALL.get(protocol, ())):
+        assert faults(lambda each: mended(protocol, each), FIXTURES[protocol][name]) == set()
+
+
+# What only a small fixture reaches.
+SMALL = {"openai_chat": ("tool-image",)}

@@ -1,0 +1,282 @@
+"""Connections at the edge: what one client does on its own costs the others nothing, and gives everything back."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cfg_process import DEADLINE_S
+from edge import CHAT_PATH, MESSAGES_PATH, EdgeGateway, Upstream, chat, post, read_response, waits
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+
+pytestmark = pytest.mark.process
+
+# A client key that nobody has.
+SECRET = f'secret = "{"s" * 32}"'
+KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
+GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(waits) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    directory = tmp_path_factory.mktemp("tls")
+    certfile, keyfile = str(directory / "cert.pem"), str(directory / "key.pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    command += f" -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certfile} -keyout {keyfile}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return certfile, keyfile
+
+
+def serving(gateway: EdgeGateway) -> bool:
+    with gateway.connect() as client:
+        client.sendall(GET)
+        return read_response(client).startswith(b"HTTP/1.1 200")
+
+
+def begin_stream(gateway: EdgeGateway) -> socket.socket:
+    """A connection on which an answer has begun and goes on."""
+    client = gateway.connect()
+    client.sendall(post(CHAT_PATH, chat()))
+    got = b""
+    while b"Hello" not in got:
+        more = client.recv(65536)
+        assert more, got
+        got += more
+    return client
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come to that"
+        time.sleep(0.01)
+
+
+def reset(client: socket.socket) -> None:
+    """Close with RST instead of FIN."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def assert_quiet(gateway: EdgeGateway) -> None:
+    assert not [line for line in gateway.output if "Traceback" in line]
+
+
+# One connection's exception ends that connection.
+
+
+def data_behind_a_refusal(client: socket.socket) -> None:
+    """A POST without its body, which is refused at once; then the body."""
+    h2 = H2Connection(H2Configuration(client_side=True))
+    h2.initiate_connection()
+    headers = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "127.0.0.1"),
+        (":path", MESSAGES_PATH),
+    ]
+    h2.send_headers(1, [*headers, ("content-type", "application/json")])
+    client.sendall(h2.data_to_send())
+    ended = False
+    client.settimeout(DEADLINE_S)
+    with contextlib.suppress(ConnectionError):
+        while not ended and (data := client.recv(65536)):
+            if data.startswith(b"HTTP/1.1"):  # it is not HTTP/2 that is spoken here
+                return
+            # By hand: this h2 would send no DATA on a stream that is closed.
+            ended = any(kind in (0, 3) for kind in frame_types(data))
+        client.sendall(struct.pack(">I", 2)[1:] + b"\0\1" + struct.pack(">I", 1) + b"{}")
+        client.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            while client.recv(65536):
+                pass
+
+
+def frame_types(data: bytes) -> Iterator[int]:
+    while len(data) >= 9:
+        yield data[3]
+        data = data[9 + int.from_bytes(data[:3], "big") :]
+
+
+@pytest.mark.promise("R2", "S11")
+@pytest.mark.parametrize("http2", ["true", "false"])
+def test_data_behind_a_refusal_ends_no_other_connection(
+    tmp_path: Path, upstream: Upstream, backend: str, http2: str
+) -> None:
+    server = f"http2 = {http2}\n{SECRET}"
+    with EdgeGateway(tmp_path, upstream, backend=backend, server=server, more=KEY).ready() as gateway:
+        with gateway.connect() as bystander:
+            bystander.sendall(GET[:20])
+            with gateway.connect() as attacker:
+                data_behind_a_refusal(attacker)
+            bystander.sendall(GET[20:])
+            assert read_response(bystander).startswith(b"HTTP/1.1 200")
+        assert serving(gateway)
+        assert_quiet(gateway)
+
+
+@pytest.mark.promise("R2", "S11")
+def test_the_same_with_tls(
+    tmp_path: Path, upstream: Upstream, backend: str, certificate: tuple[str, str]
+) -> None:
+    certfile, keyfile = certificate
+    arguments = ("--certfile", certfile, "--keyfile", keyfile)
+    context = ssl.create_default_context(cafile=certfile)
+    context.set_alpn_protocols(["h2"])
+    with EdgeGateway(
+        tmp_path, upstream, *arguments, backend=backend, server=SECRET, more=KEY
+    ).ready() as gateway:
+        for _ in range(2):
+            with context.wrap_socket(gateway.connect(), server_hostname="127.0.0.1") as attacker:
+                assert attacker.selected_alpn_protocol() == "h2"
+                data_behind_a_refusal(attacker)
+        assert_quiet(gateway)
+
+
+@pytest.mark.promise("S11")
+def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstream, backend: str) -> None:
+    with EdgeGateway(tmp_path, upstream, backend=backend, server="http2 = false").ready() as gateway:
+        for asked in (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
+        ):
+            with gateway.connect() as client:
+                client.sendall(asked)
+                client.settimeout(DEADLINE_S)
+                answer = client.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 ")
+                assert not answer.startswith(b"HTTP/1.1 101")
+        assert_quiet(gateway)
+
+
+@pytest.mark.promise("R2")
+def test_frames_after_a_stop_was_asked_for(tmp_path: Path, upstream: Upstream, backend: str) -> None:
+    server = "drain_s = 0.5"
+    with EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway:
+        h2 = H2Connection(H2Configuration(client_side=True))
+        h2.initiate_connection()
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "127.0.0.1"),
+            (":path", CHAT_PATH),
+        ]
+        with gateway.connect() as client, begin_stream(gateway) as streaming:
+            h2.send_headers(1, headers)
+            client.sendall(h2.data_to_send())
+            client.recv(65536)
+            gateway.signal(signal.SIGTERM)
+            gateway.wait_until_closed()
+            h2.send_headers(3, headers)
+            h2.send_data(3, b"{}")
+            h2.send_data(1, b"{}")
+            with contextlib.suppress(ConnectionError):
+                client.sendall(h2.data_to_send())
+            streaming.settimeout(0.1)
+            with contextlib.suppress(TimeoutError):
+                assert streaming.recv(65536), "the open stream was cut before its time"
+            assert gateway.wait() == 0
+        assert_quiet(gateway)
+
+
+# What a client leaves behind.
+
+
+@pytest.mark.promise("R9", "S10")
+@pytest.mark.parametrize("leave", [socket.socket.close, reset])
+def test_a_connection_that_the_client_closed_costs_no_descriptor(
+    tmp_path: Path, upstream: Upstream, backend: str, leave: Callable[[socket.socket], None]
+) -> None:
+    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+        assert serving(gateway)
+        wait_until(lambda: not connections(gateway))
+        before = gateway.descriptors
+        for _ in range(200):
+            client = gateway.connect()
+            client.sendall(GET)
+            read_response(client)
+            leave(client)
+        wait_until(lambda: gateway.descriptors <= before)
+
+
+def connections(gateway: EdgeGateway) -> int:
+    """The gateway's ends of TCP connections that are not in LISTEN or TIME_WAIT."""
+    port = f":{gateway.port:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return len([row for row in rows if row[1].endswith(port) and row[3] not in ("0A", "06")])
+
+
+# The number of connections.
+
+
+@pytest.mark.promise("S10")
+def test_at_the_limit_idle_connections_make_room_and_others_are_waited_for(
+    tmp_path: Path, upstream: Upstream, backend: str
+) -> None:
+    server = "max_connections = 3"
+    with EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway:
+        idle = gateway.connect()
+        begun = [begin_stream(gateway) for _ in range(2)]
+        begun.append(begin_stream(gateway))
+        assert idle.recv(1) == b"", "the idle one was closed for the third"
+        waiting = gateway.connect()
+        waiting.sendall(GET)
+        waiting.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+        begun.pop().close()
+        waiting.settimeout(DEADLINE_S)
+        assert read_response(waiting).startswith(b"HTTP/1.1 200")
+        for client in (idle, waiting, *begun):
+            client.close()
+        assert len([each for each in gateway.log() if "max_connections" in each["message"]]) == 1
+
+
+@pytest.mark.promise("S10", "S12")
+def test_without_descriptors_it_pauses_and_says_so_once(
+    tmp_path: Path, upstream: Upstream, backend: str
+) -> None:
+    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+        assert serving(gateway)
+        wait_until(lambda: not connections(gateway))
+        with contextlib.ExitStack() as stack:
+            streaming = stack.enter_context(begin_stream(gateway))
+            limits = (gateway.descriptors + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
+            # Each has a request that waits for its body, so that none is idle.
+            clients = [stack.enter_context(gateway.connect()) for _ in range(8)]
+            for client in clients:
+                client.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n")
+            gateway.wait_for_line("cannot accept connections for now")
+            spent = cpu_seconds(gateway)
+            time.sleep(0.3)
+            assert cpu_seconds(gateway) - spent < 0.1, "it tries again and again"
+            for client in clients:
+                client.close()
+            assert serving(gateway)
+            streaming.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                assert streaming.recv(65536), "the open stream was cut"
+        assert len([each for each in gateway.log() if "cannot accept" in each["message"]]) == 1
+        assert_quiet(gateway)
+
+
+def cpu_seconds(gateway: EdgeGateway) -> float:
+    user, system = Path(f"/proc/{gateway.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / 100

@@ -1,0 +1,439 @@
+"""HTTP/1.1 at the client's side: what is a request, where it ends, how long it may take, and what is seen of a client
+that leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cfg_process import DEADLINE_S
+from edge import (
+    BACKENDS,
+    CHAT_PATH,
+    CHAT_STREAM,
+    MESSAGES_PATH,
+    RESPONSES_PATH,
+    STREAM_HEAD,
+    Conversation,
+    EdgeGateway,
+    Script,
+    Upstream,
+    chat,
+    chunk,
+    post,
+    read_response,
+    streams,
+    waits,
+    whole,
+)
+from http_heads import CASES, SECOND
+
+pytestmark = pytest.mark.process
+
+# The rule: an upstream is closed as soon after its client has left.
+LEAVING_S = 0.25
+
+# Time that a head may take, and silence in a body.
+SLOW_S = 0.3
+
+ACCOUNTS = "".join(f'[[accounts]]\nupstream = "up"\nname = "{name}"\napi_key = "{name}"\n' for name in "ab")
+
+
+@pytest.fixture
+def served(running: Served) -> Iterator[Served]:
+    yield running
+    for client in running.clients:
+        client.leave("FIN")
+    running.clients.clear()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One gateway for all tests of a backend."""
+    directory = tmp_path_factory.mktemp("http1")
+    server = (
+        f"header_timeout_s = {SLOW_S}\nbody_timeout_s = {SLOW_S}\npatience_s = 30\nmax_body_bytes = {2**23}"
+    )
+    with (
+        Upstream() as upstream,
+        EdgeGateway(
+            directory, upstream, backend=request.param, server=server, more=ACCOUNTS
+        ).ready() as gateway,
+    ):
+        assert isinstance(gateway, EdgeGateway)
+        yield Served(gateway, upstream)
+
+
+class Served:
+    def __init__(self, gateway: EdgeGateway, upstream: Upstream) -> None:
+        self.gateway = gateway
+        self.upstream = upstream
+        self.clients: list[Client] = []
+
+    def connect(self) -> Client:
+        self.clients.append(Client(self.gateway.connect()))
+        return self.clients[-1]
+
+    def lines(self, path: str, count: int = 1) -> list[dict[str, Any]]:
+        """The lines of the log about a path, when there are so many."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            found = [line for line in self.gateway.log() if line.get("path") == path]
+            if len(found) >= count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.01)
+
+    def ended(self, path: str, outcome: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines(path, 0) if line["outcome"] == outcome]
+
+
+class Client:
+    """Reads answers one by one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.socket.settimeout(5)
+        self._file = connection.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            self.socket.sendall(data)
+
+    def answer(self) -> tuple[int, dict[str, str], bytes] | None:
+        """Status, headers and body of the next answer. None: the server has closed the connection."""
+        line = self._file.readline()
+        if not line:
+            return None
+        status = int(line.split()[1])
+        headers = {}
+        while (line := self._file.readline()) != b"\r\n":
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        if status == 100:
+            return self.answer()
+        return status, headers, self._file.read(int(headers.get("content-length", "0")))
+
+    def status(self) -> int | None:
+        """Of the next answer."""
+        found = self.answer()
+        return None if found is None else found[0]
+
+    def leave(self, how: str) -> float:
+        """FIN or RST. When it was."""
+        if how == "RST" and self.socket.fileno() >= 0:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._file.close()
+        self.socket.close()
+        return time.monotonic()
+
+
+# What is a request.
+
+
+@pytest.mark.promise("S5", "S7")
+def test_which_bytes_are_requests(served: Served) -> None:
+    """One connection for each row of the table: the answers, and whether it is open afterwards."""
+    wrong = {}
+    for name, case in CASES.items():
+        client = served.connect()
+        client.send(case.sent)
+        statuses = []
+        for _ in case.statuses:
+            statuses.append(client.status())
+        client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        stays = client.status() == 200
+        if (tuple(statuses), stays) != (case.statuses, case.stays):
+            wrong[name] = statuses, stays
+    assert wrong == {}
+
+
+REFUSED = {
+    # What is sent behind `METHOD target HTTP/1.1`, its end included; the status.
+    "400": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nhost: b\r\n\r\n", 400),
+    "414": (b"GET %s?" + b"a" * 9000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414),
+    "417": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nexpect: x\r\n\r\n", 417),
+    "431": (b"GET %s HTTP/1.1\r\nhost: localhost\r\na: " + b"a" * 66_000 + b"\r\n\r\n", 431),
+    "501": (b"GET %s HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n", 501),
+    "505": (b"GET %s HTTP/2.0\r\nhost: localhost\r\n\r\n", 505),
+    "408": (b"GET %s HTTP/1.1\r\nhost: localhost\r\n", 408),
+}
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("endpoint", [CHAT_PATH, MESSAGES_PATH])
+def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
+    served: Served, name: str, endpoint: str
+) -> None:
+    sent, status = REFUSED[name]
+    path = f"{endpoint}/{name}"
+    client = served.connect()
+    client.send(sent % path.encode())
+    answer = client.answer()
+    assert answer is not None
+    assert client.answer() is None, "the connection must end"
+    found, headers, body = answer
+    assert (found, headers["content-type"], headers["connection"]) == (status, "application/json", "close")
+    document = json.loads(body)
+    if endpoint == MESSAGES_PATH:
+        assert document["type"] == "error"
+        assert document["request_id"] == headers["dragoman-request-id"]
+    assert document["error"]["message"].startswith("the request's head ")
+    (line,) = served.lines(path)
+    assert (line["outcome"], line["status"], line["error"]) == (
+        "refused",
+        status,
+        document["error"]["message"],
+    )
+    assert line["id"] == headers["dragoman-request-id"]
+
+
+def test_a_refusal_of_head_has_no_body(served: Served) -> None:
+    client = served.connect()
+    client.send(b"HEAD /v1/models HTTP/2.0\r\nhost: localhost\r\n\r\n")
+    answer = client.socket.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 505")
+    assert answer.endswith(b"\r\n\r\n")
+    assert client.socket.recv(65536) == b""
+
+
+BROKEN_BODIES = {
+    "a chunk size that is none": b"x\r\nhello\r\n0\r\n\r\n",
+    "a chunk that is longer than it says": b"3\r\nhello\r\n0\r\n\r\n",
+    "a chunk that ends in LF": b"5\r\nhello\n0\r\n\r\n",
+    "a trailer that is none": b"5\r\nhello\r\n0\r\na b\r\n\r\n",
+}
+
+
+@pytest.mark.promise("S5", "S7")
+@pytest.mark.parametrize("name", BROKEN_BODIES)
+def test_a_body_with_broken_chunks_is_refused_by_its_endpoint(served: Served, name: str) -> None:
+    before = len(served.lines(MESSAGES_PATH, 0))
+    client = served.connect()
+    client.send(
+        b"POST "
+        + MESSAGES_PATH.encode()
+        + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    client.send(BROKEN_BODIES[name] + SECOND)
+    answer = client.answer()
+    assert answer is not None
+    assert client.answer() is None
+    assert (answer[0], answer[1]["connection"]) == (400, "close")
+    assert json.loads(answer[2])["error"]["message"].startswith("the request's body cannot be read: ")
+    lines = served.lines(MESSAGES_PATH, before + 1)[before:]
+    assert [(line["outcome"], line["status"]) for line in lines] == [("refused", 400)]
+
+
+BOMB = zlib.compress(bytes(2**26), wbits=31)
+HEAVY_BODIES = {
+    "a bomb": (BOMB, "gzip", 413),
+    "a bomb in a bomb": (zlib.compress(BOMB, wbits=31), "gzip, gzip", 413),
+    "arrays in arrays": (b'{"model": "up/m", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "identity", 400),
+    "objects in objects": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "identity", 400),
+}  # fmt: skip
+
+
+@pytest.mark.promise("S8", "S9")
+def test_a_body_that_unpacks_or_nests_without_end_delays_nobody(served: Served) -> None:
+    resident = served.gateway.resident_bytes
+    for body, coding, status in HEAVY_BODIES.values():
+        clients = [served.connect() for _ in range(4)]
+        for client in clients:
+            client.send(post(MESSAGES_PATH, body, {"content-encoding": coding}))
+        begun = time.monotonic()
+        assert json.loads(served.gateway.get("/healthz")) == {"status": "ok"}
+        assert time.monotonic() - begun < 1
+        assert [client.status() for client in clients] == [status] * 4
+    assert served.gateway.resident_bytes - resident < 2**27
+
+
+# How long it may take.
+
+
+@pytest.mark.promise("S10")
+@pytest.mark.parametrize("pieces", [[], [b"{"], [b"{", *[b" "] * 8]], ids=["silent", "stops", "trickles"])
+def test_a_slow_body_is_refused_and_others_are_served(served: Served, pieces: list[bytes]) -> None:
+    client = served.connect()
+    begun = time.monotonic()
+    client.send(
+        b"POST " + RESPONSES_PATH.encode() + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n"
+    )
+    for piece in pieces:
+        client.send(piece)
+        assert json.loads(served.gateway.get("/healthz")) == {"status": "ok"}
+        time.sleep(0.05)
+    answer = client.answer()
+    assert answer is not None
+    assert SLOW_S <= time.monotonic() - begun < 5
+    assert (answer[0], answer[1]["connection"]) == (408, "close")
+    assert "the request body" in json.loads(answer[2])["error"]["message"]
+    assert client.answer() is None
+
+
+@pytest.mark.promise("S10")
+def test_a_head_that_trickles_is_refused(served: Served) -> None:
+    client = served.connect()
+    begun = time.monotonic()
+    for byte in b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n":
+        client.send(bytes([byte]))
+        time.sleep(0.03)
+        if time.monotonic() - begun > 1.2 * SLOW_S:
+            break
+    assert client.status() == 408
+    # The time counts for each head, and only while there is one.
+    client = served.connect()
+    client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n\r\n")
+    assert client.status() == 200
+    time.sleep(1.2 * SLOW_S)
+    client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert client.status() == 200
+
+
+# What is behind a request.
+
+
+def silent(conversation: Conversation) -> None:
+    """Read a request and say nothing until the gateway closes."""
+    if conversation.read() is not None:
+        conversation.until_closed()
+
+
+def half_a_body(conversation: Conversation) -> None:
+    if conversation.read() is not None:
+        conversation.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{")
+        conversation.until_closed()
+
+
+BEHIND = {
+    "nothing": b"",
+    "an empty line": b"\r\n",
+    "a request": SECOND,
+    "half a request": SECOND[:10],
+    "more than is held": b"GET /seen/3 HTTP/1.1\r\nhost: localhost\r\na: " + b"a" * 300_000,
+}
+# Name -> what the upstream does, and whether the client wants a stream.
+PHASES: dict[str, tuple[Script, bool]] = {
+    "before the head of a stream": (silent, True),
+    "in the middle of a stream": (waits, True),
+    "before the head of a whole answer": (silent, False),
+    "in the middle of a whole answer": (half_a_body, False),
+}
+
+
+@pytest.mark.promise("R1", "R2")
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: Served, phase: str) -> None:
+    script, stream = PHASES[phase]
+    served.upstream.script = script
+    late = {}
+    for behind, data in BEHIND.items():
+        for how in ("FIN", "RST"):
+            count = len(served.upstream.conversations)
+            client = served.connect()
+            client.send(post(CHAT_PATH, chat(stream=stream)) + data)
+            conversation = _asked(served.upstream, count)
+            while script is waits and b"Hello" not in client.socket.recv(65536):
+                pass
+            left = client.leave(how)
+            try:
+                took = served.upstream.wait_closed(conversation, within_s=2) - left
+            except AssertionError:
+                took = 99
+            if took > LEAVING_S:
+                late[behind, how] = took
+    assert late == {}
+
+
+def _asked(upstream: Upstream, before: int) -> Conversation:
+    """The conversation behind the first so many, when it has a request."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        found = [each for each in upstream.conversations[before:] if each.requests]
+        if found:
+            return found[0]
+        time.sleep(0.001)
+    raise AssertionError("the upstream was not asked")
+
+
+@pytest.mark.promise("R1")
+def test_a_client_that_leaves_while_the_gateway_waits_for_an_account_is_seen(served: Served) -> None:
+    def limited(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(
+                whole({"error": {"message": "slow down"}}, "429 Too Many Requests", "retry-after: 1\r\n")
+            )
+
+    served.upstream.script = limited
+    first = served.connect()
+    first.send(post(CHAT_PATH, chat()))
+    assert first.status() == 429  # from each account, and all rest
+    count = len(served.upstream.conversations)
+    for number, how in enumerate(("FIN", "RST")):
+        client = served.connect()
+        client.send(post(RESPONSES_PATH, {"model": "up/m", "input": "Hi", "stream": True}) + SECOND)
+        time.sleep(0.1)
+        left = client.leave(how)
+        while len(served.ended(RESPONSES_PATH, "client_left")) <= number:
+            assert time.monotonic() - left < LEAVING_S
+            time.sleep(0.005)
+    assert len(served.upstream.conversations) == count
+    time.sleep(1)  # the accounts are back
+
+
+def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served: Served) -> None:
+    def slowly(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(STREAM_HEAD + chunk("Hello"))
+            time.sleep(0.2)
+            conversation.send(CHAT_STREAM)
+
+    served.upstream.script = slowly
+    client = served.connect()
+    client.send(post(CHAT_PATH, chat()) + b"\r\n" + SECOND[:30])
+    time.sleep(0.1)
+    client.send(SECOND[30:] + post(CHAT_PATH, chat()))
+    data = b""
+    while data.count(b"[DONE]") < 2 or not data.endswith(b"0\r\n\r\n"):
+        data += client.socket.recv(65536)
+    order = [data.index(b"HTTP/1.1 200"), data.index(b"HTTP/1.1 404"), data.rindex(b"HTTP/1.1 200")]
+    assert order == sorted(order)
+
+
+@pytest.mark.promise("R9")
+def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(served: Served) -> None:
+    served.upstream.script = streams
+    resident = served.gateway.resident_bytes
+    client = served.connect()
+    client.send(post(CHAT_PATH, chat()) + b"GET /seen/3 HTTP/1.1\r\nhost: localhost\r\na: ")
+    flood = b"a" * 2**20
+    with contextlib.suppress(OSError):
+        for _ in range(32):
+            client.socket.sendall(flood)
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while more := client.socket.recv(65536):
+            data += more
+    assert b"[DONE]" in data
+    assert data.count(b"HTTP/1.1 ") == 1
+    assert served.gateway.resident_bytes - resident < 8 * 2**20
+
+
+def test_bytes_behind_the_handshake_of_a_websocket_are_no_second_refusal(served: Served) -> None:
+    """The application answers the handshake; what lies behind it has no answer of its own."""
+    handshake = (
+        b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    for _ in range(20):
+        with served.gateway.connect() as client:
+            client.sendall(handshake + b"\x81\x02hi")
+            assert read_response(client).startswith(b"HTTP/1.1 426")

@@ -1,0 +1,185 @@
+"""Clients that make much work with few bytes over HTTP/2: they get ENHANCE_YOUR_CALM, and others see nothing of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import pytest
+from edge import BACKENDS, CHAT_PATH, EdgeGateway, Upstream, read_response, waits
+from h2_client import HEADERS, Peer, answered, code_of, data, headers, ping, raw, reset, settings, window
+from hyperframe.frame import (
+    ContinuationFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PriorityFrame,
+    RstStreamFrame,
+)
+
+pytestmark = [pytest.mark.process, pytest.mark.promise("S11")]
+
+POST = headers(method="POST", path=CHAT_PATH)
+CHAT = b'{"model": "up/m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
+
+# How long anybody else may have to wait, on a machine that does other things too.
+MOST_DELAY_S = 0.75
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EdgeGateway]:
+    directory = tmp_path_factory.mktemp("floods")
+    with (
+        Upstream(waits) as upstream,
+        EdgeGateway(directory, upstream, backend=request.param, server="drain_s = 1").ready() as gateway,
+    ):
+        yield gateway
+
+
+class Flood(NamedTuple):
+    """frames: what goes out, each of `count` times. outcome: the code of the GOAWAY."""
+
+    what: str
+    count: int
+    frames: Callable[[Peer, int], list[bytes]]
+    outcome: str = "ENHANCE_YOUR_CALM"
+
+
+def request(peer: Peer, index: int, *, end: bool = True) -> bytes:
+    return peer.request(2 * index + 1, end=end).serialize()
+
+
+def once(first: Callable[[Peer], bytes], then: bytes) -> Callable[[Peer, int], list[bytes]]:
+    return lambda peer, index: [then] if index else [first(peer), then]
+
+
+def unfinished(peer: Peer) -> bytes:
+    return HeadersFrame(1, data=peer.encoder.encode(HEADERS)).serialize()
+
+
+def bomb(peer: Peer, _: int) -> list[bytes]:
+    """A header of 3 KiB, and 4,000 references to it, of a byte each."""
+    return [raw(1, 0x5, 1, peer.encoder.encode([*HEADERS, ("x-bomb", "a" * 3000)]) + b"\xbe" * 4000)]
+
+
+FLOODS = [
+    Flood("PING", 50_000, lambda _, __: [ping().serialize()]),
+    Flood("SETTINGS", 10_000, lambda _, __: [settings({4: 65535}).serialize()]),
+    Flood("PRIORITY", 50_000, lambda _, __: [PriorityFrame(1).serialize()]),
+    Flood("frames of an unknown type", 50_000, lambda _, __: [raw(0x16, 0, 0)]),
+    Flood("WINDOW_UPDATE", 50_000, lambda _, __: [window(0, 1).serialize()]),
+    Flood(
+        "empty DATA", 20_000, once(lambda p: p.request(1, POST, end=False).serialize(), data(1).serialize())
+    ),
+    Flood(
+        "DATA of one byte",
+        20_000,
+        once(lambda p: p.request(1, POST, end=False).serialize(), data(1, b"x").serialize()),
+    ),
+    Flood("rapid reset", 10_000, lambda p, n: [request(p, n), reset(2 * n + 1).serialize()]),
+    Flood(
+        "made you reset, by a window",
+        10_000,
+        lambda p, n: [request(p, n, end=False), window(2 * n + 1, 2**31 - 1).serialize()],
+    ),
+    Flood(
+        "made you reset, by DATA behind the end",
+        10_000,
+        lambda p, n: [request(p, n), data(2 * n + 1, bytes(64)).serialize()],
+    ),
+    Flood(
+        "made you reset, by what is malformed",
+        10_000,
+        lambda p, n: [p.request(2 * n + 1, headers(path=None)).serialize()],
+    ),
+    Flood(
+        "more requests than streams", 10_000, lambda p, n: [p.request(2 * n + 1, POST, end=False).serialize()]
+    ),
+    Flood("empty CONTINUATION", 10_000, once(unfinished, ContinuationFrame(1).serialize()), "PROTOCOL_ERROR"),
+    Flood(
+        "CONTINUATION",
+        65,
+        once(unfinished, ContinuationFrame(1, data=bytes(16384)).serialize()),
+        "PROTOCOL_ERROR",
+    ),
+    Flood("a small block of large headers", 1, bomb),
+]
+
+
+@contextmanager
+def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
+    """Asks for /healthz all the time on a connection of its own: how long each answer took."""
+    took: list[float] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        with gateway.connect() as client:
+            while not (took and done.is_set()):
+                begun = time.monotonic()
+                client.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                assert read_response(client).startswith(b"HTTP/1.1 200 ")
+                took.append(time.monotonic() - begun)
+                time.sleep(0.005)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield took
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.what.replace(" ", "_"))
+def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flood: Flood) -> None:
+    with Peer(gateway.connect()) as peer, somebody_else(gateway) as took:
+        peer.begin()
+        frames = b"".join(frame for index in range(flood.count) for frame in flood.frames(peer, index))
+        with suppress(ConnectionError):
+            peer.send(frames)
+        (found,) = answered(peer.until_closed(), GoAwayFrame)
+    assert code_of(found) == flood.outcome
+    assert took
+    assert max(took) < MOST_DELAY_S
+
+
+def test_who_asks_and_does_not_read_is_let_go(gateway: EdgeGateway) -> None:
+    """What waits for it is bounded: here answers of heads only, which no window holds back."""
+    connected = socket.socket()
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connected.settimeout(5)
+    connected.connect(("127.0.0.1", gateway.port))
+    before = gateway.resident_bytes
+    with Peer(connected) as peer, somebody_else(gateway) as took, suppress(ConnectionError, TimeoutError):
+        peer.begin()
+        for start in range(0, 200_000, 100):
+            peer.send(*(peer.request(2 * n + 1, headers(method="HEAD")) for n in range(start, start + 100)))
+    assert gateway.resident_bytes - before < 16 * 1024 * 1024
+    assert max(took) < MOST_DELAY_S
+
+
+def test_a_busy_client_is_let_be(gateway: EdgeGateway) -> None:
+    """128 streams, of which half are cancelled, again and again; pings, windows, settings, and no limit is reached."""
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        first = 1
+        for _ in range(4):
+            ids = range(first, first + 2 * 64, 2)
+            for stream_id in ids:
+                peer.send(peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True))
+            left = set(ids)
+            while left:
+                frame = peer.receive()
+                assert frame is not None
+                left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
+                peer.send(window(0, 100), ping())
+            peer.send(settings({4: 100_000}), *(reset(stream_id) for stream_id in ids))
+            assert answered(peer.settle(), RstStreamFrame | GoAwayFrame) == []
+            first = ids[-1] + 2
+        peer.send(peer.request(first))
+        assert peer.answer(first) == "200"

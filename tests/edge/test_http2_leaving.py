@@ -1,0 +1,289 @@
+"""Ends of HTTP/2: the client leaves, the worker is stopped, and requests that are refused while they still come."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from edge import (
+    BACKENDS,
+    CHAT_PATH,
+    CHAT_STREAM,
+    STREAM_HEAD,
+    Conversation,
+    EdgeGateway,
+    Upstream,
+    chat,
+    chunk,
+    post,
+)
+from h2.errors import ErrorCodes
+from h2_client import (
+    PREFACE,
+    Peer,
+    answered,
+    code_of,
+    data,
+    goaway,
+    headers,
+    over_tls,
+    reset,
+    settings,
+    window,
+)
+from http_certificate import make_certificate
+from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame
+
+pytestmark = pytest.mark.process
+
+POST = headers(method="POST", path=CHAT_PATH)
+
+
+def body(**more: object) -> bytes:
+    return post("", chat(**more)).partition(b"\r\n\r\n")[2]
+
+
+def ask(peer: Peer, stream_id: int, **more: object) -> None:
+    peer.send(peer.request(stream_id, POST, end=False), data(stream_id, body(**more), end=True))
+
+
+# What the upstream does, by the name that is in the request.
+
+
+def says_nothing(conversation: Conversation) -> None:
+    conversation.until_closed()
+
+
+def begins(conversation: Conversation) -> None:
+    conversation.send(STREAM_HEAD + chunk("Hello"))
+    conversation.until_closed()
+
+
+def floods(conversation: Conversation) -> None:
+    try:
+        conversation.send(STREAM_HEAD)
+        while True:
+            conversation.send(chunk("a" * 4000))
+    except OSError:
+        conversation.closed_at = time.monotonic()
+
+
+PHASES = {each.__name__: each for each in (says_nothing, begins, floods)}
+
+
+def play(conversation: Conversation) -> None:
+    request = conversation.read()
+    if request is not None:
+        next(phase for name, phase in PHASES.items() if name.encode() in request)(conversation)
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream(play) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: Upstream
+) -> Iterator[EdgeGateway]:
+    directory = tmp_path_factory.mktemp("leaving")
+    with EdgeGateway(directory, upstream, backend=request.param, server="drain_s = 1").ready() as gateway:
+        yield gateway
+        assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
+
+
+def send_reset(peer: Peer) -> None:
+    peer.send(reset(1))
+
+
+def send_goaway(peer: Peer) -> None:
+    peer.send(goaway(ErrorCodes.CANCEL))
+
+
+def send_fin(peer: Peer) -> None:
+    peer.socket.shutdown(socket.SHUT_WR)
+
+
+def break_off(peer: Peer) -> None:
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.socket.close()
+
+
+@pytest.mark.promise("R1")
+@pytest.mark.parametrize("leave", [send_reset, send_goaway, send_fin, break_off])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_client_that_leaves_closes_its_upstream(
+    gateway: EdgeGateway, upstream: Upstream, phase: str, stream: bool, leave: Callable[[Peer], None]
+) -> None:
+    if phase == "floods" and not stream:
+        return  # a whole answer is read to its end, or its limit
+    begun = len(upstream.conversations)
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        ask(peer, 1, user=phase, stream=stream)
+        conversation = upstream.wait_for(begun + 1)
+        if stream and phase != "says_nothing":
+            peer.until(lambda frame: isinstance(frame, DataFrame))
+        if phase == "floods":
+            time.sleep(0.05)  # both windows are closed by now
+        left_at = time.monotonic()
+        leave(peer)
+        assert upstream.wait_closed(conversation) - left_at < 0.25
+
+
+@pytest.mark.promise("R1", "R10")
+def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway, upstream: Upstream) -> None:
+    begun = len(upstream.conversations)
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        for stream_id in (1, 3):
+            ask(peer, stream_id, user="begins")
+            peer.until(lambda frame, it=stream_id: isinstance(frame, DataFrame) and frame.stream_id == it)
+        first, second = (upstream.wait_for(begun + count) for count in (1, 2))
+        peer.send(reset(1))
+        upstream.wait_closed(first, within_s=0.25)
+        assert answered(peer.settle(), RstStreamFrame | GoAwayFrame) == []
+        assert second.closed_at is None
+
+
+@pytest.mark.promise("R2", "S11")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("404", headers(method="POST", path="/nowhere")),
+        ("405", headers(method="POST")),
+        ("413", [*POST, ("content-length", str(10**12))]),
+    ],
+    ids=["404", "405", "413"],
+)
+def test_data_behind_a_refusal_hurts_nobody(
+    gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
+) -> None:
+    """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""
+    begun = len(upstream.conversations)
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        ask(peer, 1, user="begins")
+        peer.until(lambda frame: isinstance(frame, DataFrame))
+        for stream_id in range(3, 43, 2):
+            peer.send(peer.request(stream_id, fields, end=False))
+            frames = peer.until(
+                lambda frame, it=stream_id: isinstance(frame, RstStreamFrame) and frame.stream_id == it
+            )
+            assert peer.responses[stream_id][":status"] == status
+            assert [code_of(frames[-1]), "END_STREAM" in frames[-2].flags] == ["NO_ERROR", True]
+            # Twenty times 256 KiB: more than the connection's window, if it were not given back.
+            peer.send(*(data(stream_id, bytes(16384)) for _ in range(16)))
+            peer.settle()
+        assert upstream.wait_for(begun + 1).closed_at is None
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("431", [*POST, ("x-large", "a" * 65536)]),
+        ("431", [*POST, *((f"x-{number}", "a") for number in range(100))]),
+        ("414", headers(method="POST", path=CHAT_PATH + "?" + "a" * 8192)),
+    ],
+    ids=["headers", "header_lines", "path"],
+)
+def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
+    gateway: EdgeGateway, status: str, fields: list[tuple[str, str]]
+) -> None:
+    with Peer(gateway.connect()) as peer:
+        peer.begin()
+        whole = peer.encoder.encode(fields)
+        first, *rest = (whole[start : start + 16384] for start in range(0, len(whole), 16384))
+        peer.send(HeadersFrame(1, data=first, flags=["END_STREAM", *([] if rest else ["END_HEADERS"])]))
+        for number, part in enumerate(rest, 1):
+            peer.send(ContinuationFrame(1, data=part, flags=["END_HEADERS"] if number == len(rest) else []))
+        assert peer.answer(1) == status
+        assert json.loads(peer.contents[1])["error"]["message"]
+        peer.settle()
+    assert [line["status"] for line in gateway.log() if line.get("outcome") == "refused"][-1] == int(status)
+
+
+@pytest.mark.promise("R2")
+def test_a_stop_finishes_what_is_open_and_refuses_what_is_new(tmp_path: Path, backend: str) -> None:
+    ends: list[Conversation] = []
+
+    def script(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(STREAM_HEAD + chunk("Hello"))
+            ends.append(conversation)
+            conversation.until_closed()
+
+    with Upstream(script) as upstream, EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+        with Peer(gateway.connect()) as peer, Peer(gateway.connect()) as idle:
+            idle.begin()
+            idle.settle()
+            peer.begin()
+            ask(peer, 1)
+            peer.until(lambda frame: isinstance(frame, DataFrame))
+            gateway.signal(signal.SIGTERM)
+            found = peer.until(lambda frame: isinstance(frame, GoAwayFrame))[-1]
+            assert (code_of(found), found.last_stream_id) == ("NO_ERROR", 1)
+            assert answered(idle.until_closed(), GoAwayFrame)
+            # The client may not have seen it yet.
+            ask(peer, 3)
+            assert peer.answer(3) == "REFUSED_STREAM"
+            peer.send(data(3, b"x"), window(0, 1), settings({4: 65535}), reset(3))
+            peer.settle()
+            ends[0].send(CHAT_STREAM)
+            ends[0].socket.shutdown(socket.SHUT_RDWR)
+            assert peer.answer(1) == "200"
+            assert b"[DONE]" in peer.contents[1]
+            assert answered(peer.until_closed(), RstStreamFrame) == []
+        assert gateway.wait() == 0
+        assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
+
+
+def test_over_tls(tmp_path: Path, backend: str) -> None:
+    """The handshake offers it, and what was refused early leaves the other streams of the connection as they are."""
+    certificate = make_certificate(tmp_path)
+    tls = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"\ndrain_s = 1'
+    with (
+        Upstream(play) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=tls).ready() as gateway,
+    ):
+        with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
+            peer.begin()
+            ask(peer, 1, user="begins")
+            peer.until(lambda frame: isinstance(frame, DataFrame))
+            peer.send(peer.request(3, headers(method="POST"), end=False))
+            assert peer.answer(3) == "405"
+            peer.send(data(3, b"x"))
+            peer.settle()
+            peer.send(peer.request(5))
+            assert peer.answer(5) == "200"
+            peer.send(reset(1))
+            upstream.wait_closed(upstream.conversations[0], within_s=0.25)
+        # What is no preface gets a GOAWAY, whatever it is.
+        with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
+            peer.send(b"GET / HTTP/1.1\r\n\r\n")
+            (found,) = answered(peer.until_closed(), GoAwayFrame)
+            assert code_of(found) == "PROTOCOL_ERROR"
+
+
+def test_where_http2_is_not_wanted_there_is_none(tmp_path: Path) -> None:
+    """Neither in clear text, nor by an upgrade; nor offered over TLS: see test_serve.py."""
+    with (
+        Upstream() as upstream,
+        EdgeGateway(tmp_path, upstream, "--no-http2", backend="trio").ready() as gateway,
+    ):
+        with gateway.connect() as client:
+            client.sendall(PREFACE + settings().serialize())
+            assert client.recv(65536).startswith(b"HTTP/1.1 ")
+        with gateway.connect() as client:
+            upgrade = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: \r\n"
+            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + upgrade + b"\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")

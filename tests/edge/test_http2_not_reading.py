@@ -1,0 +1,167 @@
+"""Clients of HTTP/2 that do not take what they asked for.
+
+They cost a bounded number of bytes, hold up their own upstream and nobody else, and are let go in time.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from edge import BACKENDS, CHAT_PATH, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
+from h2_client import MOST_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
+from http_certificate import Certificate, make_certificate
+from hyperframe.frame import DataFrame, Frame, RstStreamFrame
+
+pytestmark = [pytest.mark.process, pytest.mark.promise("R9", "R10", "S10")]
+
+POST = headers(method="POST", path=CHAT_PATH)
+CHAT = json.dumps(chat()).encode()
+MIB = 1024 * 1024
+
+STALL_S = 0.6
+
+# What the sockets on both sides hold, and the gateway's buffer towards its upstream (256 KiB): the kernel lets a
+# connection on the loopback have some 6 MiB.
+MOST_ON_THE_WAY = 14 * MIB
+
+
+class Fast:
+    """A script that sends as fast as it can. sent: bytes of each conversation."""
+
+    def __init__(self) -> None:
+        self.sent: dict[Conversation, int] = {}
+
+    def __call__(self, conversation: Conversation) -> None:
+        if conversation.read() is None:
+            return
+        self.sent[conversation] = 0
+        piece = chunk("a" * 4000) * 8
+        try:
+            conversation.send(STREAM_HEAD)
+            while True:
+                conversation.send(piece)
+                self.sent[conversation] += len(piece)
+        except OSError:
+            conversation.closed_at = time.monotonic()
+
+
+@pytest.fixture(scope="module")
+def fast() -> Fast:
+    return Fast()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module")
+def upstream(fast: Fast) -> Iterator[Upstream]:
+    with Upstream(fast) as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def gateway(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    upstream: Upstream,
+    certificate: Certificate,
+) -> Iterator[EdgeGateway]:
+    tls = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"'
+    server = f"send_timeout_s = {STALL_S}\ndrain_s = 1\n{tls}"
+    directory = tmp_path_factory.mktemp("not_reading")
+    with EdgeGateway(directory, upstream, backend=request.param, server=server).ready() as gateway:
+        yield gateway
+
+
+def connect(gateway: EdgeGateway, certificate: Certificate, receive_buffer: int | None = None) -> Peer:
+    plain = socket.socket()
+    if receive_buffer is not None:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    plain.settimeout(10)
+    plain.connect(("127.0.0.1", gateway.port))
+    return Peer(over_tls(plain, certificate.client()))
+
+
+def ask(peer: Peer, stream_id: int) -> list[Frame]:
+    return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
+
+
+def conversation_of(upstream: Upstream, count: int) -> Conversation:
+    """The newest one, when there are so many."""
+    return upstream.wait_for(count)
+
+
+def test_a_closed_window_pauses_its_upstream_and_nobody_else(
+    gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
+) -> None:
+    begun = len(upstream.conversations)
+    with connect(gateway, certificate) as peer:
+        peer.begin({4: 0})
+        peer.send(window(0, MOST_WINDOW - 65535), *ask(peer, 1))
+        stalled = conversation_of(upstream, begun + 1)
+        asked_at = time.monotonic()
+        peer.send(*ask(peer, 3), window(3, MOST_WINDOW))
+        moving = conversation_of(upstream, begun + 2)
+        # The other stream of the connection goes on meanwhile, and when the first has been let go.
+        ended = None
+        while ended is None or len(peer.contents[3]) < 4 * MIB:
+            frame = peer.receive()
+            assert frame is not None
+            assert not is_end(frame, 3)
+            if is_end(frame, 1):
+                assert isinstance(frame, RstStreamFrame)
+                assert code_of(frame) == "CANCEL"
+                ended = time.monotonic()
+                peer.contents[3].clear()
+        assert STALL_S - 0.1 < ended - asked_at < STALL_S + 2
+        assert 1 not in peer.contents
+        upstream.wait_closed(stalled, within_s=0.25)
+        assert fast.sent[stalled] < MOST_ON_THE_WAY
+        assert moving.closed_at is None
+    upstream.wait_closed(moving, within_s=1)
+
+
+def test_any_progress_keeps_a_slow_stream(
+    gateway: EdgeGateway, upstream: Upstream, certificate: Certificate
+) -> None:
+    begun = len(upstream.conversations)
+    with connect(gateway, certificate) as peer:
+        peer.begin({4: 0})
+        peer.send(*ask(peer, 1))
+        conversation = conversation_of(upstream, begun + 1)
+        for size in range(1, 4):
+            time.sleep(STALL_S * 0.6)
+            peer.send(window(1, 1))
+            peer.until(lambda frame: isinstance(frame, DataFrame))
+            assert len(peer.contents[1]) == size
+        assert conversation.closed_at is None
+
+
+def test_twenty_clients_that_do_not_read_cost_little(
+    gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
+) -> None:
+    """Ten keep the usual windows, which are soon closed; ten open them wide, so that the socket holds all back."""
+    begun = len(upstream.conversations)
+    before = most = gateway.resident_bytes
+    with ExitStack() as stack:
+        for number in range(20):
+            peer = stack.enter_context(connect(gateway, certificate, receive_buffer=65536))
+            peer.begin({4: MOST_WINDOW} if number % 2 else None)
+            peer.send(*ask(peer, 1), window(0, MOST_WINDOW - 65535))
+        conversation_of(upstream, begun + 20)
+        until = time.monotonic() + STALL_S
+        while time.monotonic() < until:
+            most = max(most, gateway.resident_bytes)
+            time.sleep(0.02)
+        print(f"{gateway.backend}: {before / MIB:.0f} MiB before, {most / MIB:.0f} with 20 that do not read")
+        assert most - before < 64 * MIB
+        for conversation in [each for each in upstream.conversations if each.requests][begun : begun + 20]:
+            upstream.wait_closed(conversation, within_s=STALL_S + 3)
+            assert fast.sent[conversation] < MOST_ON_THE_WAY

@@ -1,0 +1,148 @@
+"""A client of HTTP/1.1 that takes nothing of its answer: what it costs, whom it disturbs, when it is let go."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from cfg_process import DEADLINE_S
+from edge import (
+    CHAT_PATH,
+    STREAM_HEAD,
+    Conversation,
+    EdgeGateway,
+    Upstream,
+    chat,
+    chunk,
+    post,
+    read_response,
+)
+
+pytestmark = pytest.mark.process
+
+PIECE = chunk("x" * 60_000)
+# Far above what all buffers on the way hold: the kernel's of two connections, ours.
+MUCH = 64 * 2**20
+
+
+class Flood:
+    """An upstream that sends as much as it can, up to MUCH. sent: bytes so far."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __call__(self, conversation: Conversation) -> None:
+        if conversation.read() is None:
+            return
+        conversation.send(STREAM_HEAD)
+        conversation.socket.settimeout(DEADLINE_S)
+        # That the gateway closes is noted by whoever reads, while this thread writes.
+        reader = threading.Thread(target=conversation.until_closed, daemon=True)
+        reader.start()
+        with suppress(OSError):
+            while self.sent < MUCH:
+                conversation.send(PIECE)
+                self.sent += len(PIECE)
+        reader.join()
+
+    def wait_until_paused(self) -> int:
+        """The bytes that were taken when nothing more is taken for a while."""
+        deadline = time.monotonic() + DEADLINE_S
+        before = -1
+        while before != self.sent or not self.sent:
+            assert time.monotonic() < deadline
+            before = self.sent
+            time.sleep(0.15)
+        return self.sent
+
+
+@contextmanager
+def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
+    """A client that has asked for a stream and reads none of it. room: of its own buffer."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        client.settimeout(DEADLINE_S)
+        client.connect(("127.0.0.1", gateway.port))
+        client.sendall(post(CHAT_PATH, chat()))
+        yield client
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come to that"
+        time.sleep(0.01)
+
+
+@pytest.mark.promise("R9", "R10", "S10")
+def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(tmp_path: Path, backend: str) -> None:
+    flood = Flood()
+    server = "send_timeout_s = 1"
+    with (
+        Upstream(flood) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
+    ):
+        resident = gateway.resident_bytes
+        with stalled(gateway):
+            started = time.monotonic()
+            assert flood.wait_until_paused() < MUCH / 4, "the upstream was paused"
+            assert gateway.resident_bytes - resident < 12 * 2**20
+            # Nobody else waits for it.
+            with gateway.connect() as other:
+                asked = time.monotonic()
+                other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                assert read_response(other).startswith(b"HTTP/1.1 200")
+                assert time.monotonic() - asked < 0.5
+            upstream.wait_closed(upstream.wait_for(1))
+            assert 1 <= time.monotonic() - started < 5
+        wait_until(
+            lambda: any("a client took nothing for 1 seconds" in each["message"] for each in gateway.log())
+        )
+        assert not [line for line in gateway.output if "Traceback" in line]
+
+
+@pytest.mark.promise("R2", "R10")
+def test_the_process_still_stops_in_time(tmp_path: Path, backend: str) -> None:
+    flood = Flood()
+    server = "drain_s = 0.2"
+    with (
+        Upstream(flood) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
+        stalled(gateway),
+    ):
+        flood.wait_until_paused()
+        started = time.monotonic()
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+        assert time.monotonic() - started < 2, "no step of the stop had to wait for its limit"
+        assert not [line for line in gateway.output if "leaving them" in line]
+
+
+@pytest.mark.promise("R10")
+def test_a_slow_client_gets_all_of_it(tmp_path: Path, backend: str) -> None:
+    def some(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(STREAM_HEAD + PIECE * 120 + chunk(finish_reason="stop") + b"data: [DONE]\n\n")
+
+    server = "send_timeout_s = 0.5"
+    with (
+        Upstream(some) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
+        stalled(gateway, 64 * 1024) as client,
+    ):
+        got = b""
+        # Three times the limit.
+        for _ in range(15):
+            time.sleep(0.1)
+            got += client.recv(64 * 1024)
+        while not got.endswith(b"0\r\n\r\n"):
+            more = client.recv(65536)
+            assert more, f"cut after {len(got)} bytes"
+            got += more
+        assert b"[DONE]" in got

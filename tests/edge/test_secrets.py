@@ -1,0 +1,280 @@
+"""Secrets of the configuration and of clients, against real processes: an upstream repeats what it was sent, and
+headers of either side try to get to the other. All ways out and all secrets: tests/server/test_secrets.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+from crossing import client_request
+from edge import (
+    BACKENDS,
+    CHAT_STREAM,
+    CHAT_WHOLE,
+    STREAM_HEAD,
+    Conversation,
+    EdgeGateway,
+    Script,
+    Upstream,
+    chat,
+    post,
+    read_response,
+    whole,
+)
+from fail_answers import Say, frames
+from fail_answers import stream as stream_of
+from gw_provider import InBand, in_band
+from gw_provider_errors import anthropic, openai
+from http_certificate import Certificate, make_certificate
+from oracle import CHAT, MESSAGES, RESPONSES
+
+pytestmark = pytest.mark.process
+
+PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
+KEY = "sk-canary-0123456789-0123456789"
+TEAM = "canary-of-the-team"
+PROXY = "canary-of-the-proxy"
+
+
+@dataclass
+class Running:
+    upstream: Upstream
+    gateway: EdgeGateway
+
+    def ask(self, client: str, model: str, *, stream: bool = True) -> bytes:
+        body = {**client_request(client, "", None, stream=stream), "model": model}
+        with self.gateway.connect() as connection:
+            connection.sendall(post(PATHS[client], body, {"connection": "close"}))
+            return read_response(connection)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One process for all cases: its upstreams are called by their protocols, and some cannot be reached."""
+    directory = tmp_path_factory.mktemp("secrets")
+    own = f'api_key = "{KEY}"\nheaders = {{ x-team = "{TEAM}" }}\n'
+    with Upstream() as upstream:
+        base = upstream.url.removesuffix("/v1")
+        tables = [
+            ("messages", MESSAGES, base, ""),
+            ("responses", RESPONSES, upstream.url, ""),
+            ("closed", CHAT, "http://127.0.0.1:9/v1", ""),
+            ("tls", CHAT, upstream.url.replace("http:", "https:"), ""),
+            ("proxied", CHAT, "http://corp.test/v1", f'proxy = "http://me:{PROXY}@127.0.0.1:9"'),
+            ("unknown", CHAT, "http://no-such-host.invalid/v1", ""),
+        ]
+        more = "".join(
+            f'[[upstreams]]\nname = "{name}"\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
+            f"model_list = false\n{own}{extra}\n"
+            for name, protocol, url, extra in tables
+        )
+        gateway = EdgeGateway(directory, upstream, backend=request.param, upstream_lines=own, more=more)
+        with gateway.ready():
+            yield Running(upstream, gateway)
+        assert "canary" not in "\n".join(gateway.output)
+
+
+NAMES = {CHAT: "up", MESSAGES: "messages", RESPONSES: "responses"}
+
+
+def error_of(protocol: str, words: str) -> dict[str, object]:
+    return anthropic("api_error", words) if protocol == MESSAGES else openai(words, words, "server_error")
+
+
+def repeats(protocol: str, way: str) -> Script:
+    """What an upstream does that repeats its whole request in an error."""
+
+    def script(conversation: Conversation) -> None:
+        request = conversation.read()
+        if request is None:
+            return
+        head = request.partition(b"\r\n\r\n")[0].decode()
+        assert KEY in head
+        error = error_of(protocol, f"no: {head}")
+        good = frames(stream_of(protocol, Say("Hello")))
+        bare = InBand(error, bare=True)
+        close = "connection: close\r\n"
+        if way == "before content":
+            conversation.send(STREAM_HEAD + in_band(protocol, InBand(error), stream=True))
+        elif way == "after content":
+            conversation.send(STREAM_HEAD + b"".join(good[:-3]))
+            for byte in in_band(protocol, bare, stream=True):
+                conversation.send(bytes([byte]))
+        elif way == "JSON with 200":
+            conversation.send(whole(json.loads(in_band(protocol, bare, stream=False)), headers=close))
+        elif way == "an error answer":
+            conversation.send(
+                whole(error, f"500 {KEY}", f"{close}x-ratelimit-a: {KEY}\r\nx-request-id: {TEAM}\r\n")
+            )
+        else:
+            conversation.send(
+                f"HTTP/1.1 302 {KEY}\r\nlocation: http://me:{KEY}@127.0.0.1:9/v1?key={TEAM}\r\n{close}"
+                "content-length: 0\r\n\r\n".encode()
+            )
+
+    return script
+
+
+WAYS = ("before content", "after content", "JSON with 200", "an error answer", "a redirect")
+
+
+@pytest.mark.promise("S3", "S18")
+@pytest.mark.parametrize("way", WAYS)
+def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
+    """In all pairs of protocols: no secret gets to the client, nor into the log."""
+    lines = len(running.gateway.output)
+    for upstream in PROTOCOLS:
+        for client in PROTOCOLS:
+            running.upstream.script = repeats(upstream, way)
+            answer = running.ask(client, f"{NAMES[upstream]}/m")
+            assert b"HTTP/1.1 " in answer
+            assert b"error" in answer
+            assert KEY.encode() not in answer, (client, upstream)
+            assert TEAM.encode() not in answer, (client, upstream)
+            assert str(running.upstream.port).encode() not in answer, (client, upstream)
+    said = "\n".join(running.gateway.output[lines:])
+    assert (KEY in said, TEAM in said) == (False, False)
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("name", ["closed", "tls", "proxied", "unknown"])
+def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running, name: str) -> None:
+    running.upstream.script = lambda conversation: conversation.send(b"HTTP/1.1 400 no TLS here\r\n\r\n")
+    for client in PROTOCOLS:
+        head, _, body = running.ask(client, f"{name}/m").partition(b"\r\n\r\n")
+        assert b" 502 " in head
+        assert f'upstream \\"{name}\\"'.encode() in body
+        for secret in (b"127.0.0.1", b"corp.test", b"no-such-host", PROXY.encode(), KEY.encode()):
+            assert secret not in body + head
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200", b"no HTTP\r\n\r\n", STREAM_HEAD], ids=range(4))
+def test_an_upstream_that_breaks_off_is_told_by_its_name(running: Running, sent: bytes) -> None:
+    def script(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            conversation.send(sent + (CHAT_STREAM[:200] if sent == STREAM_HEAD else b""))
+
+    for client in PROTOCOLS:
+        running.upstream.script = script
+        answer = running.ask(client, "up/m")
+        assert b"error" in answer
+        assert b"127.0.0.1" not in answer
+        assert str(running.upstream.port).encode() not in answer
+
+
+@pytest.mark.promise("S12")
+def test_each_line_behind_the_banner_is_one_object(running: Running) -> None:
+    """Whatever clients send, at the level of HTTP and below it."""
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(100),
+        b"GET /\x1b[2J\r\n\r\n",
+        b"GET /%0a%1b[31m\xe2\x80\xa8 HTTP/1.1\r\nhost: x\r\n\r\n",
+        post("/v1/chat/completions", chat('m\n{"forged": 1}\u2028\x1b[2J\ud800'), {"connection": "close"}),
+        post("/v1/chat/completions", b"{" * 5000, {"connection": "close"}),
+    ):
+        with running.gateway.connect() as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while client.recv(65536):
+                    pass
+    running.ask(CHAT, "up/m")
+    output = running.gateway.output
+    begin = next(number for number, line in enumerate(output) if "listens on" in line) + 1
+    lines = [json.loads(line) for line in output[begin:]]
+    assert all(line["message"] and line["level"] and line["logger"] for line in lines)
+    assert not any("forged" in line for line in lines)
+
+
+# Headers, over both versions of HTTP.
+
+
+OF_CLIENT = {
+    "authorization": "Bearer sk-canary-of-the-client-0123456789",
+    "x-api-key": "sk-canary-of-the-client-0123456789",
+    "cookie": "session=canary-of-the-cookie",
+    "proxy-authorization": "Basic canary-of-the-clients-proxy",
+    "x-forwarded-for": "canary-of-the-address",
+    "x-goog-api-key": "canary-of-google",
+    "openai-organization": "canary-of-the-org",
+}
+# RFC 9110, 7.6.1: they belong to this connection, and so does what the first one names. HTTP/2 has none.
+HOP_BY_HOP = {
+    "connection": "close, x-nominated",
+    "x-nominated": "canary-nominated",
+    "keep-alive": "timeout=canary-of-keep-alive",
+    "te": "trailers",
+    "upgrade": "canary-of-the-upgrade",
+}
+OF_UPSTREAM = (
+    "set-cookie: canary-of-the-upstreams-cookie\r\nserver: canary-of-the-server\r\nvia: 1.1 canary-of-via\r\n"
+    "connection: close, x-internal\r\nx-internal: canary-of-the-inside\r\nkeep-alive: timeout=5\r\n"
+    "x-served-by: canary-of-a-host\r\nproxy-authenticate: Basic realm=canary\r\nalt-svc: h3=canary\r\n"
+    "openai-organization: canary-of-the-org\r\nanthropic-organization-id: canary-of-the-org\r\n"
+    "access-control-allow-origin: https://canary.test\r\nwww-authenticate: canary\r\nx-request-id: req_1\r\n"
+)
+
+
+def with_headers(conversation: Conversation) -> None:
+    request = conversation.read()
+    if request is None:
+        return
+    if b'"stream":true' in request.replace(b" ", b""):
+        head = STREAM_HEAD.replace(b"connection: close\r\n", OF_UPSTREAM.encode())
+        conversation.send(head + CHAT_STREAM)
+    else:
+        conversation.send(whole(CHAT_WHOLE, headers=OF_UPSTREAM))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def over_tls(
+    request: pytest.FixtureRequest, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    lines = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"'
+    directory = tmp_path_factory.mktemp("headers")
+    with Upstream(with_headers) as upstream:
+        gateway = EdgeGateway(
+            directory, upstream, backend=request.param, server=lines, upstream_lines=f'api_key = "{KEY}"'
+        )
+        with gateway.ready():
+            yield Running(upstream, gateway)
+        assert "canary" not in "\n".join(gateway.output)
+
+
+@pytest.mark.promise("S4")
+@pytest.mark.parametrize("version", ["1.1", "2"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_headers_stay_on_their_side(
+    over_tls: Running, certificate: Certificate, version: str, stream: bool
+) -> None:
+    gateway, known = over_tls.gateway, len(over_tls.upstream.conversations)
+    context: ssl.SSLContext = certificate.client()
+    sent = {**OF_CLIENT, **(HOP_BY_HOP if version == "1.1" else {})}
+    with httpx2.Client(verify=context, http2=version == "2") as client:
+        answer = client.post(
+            f"https://127.0.0.1:{gateway.port}/v1/chat/completions", json=chat(stream=stream), headers=sent
+        )
+    assert (answer.status_code, answer.http_version) == (200, f"HTTP/{version}")
+    assert answer.headers["x-request-id"] == "req_1"
+    assert "canary" not in repr(answer.headers)
+    (conversation,) = over_tls.upstream.conversations[known:]
+    head = conversation.requests[0].partition(b"\r\n\r\n")[0].lower()
+    assert f"authorization: bearer {KEY}".encode() in head
+    assert b"canary" not in head.replace(KEY.encode(), b"")
+    assert b"x-nominated" not in head
+    assert b"\r\nte:" not in head

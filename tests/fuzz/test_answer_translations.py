@@ -1,0 +1,86 @@
+"""Invariant: whatever an upstream of one protocol streams, a client of any gets a stream that its protocol's automaton
+takes, with exactly one legal end; and for a whole answer it gets a whole one, or there is a fault.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fuzz import cut_places, fuzz, mutated_json, mutated_streams, pieces, streams
+from hypothesis import strategies as st
+from law_answers import ANSWERS
+from law_clients import spec_of
+from laws import asked
+from oracle import CLIENTS, SIMPLE, as_object, check_stream
+from oracle.frames import strict_frames
+from oracle.order import check_order
+
+from dragoman import UPSTREAMS, Outcome, ResponseTranslator
+
+clients = st.sampled_from(CLIENTS)
+WHOLE = {protocol: list(answers.values()) for protocol, answers in ANSWERS.items()}
+
+
+def judge(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
+    sent = translated(upstream, client, pieces(stream, places))
+    assert problems(client, sent) == []
+    assert sent == translated(upstream, client, [stream]), "the cut shows"
+
+
+# What the upstream said itself, and nobody can say better: a mutated answer means nothing any more.
+SAID = re.compile(
+    r"input deltas do not sum up to JSON|choice indexes are not contiguous|a text block without text|an empty part"
+    r"|summary is not its done parts|ids? (or call_ids are|is) empty or used twice|does not start empty"
+    r"|stop_sequence is set if|with status incomplete in a completed response|done with status"
+    # A call that was cut stays open to the end; what comes behind it then is in the final output.
+    r"|the item before is still open|the final output (is not the done items|has an item that was never done)"
+)
+
+
+def problems(client: str, sent: bytes) -> list[str]:
+    """Of framing and order. What stands inside a vendor's own objects is the upstream's to answer for."""
+    if client in SIMPLE:
+        return check_stream(client, sent)
+    frames, found = strict_frames(sent)
+    found += check_order(client, frames, include_usage=True)
+    return [each for each in found if not SAID.search(each)]
+
+
+def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
+    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), asked(client))
+    sent = b""
+    for part in parts:
+        machine.receive_data(part)
+        sent += machine.data_to_send()
+    machine.receive_eof()
+    sent += machine.data_to_send()
+    assert machine.outcome is not Outcome.OPEN
+    assert (machine.fault is not None) == (machine.outcome is Outcome.FAILED)
+    machine.receive_data(b"data: more\n\n")
+    machine.receive_eof()
+    assert machine.data_to_send() == b"", "something follows the end"
+    return sent
+
+
+def judge_whole(upstream: str, body: bytes, client: str) -> None:
+    machine = ResponseTranslator(
+        UPSTREAMS[upstream], spec_of(client), asked(client, streams=False), upstream_streams=False
+    )
+    machine.receive_data(body)
+    machine.receive_eof()
+    sent = machine.data_to_send()
+    if machine.outcome is Outcome.COMPLETED:
+        assert as_object(sent) is not None
+    else:
+        assert (machine.outcome, sent) == (Outcome.FAILED, b"")
+        assert machine.fault is not None
+
+
+@fuzz(mutated_streams(streams()), clients, cut_places, examples=120)
+def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int]) -> None:
+    judge(*drawn, client, places)
+
+
+@fuzz(mutated_json(WHOLE), clients, examples=150)
+def test_mutated_whole_answers(drawn: tuple[str, bytes], client: str) -> None:
+    judge_whole(*drawn, client)

@@ -1,0 +1,70 @@
+"""Invariant: whatever bytes a compressed body has, the decoder gives portions of a bounded size or a CodingError, the
+same however they are cut, and of a body that is whole exactly what was compressed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+
+from fuzz import cut_places, cuts, damage, fuzz, pieces, streams
+from hypothesis import strategies as st
+
+from dragoman_server._content_coding import MAX_PORTION, CodingError, TooLarge, decoder_for
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+LIMIT = 1024 * 1024
+CODERS = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+    "zstd": zstd.compress,
+    "gzip, zstd": lambda data: zstd.compress(gzip.compress(data, mtime=0)),
+}
+PLAIN = [b"", b"x", b"\0" * 700_000, b"\n" * (LIMIT + 1), *[each[0] for each in streams().values()]]
+
+
+def decoded(coding: str, parts: list[bytes]) -> tuple[bytes, type[CodingError] | None]:
+    decoder = decoder_for(coding, LIMIT)
+    assert decoder is not None
+    out = b""
+    try:
+        for part in parts:
+            decoder.receive_data(part)
+            while portion := decoder.next_portion():
+                assert len(portion) <= MAX_PORTION
+                out += portion
+        decoder.receive_eof()
+    except CodingError as error:
+        return out, type(error)
+    return out, None
+
+
+def judge(coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places: list[int]) -> None:
+    coded = CODERS[coding](plain)
+    changed = damage(coded, plan)
+    out, error = decoded(coding, pieces(changed, places))
+    assert len(out) <= LIMIT
+    whole, same = decoded(coding, [changed])
+    # What is whole before the place of a fault may come or not: a fault ends the answer anyway.
+    assert error == same
+    assert error is not None or out == whole
+    if changed == coded:
+        assert (out, error) == ((plain, None) if len(plain) <= LIMIT else (out, TooLarge))
+
+
+@fuzz(
+    st.sampled_from(sorted(CODERS)),
+    st.sampled_from(PLAIN),
+    st.lists(cuts, max_size=2),
+    cut_places,
+    examples=150,
+)
+def test_damaged_bodies(
+    coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places: list[int]
+) -> None:
+    judge(coding, plain, plan, places)

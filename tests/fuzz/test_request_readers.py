@@ -1,0 +1,52 @@
+"""Invariant: whatever JSON or bytes a client sends, its protocol's reader gives a request, or a RemoteProtocolError
+that says where, and no other exception; and it takes a time that grows with the size alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+from fuzz import fuzz, mutated_json
+from hypothesis import strategies as st
+from law_requests import FIXTURES
+from law_unknown import VALUES
+
+from dragoman import REGISTRY, RemoteProtocolError, Request, Sealer
+from dragoman._json import decode_object, encode
+
+BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
+anything = st.tuples(
+    st.sampled_from(sorted(BODIES)),
+    st.one_of(
+        st.binary(max_size=60), VALUES.map(encode), st.dictionaries(st.text(max_size=6), VALUES).map(encode)
+    ),
+)
+# Of processor time; a request of 64 messages takes 0.15 ms.
+MOST_MS = 50
+MOST_MS_PER_KB = 5
+
+
+def judge(protocol: str, body: bytes) -> None:
+    started = time.thread_time()
+    refusal: RemoteProtocolError | None = None
+    try:
+        request = REGISTRY[protocol].read_request(decode_object(body, "the request body"), Sealer())
+        assert isinstance(request, Request)
+    except RemoteProtocolError as error:
+        refusal = error
+    spent_ms = (time.thread_time() - started) * 1000
+    assert spent_ms < MOST_MS + MOST_MS_PER_KB * len(body) / 1024
+    if refusal is not None:
+        assert 400 <= refusal.status_hint < 500
+        # Where the whole body is no JSON object there is no place inside of it.
+        assert refusal.path or refusal.code == "invalid_json", refusal
+
+
+@fuzz(mutated_json(BODIES), examples=400)
+def test_mutated_requests(drawn: tuple[str, bytes]) -> None:
+    judge(*drawn)
+
+
+@fuzz(anything, examples=150)
+def test_anything(drawn: tuple[str, bytes]) -> None:
+    judge(*drawn)

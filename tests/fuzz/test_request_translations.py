@@ -1,0 +1,64 @@
+"""Invariant: between all pairs of protocols a request, however mutated, becomes one for the upstream or is refused with
+a place, and a value that nobody knows is in what comes out, or its place is in the ledger.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fuzz import change, fuzz, mutated_json, steps
+from hypothesis import strategies as st
+from law_requests import FIXTURES
+from law_unknown import lost_of_request
+from oracle import PROTOCOLS
+
+from dragoman import REGISTRY, UPSTREAMS, RemoteProtocolError, RequestTranslator, Target
+from dragoman._json import decode_object
+
+BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
+PAIRS = [(client, upstream) for client in BODIES for upstream in PROTOCOLS]
+upstreams = st.sampled_from(PROTOCOLS)
+# What upstreams take differs; the passes for it are in the way of every request.
+targets = st.sampled_from(
+    [
+        Target(),
+        Target(relay="mend"),
+        Target(custom_tools=True, mid_system=True, cache_marks="breakpoint", tool_images=True),
+        Target(
+            turn_order="alternate", structured="none", call_ids="alnum9", forced_tools="no", prefill=False
+        ),
+    ]
+)
+
+
+def judge(client: str, body: bytes, upstream: str, target: Target) -> None:
+    specs = REGISTRY[client], UPSTREAMS[upstream]
+    try:
+        done = RequestTranslator(*specs, target=target, most_answers=4).translate(body)
+    except RemoteProtocolError as error:
+        refusal = error
+    else:
+        # A value of a wrong type that every protocol has may go on: its upstream is the one to refuse it.
+        written = decode_object(done.body, "what was written")
+        assert not done.relayed or done.body == body
+        assert isinstance(written, dict)
+        return
+    assert 400 <= refusal.status_hint < 500
+    assert refusal.path or refusal.code == "invalid_json" or refusal.message.endswith("nested too deep"), (
+        refusal
+    )
+
+
+@fuzz(mutated_json(BODIES), upstreams, targets, examples=400)
+def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, target: Target) -> None:
+    judge(*drawn, upstream, target)
+
+
+@fuzz(st.sampled_from(PAIRS), st.lists(steps, max_size=3), st.data(), examples=100)
+def test_unknown_fields_of_mutated_requests_are_told(
+    pair: tuple[str, str], plan: list[Any], data: st.DataObject
+) -> None:
+    client, upstream = pair
+    body = change(data.draw(st.sampled_from(BODIES[client])), plan)
+    if isinstance(body, dict) and client != upstream and client in PROTOCOLS:
+        assert lost_of_request(client, upstream, body, data) == []

@@ -1,0 +1,56 @@
+"""Invariant: whatever bytes an upstream streams, its protocol's reader gives events in legal order which end in exactly
+one of Ended or Failed, or a RemoteProtocolError ends them; never another exception, however the bytes are cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
+from laws import asked
+
+from dragoman import (
+    NEED_DATA,
+    UPSTREAMS,
+    Checker,
+    Ended,
+    EventReader,
+    Failed,
+    RemoteProtocolError,
+)
+
+
+def read(protocol: str, parts: list[bytes]) -> list[Any]:
+    """The events, and behind them the error that ended them."""
+    reader = EventReader(UPSTREAMS[protocol], asked(protocol))
+    found: list[Any] = []
+    try:
+        for part in parts:
+            reader.receive_data(part)
+            while (event := reader.next_event()) is not NEED_DATA:
+                found.append(event)
+        reader.receive_eof()
+        while (event := reader.next_event()) is not NEED_DATA:
+            found.append(event)
+    except RemoteProtocolError as error:
+        found.append(str(error))
+    return found
+
+
+def judge(protocol: str, stream: bytes, places: list[int]) -> None:
+    found = read(protocol, pieces(stream, places))
+    assert found == read(protocol, [stream]), "the cut shows"
+    *events, last = found
+    checker = Checker()
+    for event in events:
+        assert not isinstance(event, (Ended, Failed)), "something follows the end"
+        checker.check(event)
+    if isinstance(last, str):
+        return
+    assert isinstance(last, (Ended, Failed))
+    checker.check(last)
+
+
+@fuzz(mutated_streams(streams()), cut_places, examples=250)
+def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
+    judge(*drawn, places)

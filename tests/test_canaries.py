@@ -1,0 +1,88 @@
+"""The search for secrets in all that tests let out finds them: see _support/canaries.py and conftest.py."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import canaries
+import pytest
+from cfg_process import Server
+from gw_fakes import FakeClient
+
+from dragoman_server._secret import Secret
+
+CANARY = Secret("canary-of-the-search")
+
+
+def found() -> set[str]:
+    """Where."""
+    return {each.partition(":")[0] for each in canaries.found()}
+
+
+@pytest.mark.promise("S3")
+def test_a_record_of_the_log_is_searched() -> None:
+    logging.getLogger("dragoman.x").warning("no: %s", CANARY)
+    assert found() == set()
+    logging.getLogger("dragoman.x").warning("no: %s", CANARY.reveal())
+    assert found() == {"log"}
+    logging.getLogger("dragoman.x").warning("no", extra={"dragoman": {"error": CANARY.reveal()}})
+    assert found() == {"log"}
+    logging.getLogger("x").error("no", exc_info=ValueError(CANARY.reveal()))
+    assert found() == {"log"}
+
+
+@pytest.mark.promise("S3")
+def test_what_a_client_gets_is_searched() -> None:
+    said = CANARY.reveal().encode()
+
+    async def send() -> None:
+        client = FakeClient()
+        await client.send({"type": "http.response.start", "status": 200, "headers": [(b"x", said)]})
+        assert found() == {"headers"}
+        await client.send({"type": "http.response.body", "body": b"{" + said})
+        assert found() == {"body"}
+
+    anyio.run(send)
+
+
+@pytest.mark.promise("S3")
+def test_files_of_stores_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text(CANARY.reveal())
+    canaries.look_at_stores(tmp_path)
+    assert found() == set()
+    with closing(sqlite3.connect(tmp_path / "store")) as store:
+        store.execute("create table a (b)")
+        store.execute("insert into a values (?)", (CANARY.reveal(),))
+        store.commit()
+    canaries.look_at_stores(tmp_path)
+    assert found() == {"store"}
+    (tmp_path / "store").unlink()
+
+
+@pytest.mark.promise("S3")
+def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
+    """For what its environment and its file hold."""
+
+    class Tells(Server):
+        COMMAND = (
+            "-c",
+            "import os, sys; print(os.environ['KEY'], open(sys.argv[1]).read(), file=sys.stderr)",
+        )
+
+    file = tmp_path / "x.toml"
+    file.write_text('key = "canary-of-a-file"')
+    with Tells(str(file), env={"KEY": "canary-of-a-variable"}) as process:
+        process.wait()
+    assert sorted(canaries.found()) == ["output: canary-of-a-file", "output: canary-of-a-variable"]
+
+
+@pytest.mark.promise("S3")
+def test_a_text_that_is_no_secret_is_none() -> None:
+    Secret("an ordinary value")
+    Secret("secret")
+    canaries.look("x", "an ordinary value, secret")
+    assert found() == set()

@@ -1,0 +1,50 @@
+"""docs/promises.md: each promise has tests, and each test with the marker `promise` is named there."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "promises.md").read_text("utf-8")
+GENERATE = runpy.run_path(str(DOCS / "generate.py"))
+SECTIONS = {part.split("\n", 1)[0]: part for part in PAGE.split("\n### ")[1:]}
+
+
+def test_the_named_tests_are_those_with_the_marker() -> None:
+    # When this fails: run `python docs/generate.py`.
+    assert GENERATE["page"](PAGE) == PAGE
+
+
+def test_every_promise_is_there_once_in_its_order() -> None:
+    assert re.findall(r"^### (.*)", PAGE, re.MULTILINE) == GENERATE["PROMISES"]
+    assert all(f"<!-- table: {number} -->" in text for number, text in SECTIONS.items())
+
+
+@pytest.mark.parametrize("number", GENERATE["PROMISES"])
+def test_a_promise_has_a_test(number: str) -> None:
+    assert re.search(r"^- `tests/", SECTIONS[number], re.MULTILINE)
+
+
+def test_every_marker_counts() -> None:
+    """It stands above a test, a class or in `pytestmark`, names what exists, and the main suite runs it."""
+    assert GENERATE["promised"]().keys() <= set(GENERATE["PROMISES"])
+    counted = sum(len(names) for modules in GENERATE["promised"]().values() for names in modules.values())
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    written = [
+        re.findall(r'"[RS]\d+"', mark)
+        for text in texts
+        for mark in re.findall(r"\bmark\.promise\((.*?)\)", text)
+    ]
+    assert counted == sum(map(len, written))
+    assert not any(
+        "tests/recordings/" in module for modules in GENERATE["promised"]().values() for module in modules
+    )
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_links_to_promises_lead_to_one(page: Path) -> None:
+    linked = re.findall(r"promises\.md#([rs]\d+)", page.read_text("utf-8"))
+    assert {each.upper() for each in linked} <= set(GENERATE["PROMISES"])
