@@ -124,6 +124,9 @@ class ClientExchange:
         self._note_end()
         if self._record.outcome == "client_left":
             await self._keep_rest()
+        # Tasks and streams of the group refer to each other until the collector finds them, and to this object.
+        self._answer = self._winner = self._unkept = None
+        self._failed.clear()
 
     async def _watch_disconnect(self, whole: anyio.CancelScope) -> None:
         with self._helpers[0]:
