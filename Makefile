@@ -10,6 +10,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+SECONDS ?= 60
+MINUTES ?= 10
 # What is installed: versions and hashes, so that a checkout works tomorrow as it does today, with the same files.
 # Nothing is built but the project itself: what builds a package could be something else tomorrow.
 LOCKS := requirements
@@ -22,7 +24,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage bench fix clean
+.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage fuzz soak bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -135,6 +137,14 @@ dist: $(VENV)/.dev
 		(cd "$$copy" && umask 077 && env -u SOURCE_DATE_EPOCH TZ=Asia/Tokyo LC_ALL=C "$$python" -m hatchling build -d dist >/dev/null) && \
 		if ! diff -r dist "$$copy/dist"; then echo "dist: two builds differ, or something is not committed" >&2; exit 1; fi
 	@sha256sum dist/*
+
+# New inputs for the fuzzing tests, so many seconds for each; make test gives them the same few each time.
+fuzz: $(VENV)/.dev
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/fuzz $(ARGS)
+
+# A mixed load with faults on each backend and clients that leave, and a table of what they cost.
+soak: $(VENV)/.dev
+	$(BIN)/python tests/bench/soak.py --minutes $(MINUTES) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)

@@ -31,6 +31,8 @@ def test_a_promise_has_a_test(number: str) -> None:
 def test_every_marker_counts() -> None:
     """It stands above a test, a class or in `pytestmark`, names what exists, and the main suite runs it."""
     assert GENERATE["promised"]().keys() <= set(GENERATE["PROMISES"])
+    for modules in GENERATE["promised"]().values():
+        assert all(len(names) == len(set(names)) for names in modules.values()), modules
     counted = sum(len(names) for modules in GENERATE["promised"]().values() for names in modules.values())
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
     written = [

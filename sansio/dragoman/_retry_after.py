@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# What nobody means: a server that names a longer time has a wrong clock, or counts in another unit.
-MAX_SECONDS = 7 * 24 * 3600.0
+# The longest that anybody means is until the next month's quota: a server that names a longer time has a wrong clock,
+# or counts in another unit.
+MAX_SECONDS = 32 * 24 * 3600.0
 
 
 def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:

@@ -93,13 +93,21 @@ class AsyncioStream(asyncio.Protocol):
                 self._open_transport().resume_reading()
         return data
 
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
+    def send_now(self, data: bytes) -> bytes | None:
+        transport = self._transport
+        if transport is None or self._lost or transport.is_closing():
+            raise BrokenPipeError("the connection is closed")
+        transport.write(data)
+        return None if self._writable.is_set() else b""
+
+    async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         # In pieces, because TLS on asyncio hands all of one write to the socket's own buffer, however large,
         # and reports a full buffer only to the write after it.
         rest = memoryview(data)
-        while rest:
-            self._open_transport().write(rest[:WRITE_SIZE])
-            rest = rest[WRITE_SIZE:]
+        while rest or not self._writable.is_set():
+            if rest:
+                self._open_transport().write(rest[:WRITE_SIZE])
+                rest = rest[WRITE_SIZE:]
             if not self._writable.is_set():
                 with anyio.fail_after(timeout):
                     await self._writable.wait()

@@ -27,7 +27,13 @@ class ByteStream(Protocol):
     async def receive(self, timeout: float | None) -> bytes:
         """What has arrived, waiting until something has; b"" when the peer has closed."""
 
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
+    def send_now(self, data: bytes) -> bytes | memoryview | None:
+        """Hand `data` to the kernel as far as that needs no waiting, while nobody else sends.
+
+        None: all of it. Else what send_all() must be called with before anything else; it may be empty.
+        """
+
+    async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         """Hand all of `data` to the kernel."""
 
     def is_reusable(self) -> bool:

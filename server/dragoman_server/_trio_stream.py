@@ -86,20 +86,22 @@ class TrioStream:
         except trio.ClosedResourceError:
             raise ConnectionAbortedError("closed here") from None
 
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
+    def send_now(self, data: bytes) -> bytes | memoryview | None:
         self._check_open()
-        # Mostly the kernel takes all of it at once, which needs no deadline.
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
-                await self._send_rest(memoryview(data)[sent:])
-            if scope.cancelled_caught:
-                raise TimeoutError("the peer did not take the data in time")
+            return data
+        return None if sent == len(data) else memoryview(data)[sent:]
 
-    async def _send_rest(self, rest: memoryview) -> None:
+    async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
+        self._check_open()
+        with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
+            await self._send_all(memoryview(data))
+        if scope.cancelled_caught:
+            raise TimeoutError("the peer did not take the data in time")
+
+    async def _send_all(self, rest: memoryview) -> None:
         try:
             while rest:
                 try:
@@ -175,7 +177,10 @@ class TrioTlsStream:
             raise ConnectionAbortedError("closed here") from None
         raise TimeoutError("nothing was received in time")
 
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
+    def send_now(self, data: bytes) -> bytes:
+        return data
+
+    async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         try:
             with trio.move_on_after(timeout if timeout is not None else math.inf):
                 await self._tls.send_all(data)

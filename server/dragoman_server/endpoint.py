@@ -51,6 +51,11 @@ _SETTLE_S = 5.0
 # Seconds for the answer that an internal error still gets, when everything else was cancelled.
 _LAST_WORDS_S = 5.0
 
+_CUT = Fault(
+    FaultKind.OVERLOADED,
+    "the gateway was stopped before it had an answer; send the request again",
+    status=503,
+)
 INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
 
 
@@ -191,17 +196,24 @@ class BaseEndpoint(ABC):
             ERRORS.exception("request %s failed", record.id)
             if out.started:
                 raise  # the server then closes the connection without a proper end, which is the honest signal
-            with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
-                await self._refuse(out, INTERNAL_ERROR, record)
+            await self._say_last(out, INTERNAL_ERROR, record)
+        except anyio.get_cancelled_exc_class():
+            record.outcome = "cancelled"
+            if not out.started:
+                # hypercorn 0.18 protocol/http_stream.py:139 would send a 500 with nothing in it.
+                await self._say_last(out, _CUT, record)
+            raise
         finally:
             record.duration_s = anyio.current_time() - begun
-            if record.outcome == "open":
-                record.outcome = "cancelled"
             settling = self._settling(call)
             log_request(record)
             if settling is not None:
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await settling
+
+    async def _say_last(self, out: Outgoing, fault: Fault, record: RequestRecord) -> None:
+        with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
+            await self._refuse(out, fault, record)
 
     async def admit(self, call: Call, model: str, *, counts: bool = True) -> None:
         """Let a request pass if its client key may send it. Nothing goes out for one that has not passed here.

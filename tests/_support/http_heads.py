@@ -29,6 +29,11 @@ def post(fields: bytes, body: bytes = b"", *, version: bytes = b"1.1") -> bytes:
 CHUNKED = b"transfer-encoding: chunked\r\n"
 HELLO = b"5\r\nhello\r\n0\r\n\r\n"
 
+WEBSOCKET = (
+    b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
 # What may stand in a header besides.
 ROOM = 64 * 1024 - len(get(b"a: \r\n"))
 
@@ -56,6 +61,11 @@ CASES: dict[str, Case] = {
         get(b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"),
         (404,),
         stays=True,
+    ),
+    "an upgrade to WebSocket": Case(get(WEBSOCKET), (426,)),
+    "an upgrade to WebSocket and more": Case(get(WEBSOCKET) + SECOND, (426,)),
+    "an upgrade to WebSocket without a key": Case(
+        get(b"connection: upgrade\r\nupgrade: websocket\r\n"), (404,), stays=True
     ),
     # Where a body ends: RFC 9112, 6.
     "Content-Length and Transfer-Encoding": Case(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from law_extras import BOOKKEEPING
-from law_plant import Place, covered, leaves, objects, planted, steps_of
+from law_plant import Place, covered, leaves, objects, planted, removed, steps_of
 from law_runs import ECHO, Outcome, streamed, token
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
@@ -42,12 +42,36 @@ def problem(
     try:
         out, losses = run(changed)
     except RemoteProtocolError as error:
-        return None if error.path else f"{place.path}: refused without a place: {error}"
+        if not error.path:
+            return f"{place.path}: refused without a place: {error}"
+        # One of a closed set of values: what it says is missed when it is not there.
+        if _says_nothing(document, place) or _without(document, place, run) != base:
+            return None
+        return f"{place.path} ({place.pattern}): nobody misses {str(place.value)[:40]!r}"
     if any(sign in out for sign in signs) or covered(place.path, losses) or known(place, losses):
         return None
     if not signs and (out, losses) != base:
         return None
     return f"{place.path} ({place.pattern}): {str(place.value)[:40]!r}"
+
+
+def _says_nothing(document: Any, place: Place) -> bool:
+    """Whether a value is what counts where none is."""
+    if place.path == "/tool_choice":
+        return "tools" not in document
+    return (steps_of(place.path)[-1], place.value) in (
+        ("index", 0),
+        ("type", "function"),
+        ("background", False),
+    )
+
+
+def _without(document: Any, place: Place, run: Callable[[Any], Outcome]) -> Outcome | None:
+    """What comes out without the value, None where it has to be there."""
+    try:
+        return run(removed(document, place))
+    except RemoteProtocolError:
+        return None
 
 
 # A writer that cannot print one of these names it by its own place: it never saw the upstream's.

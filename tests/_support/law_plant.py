@@ -86,6 +86,17 @@ def planted(document: Json, place: Place, token: str) -> tuple[Json, frozenset[s
     return changed, signs
 
 
+def removed(document: Json, place: Place) -> Json:
+    """The document without what stands at a place."""
+    changed = copy.deepcopy(document)
+    *way, last = steps_of(place.path)
+    holder = changed
+    for step in way:
+        holder = holder[int(step) if isinstance(holder, list) else step]
+    del holder[int(last) if isinstance(holder, list) else last]
+    return changed
+
+
 def _other(place: Place, token: str) -> tuple[Json, frozenset[str]]:
     value = place.value
     if place.key is not None:

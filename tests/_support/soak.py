@@ -44,8 +44,10 @@ from leaving import body_of
 # Nobody who wants an answer waits longer: the upstream's silence ends after READ_S.
 MOST_S = 15.0
 READ_S = 1.0
-# What a run may cost. Growth is counted from the end of the warm-up.
+# What a run may cost. Its memory has a level that the largest answers bring it to; in minutes it does not grow.
+MOST_RESIDENT_MB = 200.0
 MOST_GROWTH_MB = 12.0
+GROWTH_AFTER_S = 60.0
 MOST_HEALTH_P99_MS = 1000.0
 MOST_LEAVING_P50_MS = 250.0
 
@@ -143,7 +145,11 @@ class Figures:
             what
             for what, holds in (
                 (f"{self.outcomes['stuck']} requests without an end", not self.outcomes["stuck"]),
-                (f"memory has grown by {self.growth:.1f} MB", self.growth < MOST_GROWTH_MB),
+                (f"{self.memory[-1][1]:.0f} MB resident", self.memory[-1][1] < MOST_RESIDENT_MB),
+                (
+                    f"memory has grown by {self.growth:.1f} MB",
+                    self.growth < MOST_GROWTH_MB or self.seconds < GROWTH_AFTER_S,
+                ),
                 (f"descriptors {self.descriptors}", self.descriptors[2] <= self.descriptors[0] + 2),
                 (f"{self.open_upstreams} upstream connections are open", not self.open_upstreams),
                 (f"{self.tracebacks} tracebacks in the log", not self.tracebacks),
@@ -257,7 +263,7 @@ class Soak:
             time.sleep(min(0.25, seconds / 20))
             self.figures.memory.append((self.figures.requests, gateway.resident_bytes / 1e6))
             most = max(most, gateway.descriptors)
-            if passed < seconds * 0.3:
+            if passed < seconds * 0.4:
                 self.figures.warm = len(self.figures.memory) - 1
         return most
 

@@ -40,8 +40,8 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("client", "upstream", "name"), REQUESTS)
 @pytest.mark.promise("R13")
+@pytest.mark.parametrize(("client", "upstream", "name"), REQUESTS)
 def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -> None:
     body = FIXTURES[client][name]
     try:
@@ -64,6 +64,7 @@ MENDED = [
 ]
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("protocol", "name"), MENDED)
 def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None:
     body = FIXTURES[protocol][name]
@@ -84,8 +85,8 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
 @pytest.mark.promise("R13")
+@pytest.mark.parametrize(("upstream", "client", "name"), WHOLE)
 def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) -> None:
     run = lambda each: answered(upstream, client, each)  # noqa: E731
     known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
@@ -118,7 +119,7 @@ FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]] + [
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
-@pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @pytest.mark.promise("R13")
+@pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 def test_frames_lose_nothing_silently(upstream: str, client: str) -> None:
     assert lost_in_frames(upstream, client, SAMPLES[upstream](), set()) == []

@@ -20,6 +20,7 @@ FOREIGN = [(source, target) for source in PROTOCOLS for target in PROTOCOLS if s
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 @given(data=st.data())
 @RULES
@@ -28,6 +29,7 @@ def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: s
     assert lost_of_request(client, upstream, body, data) == []
 
 
+@pytest.mark.promise("R12", "R13")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(data=st.data())
 @RULES
@@ -36,6 +38,7 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
     assert lost_of_request(protocol, protocol, body, data) == []
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(data=st.data())
 @RULES
@@ -44,6 +47,7 @@ def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObjec
     assert lost_of_request(protocol, protocol, body, data, mends=True) == []
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
@@ -52,6 +56,7 @@ def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st
     assert lost_of_answer(upstream, client, body, data) == []
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES

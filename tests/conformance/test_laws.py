@@ -17,6 +17,7 @@ from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, check_stream
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Outcome, ResponseTranslator
+from dragoman.testing import chop
 
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
@@ -33,10 +34,50 @@ def sources() -> list[Source]:
     return found
 
 
+@pytest.mark.promise("R4", "R12", "R3")
 @pytest.mark.parametrize(("law", "source", "client"), cases(sources()))
-@pytest.mark.promise("R3", "R4")
 def test_a_law_holds(law: Law, source: Source, client: str) -> None:
     law(source, client)
+
+
+# Chunk boundaries. The law `the_network_may_cut_anywhere` has every stream byte by byte, in pieces of some sizes and in
+# two at some places, for all clients; this is in two at every place. Who reads it does not matter here.
+
+
+@pytest.mark.promise("R4")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
+    source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
+    client = CHAT if protocol == MESSAGES else MESSAGES
+    sent = answered(source, client)
+    for at in range(len(source.stream) + 1):
+        pieces = [source.stream[:at], source.stream[at:]]
+        assert answered(source, client, pieces) == sent, at
+
+
+def otherwise(stream: bytes, ending: bytes) -> bytes:
+    """The same stream with all that the standard leaves to servers: a byte order mark, comments, fields that nobody
+    reads, values of several lines and other line ends.
+    """
+    lines = []
+    for line in (b"\xef\xbb\xbf" + stream).split(b"\n"):
+        if line.startswith(b"data: {"):
+            lines += [b"retry: 5", b": a comment", b":", b"data:{", b"data: " + line.removeprefix(b"data: {")]
+        else:
+            lines.append(line)
+    return ending.join(lines)
+
+
+@pytest.mark.promise("R4")
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_may_be_written_otherwise(protocol: str, ending: bytes) -> None:
+    plain = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
+    client = CHAT if protocol == MESSAGES else MESSAGES
+    sent = answered(plain, client)
+    other = Source("otherwise", protocol, otherwise(plain.stream, ending))
+    for pieces in chop(other.stream, places=40):
+        assert answered(other, client, pieces) == sent
 
 
 def digest() -> str:

@@ -40,6 +40,7 @@ TARGETS = {
     "/%68ealthz": (200, 200),
     "/healthz?/v1/models": (200, 200),
     "http://other/healthz": (200, 200),
+    "http://localhost/healthz": (200, 200),
     "/v1/models": (401, 200),
     "/v1%2fmodels": (401, 200),
     "/v1/models?/healthz": (401, 200),

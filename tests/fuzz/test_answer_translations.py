@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from fuzz import cut_places, fuzz, mutated_json, mutated_streams, pieces, streams
 from hypothesis import strategies as st
 from law_answers import ANSWERS
@@ -76,7 +77,8 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
         assert machine.fault is not None
 
 
-@fuzz(mutated_streams(streams()), clients, cut_places, examples=120)
+@pytest.mark.promise("R3")
+@fuzz(mutated_streams(streams()), clients, cut_places, examples=100)
 def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int]) -> None:
     judge(*drawn, client, places)
 

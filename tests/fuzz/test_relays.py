@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
 from laws import asked
 from oracle.frames import strict_frames
@@ -50,6 +51,7 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
     assert again.usage == relay.usage
 
 
+@pytest.mark.promise("R3", "R4")
 @fuzz(mutated_streams(streams()), cut_places, examples=200)
 def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
     judge(*drawn, places)

@@ -42,7 +42,7 @@ def judge(protocol: str, body: bytes) -> None:
         assert refusal.path or refusal.code == "invalid_json", refusal
 
 
-@fuzz(mutated_json(BODIES), examples=400)
+@fuzz(mutated_json(BODIES), examples=250)
 def test_mutated_requests(drawn: tuple[str, bytes]) -> None:
     judge(*drawn)
 

@@ -51,6 +51,6 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
     checker.check(last)
 
 
-@fuzz(mutated_streams(streams()), cut_places, examples=250)
+@fuzz(mutated_streams(streams()), cut_places, examples=120)
 def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
     judge(*drawn, places)

@@ -1,6 +1,7 @@
 """The door to JSON: what it takes, what it refuses and in which words."""
 
 import json
+import timeit
 
 import msgspec
 import pytest
@@ -142,6 +143,17 @@ def test_deep_nesting_is_an_error(text: bytes) -> None:
     assert (
         "surrogate" if b"ud83d" in text[:20] else "the JSON text is nested too deep"
     ) in caught.value.message
+
+
+@pytest.mark.promise("S9")
+@pytest.mark.parametrize("text", [b"[" * 100_000, nested(100_000), nested(100_000, b'{"a":', b"}")])
+def test_deep_nesting_is_refused_within_10_ms(text: bytes) -> None:
+    def refuse() -> None:
+        with pytest.raises(RemoteProtocolError):
+            decode(text)
+
+    # The best of some: the machine may have other work.
+    assert min(timeit.repeat(refuse, number=1, repeat=20)) < 0.01
 
 
 def test_too_deep_is_the_same_error_wherever_it_is_met() -> None:

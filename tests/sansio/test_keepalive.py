@@ -5,6 +5,7 @@ import pytest
 from dragoman._keepalive import Keepalive
 
 
+@pytest.mark.promise("R8")
 def test_due_when_the_silence_has_lasted() -> None:
     keepalive = Keepalive(15, now=100)
     assert keepalive.next_deadline() == 115

@@ -442,8 +442,8 @@ def test_heartbeats_while_it_streams() -> None:
     assert machine.heartbeat() == b""
 
 
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
 @pytest.mark.promise("R8")
+@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))

@@ -8,6 +8,7 @@ from dragoman._retry_after import MAX_SECONDS, retry_after
 NOW = 1792567680.0
 
 
+@pytest.mark.promise("R7")
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
@@ -21,7 +22,11 @@ NOW = 1792567680.0
         ([("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT")], 30.0),
         ([("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT")], 0.0),
         ([("retry-after", "Wed, 21 Oct 2026 09:28:30 +0200")], 30.0),
+        ([("retry-after", "Wednesday, 21-Oct-26 07:28:30 GMT")], 30.0),
+        ([("retry-after", "Wed Oct 21 07:28:30 2026")], 30.0),
+        ([("retry-after", "2592000")], 2592000.0),  # a month
         ([("retry-after", "99999999999")], MAX_SECONDS),
+        ([("retry-after", "9" * 400)], MAX_SECONDS),
         ([("retry-after", "soon")], None),
         ([("retry-after", "nan")], None),
         ([("retry-after", "-3")], None),
@@ -33,6 +38,5 @@ NOW = 1792567680.0
         ([("retry-after", "Wed, 21 Oct 999999 07:28:00 GMT")], None),
     ],
 )
-@pytest.mark.promise("R7")
 def test_r7_in_every_form(headers: list[tuple[str, str]], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds

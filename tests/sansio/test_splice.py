@@ -204,6 +204,7 @@ def objects(draw: Any, depth: int = 2, top: bool = False) -> tuple[str, list[tup
     return "{" + (",".join(texts) or draw(blanks)) + "}", members
 
 
+@pytest.mark.promise("R12")
 @PROPERTY
 @given(objects(top=True), blanks, blanks)
 def test_any_object(case: tuple[str, list[tuple[str, str]]], before: str, after: str) -> None:

@@ -223,15 +223,16 @@ _words = st.sampled_from(
 streams = st.lists(_words | st.binary(max_size=3), max_size=30).map(b"".join)
 
 
+@pytest.mark.promise("R4")
 @PROPERTY
 @given(streams)
 def test_agrees_with_the_standard(data: bytes) -> None:
     assert frames_of([data])[0] == reference(data)
 
 
+@pytest.mark.promise("R4")
 @PROPERTY
 @given(streams, places, st.integers(1, 30))
-@pytest.mark.promise("R4")
 def test_pieces_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
     whole = frames_of([data], limit=limit)
     assert frames_of(cut_at(data, cuts), limit=limit) == whole

@@ -3,22 +3,25 @@
 import hmac
 import json
 import logging
+import re
 import statistics
 import time
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY, RemoteProtocolError, Seal, Sealer
 from dragoman_server import access
 from dragoman_server._secret import Secret
 from dragoman_server.access import Keyring, hash_of, may_use, new_key, presented_key, sealer_of
-from dragoman_server.app import create_app
+from dragoman_server.app import _OPEN_PATHS, _routes, create_app
+from dragoman_server.gateway import Gateway
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.upstream import UpstreamClient
 
@@ -245,11 +248,30 @@ async def test_what_is_open_to_strangers(method: str, path: str, status: int) ->
     assert (await call(path, method=method)).status == status
 
 
+@pytest.mark.promise("S16")
+def test_all_routes_need_a_key_but_those_that_are_named() -> None:
+    """Whatever is added to the table of routes is closed until somebody opens it."""
+
+    async def ask() -> dict[str, int | None]:
+        found = {}
+        for route in _routes(Gateway(settings_of())):
+            assert isinstance(route, Route)
+            path = re.sub(r"\{\w+(:path)?\}", "x", route.path)
+            for method in sorted(route.methods or ("GET",)):
+                found[f"{method} {path}"] = (await call(path, method=method)).status
+        return found
+
+    statuses = anyio.run(ask)
+    assert len(statuses) > 15
+    open_ = {name.partition(" ")[2] for name, status in statuses.items() if status != 401}
+    assert open_ == _OPEN_PATHS
+
+
+@pytest.mark.promise("S1")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "forged", [{"host": "x/healthz"}, {"x-forwarded-path": "/healthz"}, {"x-original-url": "/healthz"}]
 )
-@pytest.mark.promise("S1")
 async def test_no_header_changes_what_is_open(forged: dict[str, str]) -> None:
     assert (await call("/v1/models", forged, method="GET")).status == 401
 

@@ -125,6 +125,7 @@ def test_there_are_routes_to_try() -> None:
     }
 
 
+@pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), EXISTING + ELSEWHERE)
 @pytest.mark.parametrize(
     "headers",
@@ -144,7 +145,6 @@ def test_there_are_routes_to_try() -> None:
     ],
     ids=range(12),
 )
-@pytest.mark.promise("S16")
 async def test_every_path_needs_the_admin_key(method: str, path: str, headers: dict[str, str]) -> None:
     store = MemoryAccounts()
     await store.disable("two/b", "canary")
@@ -156,11 +156,11 @@ async def test_every_path_needs_the_admin_key(method: str, path: str, headers: d
     assert dict(store.health()) == {"two/b": Health(disabled="canary")}
 
 
+@pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), EXISTING + ELSEWHERE)
 @pytest.mark.parametrize(
     "headers", [{}, ADMIN, bearer(CLIENT_KEY), bearer("")], ids=["none", "admin", "client", "empty"]
 )
-@pytest.mark.promise("S16")
 async def test_without_an_admin_key_there_is_nothing(method: str, path: str, headers: dict[str, str]) -> None:
     client = await call(app_of(OFF), path, method, headers)
     assert client.status == 404
@@ -175,8 +175,8 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
     assert client.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
 @pytest.mark.promise("S16")
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
 async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
@@ -188,15 +188,16 @@ def test_nothing_for_clients_is_below_admin() -> None:
     assert not [path for path in paths if path.startswith(PATH)]
 
 
+@pytest.mark.promise("S15", "S16")
 @pytest.mark.parametrize(("method", "path"), EXISTING + ELSEWHERE)
 @pytest.mark.parametrize("headers", [{}, ADMIN], ids=["no key", "admin"])
-@pytest.mark.promise("S15", "S16")
 async def test_browsers_get_no_permission(method: str, path: str, headers: dict[str, str]) -> None:
     page = {"origin": "https://app.example", **headers}
     client = await call(app_of(), path, method, page)
     assert not [name for name in client.headers if name.startswith("access-control-")]
 
 
+@pytest.mark.promise("S15")
 async def test_no_preflight_passes() -> None:
     asking = {
         "origin": "https://app.example",

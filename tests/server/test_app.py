@@ -15,8 +15,11 @@ import hypercorn
 import hypercorn.asyncio
 import hypercorn.trio
 import pytest
+from fail_answers import Say
+from fail_whole import whole
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from oracle import check_error, check_models
+from oracle import samples as s
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
@@ -507,7 +510,9 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     with anyio.move_on_after(2):
         await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     line = lines.one()
-    assert (line["outcome"], line["duration_s"]) == ("cancelled", 2.0)
+    assert (line["outcome"], line["duration_s"], line["status"]) == ("cancelled", 2.0, 503)
+    assert client.status == 503
+    assert "send the request again" in json.loads(client.body)["error"]["message"]
     assert door.open_count == 0
 
 
@@ -584,6 +589,7 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
     assert "access-control-allow-origin" not in client.headers
 
 
+@pytest.mark.promise("S15")
 @pytest.mark.parametrize(
     ("origins", "origin", "allowed"),
     [
@@ -623,6 +629,40 @@ async def test_who_may_read_an_answer(
         assert "origin" in client.headers["vary"].lower()
 
 
+# Relays: what goes out and what comes back is what came in, byte for byte.
+
+# Spelled as no writer of ours would: blanks, escapes, numbers, a name twice, one that nobody knows.
+ODD = (
+    b'\r\n{ "zz_unknown" : {"b":1.00,"a":[ ]} ,"zz_unknown":-0.0, "model" :\t"up/m", "user": "\\u0068\\u00e9 \\/",'
+    b'"max_tokens":1e2, "stream":STREAM,"input":"Hi","messages" : [ {"content": "Hi" ,"role":"user"}]} \n'
+)
+ODD_STREAMS = {
+    protocol: s.render(protocol, payloads())
+    .replace(b'":', b'" :  ')
+    .replace(b"\n\n", b"\nid: 7\n: ok\n\n", 1)
+    for protocol, payloads in ((CHAT, s.chat), (MESSAGES, s.messages), (RESPONSES, s.responses))
+}
+DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
+
+
+@pytest.mark.promise("R12")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
+    body = ODD.replace(b"STREAM", str(stream).lower().encode())
+    answer = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    if stream:
+        answer = ODD_STREAMS[protocol]
+    # In pieces that respect nothing.
+    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    app, door = app_of(*pieces, settings=settings_of(protocol))
+    client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
+    assert client.status == 200
+    assert door.content == body.replace(b'"up/m"', b'"m"')
+    assert {name for name, _ in door.sent_headers} <= DECLARED
+    assert client.body == answer
+
+
 # Routing depends on the path alone.
 
 ROUTING = [
@@ -637,6 +677,7 @@ ROUTING = [
 ]
 
 
+@pytest.mark.promise("S1")
 @pytest.mark.parametrize("scope", ROUTING, ids=range(len(ROUTING)))
 async def test_nothing_but_the_path_routes(scope: dict[str, Any]) -> None:
     app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
@@ -645,6 +686,7 @@ async def test_nothing_but_the_path_routes(scope: dict[str, Any]) -> None:
     assert door.url == "http://127.0.0.1:9/v1/chat/completions"
 
 
+@pytest.mark.promise("S1")
 @pytest.mark.parametrize(
     "path",
     [

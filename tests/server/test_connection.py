@@ -53,6 +53,7 @@ class FakeStream:
     sent: bytes = b""
     ended_at: float | None = None
     aborted_at: float | None = None
+    waits: bool = False
 
     def __post_init__(self) -> None:
         self._aborted = anyio.Event()
@@ -66,14 +67,20 @@ class FakeStream:
         await self._aborted.wait()
         raise ConnectionAbortedError("closed here")
 
-    async def send_all(self, data: bytes, timeout: float | None) -> None:
-        await anyio.lowlevel.checkpoint()
+    def send_now(self, data: bytes) -> bytes | None:
         if self.aborted_at is not None:
             raise BrokenPipeError("closed")
         taken = data[: int(min(self.room, len(data)))]
         self.sent += taken
         self.room -= len(taken)
-        if len(taken) < len(data):
+        # As often as not, somebody has to wait.
+        self.waits = not self.waits
+        return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
+
+    async def send_all(self, data: bytes, timeout: float | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.waits = True
+        if self.send_now(data) is not None:
             with anyio.fail_after(timeout):
                 await self._aborted.wait()
             raise BrokenPipeError("closed")
@@ -281,6 +288,22 @@ async def test_a_client_that_left_does_not_let_an_application_run_for_ever() -> 
             for _ in range(100):
                 await anyio.lowlevel.checkpoint()
             scope.cancel()
+    assert stream.aborted_at == 0
+
+
+@pytest.mark.promise("R3")
+async def test_nothing_follows_a_write_that_began_in_a_cancelled_scope() -> None:
+    async def is_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        with anyio.CancelScope() as cancelled:
+            cancelled.cancel()
+            await send({"type": "http.response.body", "body": b"x" * 5000, "more_body": True})
+        stream.room = math.inf
+        await send({"type": "http.response.body", "body": b"more"})
+
+    stream = FakeStream([GET], room=1000)
+    await connect(is_cancelled, stream).run()
+    assert stream.sent.endswith(b"xxx")
     assert stream.aborted_at == 0
 
 

@@ -144,9 +144,9 @@ async def test_events_that_wait_share_one_write() -> None:
     assert len(fake.messages) == 2, "the start, and one body"
 
 
+@pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOLS)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
-@pytest.mark.promise("R8")
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
@@ -161,6 +161,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
     assert record.outcome == "completed"
 
 
+@pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOLS)
 async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
     """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""

@@ -29,7 +29,7 @@ from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Verdict
+from dragoman import Health, Rest, Verdict
 from dragoman_server.upstream import UpstreamBroken, UpstreamLost, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -237,6 +237,35 @@ LIMITS = {
     CHAT: ("x-ratelimit-remaining-requests", "0"),
     RESPONSES: ("x-ratelimit-remaining-tokens", "0"),
 }
+
+
+# Forty seconds, in the forms in which servers say it. The dates are of RFC 9110, 5.6.7.
+FORTY = [
+    ("retry-after", "40"),
+    ("retry-after-ms", "40000"),
+    ("retry-after", "Tue, 14 Nov 2023 22:14:00 GMT"),
+    ("retry-after", "Tuesday, 14-Nov-23 22:14:00 GMT"),
+    ("retry-after", "Tue Nov 14 22:14:00 2023"),
+]
+
+
+@pytest.mark.promise("R7")
+@pytest.mark.parametrize("header", FORTY, ids=repr)
+@pytest.mark.parametrize("draw", [0.0, 0.5, 1.0])
+async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
+    header: tuple[str, str], draw: float
+) -> None:
+    """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
+    plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
+    pool = pool_of(CHAT, plays, draw=draw)
+    back = 40 * (1 + Rest().jitter * draw)
+    for at in (0, 1, 20, 39.9, back - 0.01, back + 0.01):
+        await anyio.sleep(at - anyio.current_time())
+        assert (await pool.call(CHAT)).status == 200
+        if at == 1:
+            await pool.store.failed("up/a", Verdict.COOL, "", pool.pool.clock(), after=5, draw=0, rest=Rest())
+    asked = [each.at for each in pool.provider.requests if each.account == "a"]
+    assert asked == [0, pytest.approx(back + 0.01)]
 
 
 @BOTH

@@ -139,9 +139,8 @@ async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_
         await read_body(receive, "", "", LIMIT, SILENCE_S)
 
 
-@pytest.mark.promise("S7", "S8")
 @pytest.mark.parametrize(("coding", "pack"), [("", bytes), ("gzip", gzip.compress), ("zstd", zstd.compress)])
-@pytest.mark.promise("S7")
+@pytest.mark.promise("S7", "S8")
 async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable[[bytes], bytes]) -> None:
     assert len(await read(pack(bytes(LIMIT)), coding=coding)) == LIMIT
     assert await refused(pack(bytes(LIMIT + 1)), coding=coding) == (

@@ -11,7 +11,7 @@ from dragoman import RemoteProtocolError
 from dragoman_server.serving.request_head import check_head, check_part, salvage, split_absolute
 
 # These are the application's: there is nothing at the paths of the table.
-PASSES = (200, 404, 421)
+PASSES = (200, 404, 421, 426)
 
 
 def status_of(sent: bytes, *, cut: bool) -> int | None:

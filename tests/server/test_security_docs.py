@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
+from dragoman._sse import MAX_EVENT_BYTES
 from dragoman_server import attempt, plan
 from dragoman_server._secret import Secret
 from dragoman_server.access import KEY_PREFIX, hash_of
@@ -16,12 +17,15 @@ from dragoman_server.cli import main
 from dragoman_server.config import ConfigError, load
 from dragoman_server.serve import _HYPERCORN
 from dragoman_server.serving import _http2_connection, http2, request_head
-from dragoman_server.serving.request_head import MAX_HEAD_BYTES
+from dragoman_server.serving.http1 import READ_AHEAD_BYTES
+from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
+from dragoman_server.settings import SERVER_KEYS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "security.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (REFUSAL,) = re.findall(r"^```\n\$ dragoman (.*?)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+BOUNDS = TEXT.partition("## Bounds\n")[2].partition("\n## ")[0]
 SECRET = "0123456789abcdef" * 4
 
 
@@ -67,12 +71,17 @@ def test_the_commands_run_in_their_order() -> None:
 def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{KEY_PREFIX}`" in TEXT
-    assert f"headers ({MAX_HEAD_BYTES // 1024} KiB)" in TEXT
-    assert (
-        f"({attempt.MAX_ERROR_BYTES // 2**20} MiB) and whole answer ({attempt.MAX_ANSWER_BYTES // 2**20} MiB)"
-        in TEXT
-    )
-    assert f"(`n`, {plan.MAX_ANSWERS})" in TEXT
+    upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_ANSWER_BYTES, MAX_EVENT_BYTES)
+    for row in (
+        f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
+        f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
+        f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
+        f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
+        f"| alternatives (`n`) | {plan.MAX_ANSWERS} |",
+        f"whole answer; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
+    ):
+        assert row in TEXT
+    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)
 
 
 def test_the_limits_of_http2_are_those_of_the_code() -> None:

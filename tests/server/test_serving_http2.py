@@ -560,6 +560,21 @@ def receive(connection: HTTP2Connection, now: float, *frames: Frame | bytes) -> 
     connection.data_to_send()
 
 
+@pytest.mark.promise("S3")
+async def test_what_is_malformed_is_not_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h2's errors name the value of a header that it does not take."""
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    async with serving(hello) as client:
+        await client.send(client.request(1, headers(("authorization", "Bearer canary "))))
+        await client.send(client.request(3, POST, end=False))
+        await client.send(client.request(3, [("authorization", "Bearer canary ")]))
+        await client.send(client.request(2, headers(("authorization", "Bearer canary "))))
+    assert "PROTOCOL_ERROR" in caplog.text
+    assert "canary" not in caplog.text
+
+
 @pytest.mark.promise("S11")
 def test_what_clients_do_is_never_too_much() -> None:
     """Minutes of a client with 128 streams: pings each second, half of the streams cancelled every three seconds."""

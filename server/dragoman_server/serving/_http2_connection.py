@@ -131,7 +131,7 @@ class HTTP2Connection(H2Connection):
         self.local_settings = Settings(client=False, initial_values=values)
         self.initiate_connection()
         self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
-        # h2 4.4 connection.py:1604: one stream too many ends the connection, also when the client could not know the
+        # h2 4.4 connection.py:1605: one stream too many ends the connection, also when the client could not know the
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)
@@ -166,6 +166,16 @@ class HTTP2Connection(H2Connection):
         goaway = GoAwayFrame(0, last_stream_id=self.highest_inbound_stream_id, error_code=ErrorCodes.NO_ERROR)
         self._prepare_for_sending([goaway])
 
+    def refuse(self, stream_id: int, error_code: ErrorCodes) -> None:
+        """Reset a stream for what its client has sent. Raises ProtocolError as receive() does."""
+        if self.is_open(stream_id):
+            self.reset_stream(stream_id, error_code)
+        try:
+            self._count(*(_EXCESS if error_code is ErrorCodes.REFUSED_STREAM else _RATES[RstStreamFrame]))
+        except ProtocolError as error:
+            self.close_connection(error.error_code)
+            raise
+
     @property
     def unsent(self) -> int:
         """Bytes that are written and not taken with data_to_send()."""
@@ -184,7 +194,7 @@ class HTTP2Connection(H2Connection):
         if isinstance(frame, PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
         if isinstance(frame, GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
-            # "the sender ... might still be processing streams" (RFC 9113, 6.8); h2 4.4 connection.py:1857 ends all.
+            # "the sender ... might still be processing streams" (RFC 9113, 6.8); h2 4.4 connection.py:1893 ends all.
             self.peer_has_ended = True
             return []
         if isinstance(frame, SettingsFrame):

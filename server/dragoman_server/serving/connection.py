@@ -252,29 +252,45 @@ class Connection:
 
     async def _write(self, data: bytes) -> None:
         """Give all of it to the stream. Once the connection is closed, the bytes are dropped."""
-        async with self._writing:
-            if self._closed:
-                # Who writes without an end must let others run.
-                await anyio.lowlevel.checkpoint()
-                return
+        rest: bytes | memoryview = data
+        if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
+            await self._writing.acquire()
+        else:
+            # Mostly the kernel takes it at once, and nothing has to wait.
             try:
-                for start in range(0, len(data), WRITE_SIZE):
-                    piece = data if len(data) <= WRITE_SIZE else data[start : start + WRITE_SIZE]
-                    await self._stream.send_all(piece, self.settings.send_timeout_s)
-            except TimeoutError:
-                _stalls.log(
-                    "a client took nothing for %g seconds; its requests are cancelled",
-                    self.settings.send_timeout_s,
-                )
-                self._break()
-                self._tasks.cancel_scope.cancel()
+                unsent = self._stream.send_now(data)
             except OSError:
                 self._break()
-            except BaseException:
-                # Cancelled with a part of the bytes sent: nothing may follow it. hypercorn 0.18 trio/tcp_server.py:86
-                # shields the write instead, so that a client which does not read keeps its request for ever.
-                self._break()
-                raise
+                return
+            if unsent is None:
+                return
+            rest = unsent
+            self._writing.acquire_nowait()
+        try:
+            await self._write_in_turn(rest)
+        finally:
+            self._writing.release()
+
+    async def _write_in_turn(self, data: bytes | memoryview) -> None:
+        if self._closed:
+            # Who writes without an end must let others run.
+            await anyio.lowlevel.checkpoint()
+            return
+        timeout = self.settings.send_timeout_s
+        try:
+            for start in range(0, len(data) or 1, WRITE_SIZE):
+                await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
+        except TimeoutError:
+            _stalls.log("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            self._break()
+            self._tasks.cancel_scope.cancel()
+        except OSError:
+            self._break()
+        except BaseException:
+            # Cancelled with a part of the bytes sent: nothing may follow it. hypercorn 0.18 trio/tcp_server.py:86
+            # shields the write instead, so that a client which does not read keeps its request for ever.
+            self._break()
+            raise
 
     def _break(self) -> None:
         self._closed = True

@@ -157,7 +157,7 @@ class HTTP1(H11Protocol):
         # hypercorn 0.18 protocol/h11.py:292 changes to HTTP/2 here whatever `http2` says. Prior knowledge is seen by
         # the connection, where HTTP/2 is wanted; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110,
         # 7.8 allows, since clients that want HTTP/2 in clear text have prior knowledge.
-        await self._create_stream(_in_origin_form(request))
+        await self._create_stream(_as_served(request))
 
     async def _read_body(self) -> None:
         # In place of hypercorn 0.18 protocol/h11.py:147, which answers a broken body itself, with nothing in it, and
@@ -215,15 +215,23 @@ class HTTP1(H11Protocol):
         self._buffer.clear()
 
 
-def _in_origin_form(request: h11.Request) -> h11.Request:
-    """A request for a URL as one for its path."""
-    parts = split_absolute(request.target)
-    if parts is None:
+def _as_served(request: h11.Request) -> h11.Request:
+    """The request with a path for a URL, and without an upgrade that is none."""
+    target, headers = request.target, list(request.headers)
+    if (parts := split_absolute(target)) is not None:
+        # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
+        # information of the request-target" -- RFC 9112, 3.2.2
+        authority, target = parts
+        headers = [(b"host", authority), *(each for each in headers if each[0] != b"host")]
+    fields = dict(headers)
+    if b"upgrade" in fields and not (
+        b"sec-websocket-key" in fields and fields.get(b"sec-websocket-version") == b"13"
+    ):
+        # hypercorn 0.18 protocol/ws_stream.py:217 answers the handshake of a WebSocket that is none (RFC 6455, 4.2.1)
+        # with a bare 400. "A server MAY ignore a received Upgrade header field" -- RFC 9110, 7.8
+        headers = [each for each in headers if each[0] != b"upgrade"]
+    if target == request.target and headers == list(request.headers):
         return request
-    # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
-    # information of the request-target" -- RFC 9112, 3.2.2
-    authority, target = parts
-    headers = [(b"host", authority), *((name, value) for name, value in request.headers if name != b"host")]
     return h11.Request(
         method=request.method, target=target, headers=headers, http_version=request.http_version
     )

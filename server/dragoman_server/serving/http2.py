@@ -26,7 +26,7 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.events import Event as FrameEvent
-from h2.exceptions import ProtocolError
+from h2.exceptions import DenialOfServiceError, ProtocolError
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import (
     Body,
@@ -134,7 +134,7 @@ class HTTP2(H2Protocol):
         )
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications: one may go on for a while after its stream is closed
-        # Streams that have something to send, in the order of their turns. hypercorn 0.18 protocol/h2.py:133 keeps
+        # Streams that have something to send, in the order of their turns. hypercorn 0.18 protocol/h2.py:122 keeps
         # a tree of priorities, which RFC 9113, 5.3.2 has deprecated, and which raises when a client makes it too large.
         self._ready: dict[int, None] = {}
         self._held = 0  # bytes in `out` of all streams
@@ -169,7 +169,7 @@ class HTTP2(H2Protocol):
         elif isinstance(event, Closed):
             self.closed = True
             await self._close_all()
-            # hypercorn 0.18 protocol/h2.py:225: what was buffered hangs in reference cycles until a collection.
+            # hypercorn 0.18 protocol/h2.py:191: what was buffered hangs in reference cycles until a collection.
             self.connection.clear_outbound_data_buffer()
             self._work.set()
 
@@ -180,23 +180,25 @@ class HTTP2(H2Protocol):
 
     async def stop(self) -> None:
         if not (self._stopping or self._ending or self.closed):
-            # hypercorn 0.18 protocol/h2.py:248 tells nothing as long as a stream is open.
+            # hypercorn 0.18 protocol/h2.py:228 tells nothing as long as a stream is open.
             self._stopping = True
             self.connection.announce_end()
             self._work.set()
-            self._end_if_done()
+            if self.idle:
+                await self._end()  # the connection ends after this, with or without what was framed
 
     # What the client sends.
 
     async def _receive(self, data: memoryview) -> None:
         try:
-            events = self.connection.receive(data, anyio.current_time())
+            for event in self.connection.receive(data, anyio.current_time()):
+                await self._handle_event(event)
         except ProtocolError as error:
-            _refusals.log("an HTTP/2 connection was ended: %s", error)
+            # h2's words may have header values in them.
+            reason = error if isinstance(error, DenialOfServiceError) else ErrorCodes(error.error_code).name
+            _refusals.log("an HTTP/2 connection was ended: %s", reason)
             await self._end()
             return
-        for event in events:
-            await self._handle_event(event)
         if self.connection.peer_has_ended:
             self._end_if_done()
         self._work.set()
@@ -210,13 +212,14 @@ class HTTP2(H2Protocol):
             await self._receive_body(event)
         elif isinstance(event, StreamEnded):
             if (stream := self._streams.get(event.stream_id)) is not None:
-                if stream.length not in (None, stream.received):
-                    await self._reset(event.stream_id, ErrorCodes.PROTOCOL_ERROR)  # RFC 9113, 8.1.1
+                if stream.length not in (None, stream.received):  # RFC 9113, 8.1.1
+                    await self._close_stream(event.stream_id)
+                    self.connection.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 else:
                     await stream.handle(EndBody(stream_id=event.stream_id))
         elif isinstance(event, StreamReset):
             if not event.remote_reset:
-                _refusals.log("an HTTP/2 request was refused: %s", event.error_code)
+                _refusals.log("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
             await self._close_stream(event.stream_id)
         elif isinstance(event, WindowUpdated) and event.stream_id:
             if event.stream_id in self._streams:
@@ -227,7 +230,7 @@ class HTTP2(H2Protocol):
             await self._end()
 
     async def _begin_request(self, event: RequestReceived) -> None:
-        """hypercorn 0.18 protocol/h2.py:319: a request without method or path is an UnboundLocalError."""
+        """hypercorn 0.18 protocol/h2.py:320: a request without method or path is an UnboundLocalError."""
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
         method, path = fields[b":method"], fields.get(b":path", b"")
@@ -236,12 +239,12 @@ class HTTP2(H2Protocol):
             # CONNECT is none of a gateway's methods, and websockets are refused over HTTP/1.1 too, so that the extended
             # form (RFC 8441) is not offered.
             _refusals.log("an HTTP/2 request was refused: its method or path cannot be used")
-            await self._reset(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
-            # hypercorn 0.18 protocol/h2.py:257 does not say that the request may be sent again (RFC 9113, 8.7).
+            # hypercorn 0.18 protocol/h2.py:248 does not say that the request may be sent again (RFC 9113, 8.7).
             # Applications count, not streams: one that was cancelled may still be closing its upstream.
-            await self._reset(stream_id, ErrorCodes.REFUSED_STREAM)
+            self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = _Stream(self, stream_id, None if length is None else int(length))
         try:
@@ -264,19 +267,19 @@ class HTTP2(H2Protocol):
         )
         self.keep_alive_requests += 1
         if self.keep_alive_requests >= self.config.keep_alive_max_requests:
-            await self.stop()  # hypercorn 0.18 protocol/h2.py:264 cuts the open streams
+            await self.stop()  # hypercorn 0.18 protocol/h2.py:257 cuts the open streams
 
     async def _receive_body(self, event: DataReceived) -> None:
         size = len(event.data)
         stream = self._streams.get(event.stream_id)
-        # hypercorn 0.18 protocol/h2.py:267 is a KeyError for a stream that is answered.
+        # hypercorn 0.18 protocol/h2.py:259 is a KeyError for a stream that is answered.
         if stream is None or stream.closed:
             self._give_back(event.flow_controlled_length, event.stream_id)
             return
         self._give_back(event.flow_controlled_length - size, event.stream_id)
         stream.received += size
         if size:
-            # hypercorn 0.18 protocol/h2.py:270 gives the room back here, before anybody has read. As it is now, the
+            # hypercorn 0.18 protocol/h2.py:262 gives the room back here, before anybody has read. As it is now, the
             # queue to the application never holds more than the stream's window, and this never waits.
             stream.unread += size
             await stream.handle(Body(stream_id=event.stream_id, data=event.data))
@@ -295,7 +298,8 @@ class HTTP2(H2Protocol):
             message = await receive()
             if size := len(message.get("body", b"")):
                 stream.unread -= size
-                self._give_back(size, stream.stream_id)
+                if stream.stream_id in self._streams:  # else _close_stream() has given it back
+                    self._give_back(size, stream.stream_id)
             return message
 
         try:
@@ -306,7 +310,7 @@ class HTTP2(H2Protocol):
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
-                # hypercorn 0.18 protocol/h2.py:274: after a reset nobody says that the connection is idle.
+                # hypercorn 0.18 protocol/h2.py:272: after a reset nobody says that the connection is idle.
                 await self._update()
 
     async def stream_send(self, event: StreamEvent) -> None:
@@ -338,7 +342,7 @@ class HTTP2(H2Protocol):
                 raise ProtocolError("a header has a control character")
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
-            # hypercorn 0.18 protocol/h2.py:254: the body follows without a head.
+            # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
             _refusals.log("an HTTP/2 answer cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._work.set()
@@ -347,7 +351,7 @@ class HTTP2(H2Protocol):
         """Hold the bytes, waiting as long as too much is held.
 
         hypercorn 0.18 protocol/h2.py:74 wakes the application when what was taken is small, not what is held, so that a
-        client without a window never makes it wait; and :66 clears the event after the wait, not before.
+        client without a window never makes it wait; and :67 clears the event after the wait, not before.
         """
         rest = memoryview(data)
         while True:

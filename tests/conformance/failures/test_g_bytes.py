@@ -193,6 +193,7 @@ def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: s
     assert {**after, field: None} == {**before, field: None}
 
 
+@pytest.mark.promise("R12")
 @each("client")
 def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
     """Whatever the spelling, and also fields that nobody knows."""

@@ -68,6 +68,7 @@ def times(client: FakeClient) -> list[float]:
     return [when for when, message in client.messages if message.get("body")]
 
 
+@pytest.mark.promise("R8")
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "first byte", "middle"])
 async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str, where: str) -> None:

@@ -1,0 +1,26 @@
+"""Short forms of `make soak`: a few seconds of mixed load with faults, and a few hundred clients that leave.
+
+Minutes of the first and ten thousands of the second are for `make soak`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from census import left_behind
+from http_certificate import make_certificate
+from soak import Soak
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.promise("R2", "R9", "R10")
+def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -> None:
+    figures = Soak(tmp_path, backend, make_certificate(tmp_path), clients=4).run(2.0)
+    assert figures.broken() == [], figures.table()
+
+
+@pytest.mark.promise("R2")
+def test_clients_that_leave_leave_nothing_behind(backend: str) -> None:
+    assert left_behind(backend, 300) == []

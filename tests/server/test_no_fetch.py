@@ -1,0 +1,94 @@
+"""URLs in requests are passed on, never fetched: whatever a request holds, the gateway connects to its upstream alone.
+
+The interpreter itself tells of each address that is looked up and each connection that is opened (PEP 578), so nothing
+below or beside the gateway's own client is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from edge import Conversation, Upstream, whole
+from fail_answers import Say
+from fail_whole import whole as document
+from gw_fakes import FakeClient, http_scope
+from law_clients import endpoint_of
+from law_requests import FIXTURES
+from oracle import MESSAGES, PROTOCOLS
+
+from dragoman_server.app import create_app
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+
+pytestmark = pytest.mark.anyio
+
+_watched: list[tuple[str, Any]] | None = None
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _watched is not None and event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        address = arguments[1] if event == "socket.connect" else arguments[0]
+        _watched.append((event, address.decode() if isinstance(address, bytes) else address))
+
+
+sys.addaudithook(_hook)  # for the whole process: there is no way to take one back
+
+
+@pytest.fixture
+def watched() -> Iterator[list[tuple[str, Any]]]:
+    global _watched
+    _watched = []
+    yield _watched
+    _watched = None
+
+
+def answers(protocol: str, conversation: Conversation) -> None:
+    while conversation.read() is not None:
+        conversation.send(whole(document(protocol, Say("Hello"))))
+
+
+def asked(client: str) -> list[dict[str, Any]]:
+    """All requests of the laws, without streams, and one with URLs where they are the most tempting."""
+    more = {
+        "metadata": {"user_id": "http://canary.test/metadata"},
+        "tools": [
+            {"type": "mcp", "server_label": "x", "server_url": "http://canary.test/mcp"},
+            {"type": "web_search", "filters": {"allowed_domains": ["canary.test"]}},
+        ],
+        "mcp_servers": [{"type": "url", "name": "x", "url": "http://canary.test/mcp"}],
+        "webhook_url": "http://canary.test/webhook",
+    }
+    found = [{**body, "model": "up/m", "stream": False} for body in FIXTURES[client].values()]
+    return [*found, {**found[0], **more}]
+
+
+@pytest.mark.promise("S6")
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_nothing_is_connected_to_but_the_upstream(
+    protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
+) -> None:
+    with Upstream(partial(answers, protocol)) as upstream:
+        base = upstream.url if protocol != MESSAGES else upstream.url.removesuffix("/v1")
+        one = UpstreamSettings(name="up", protocol=protocol, base_url=base, model_list=False)
+        # A request of a fixture may name what is kept; nothing is here.
+        settings = Settings(server=ServerSettings(response_store="memory"), upstreams=(one,))
+        app = create_app(settings)
+        statuses = []
+        async with app.lifespan():
+            for client in PROTOCOLS:
+                for body in asked(client):
+                    fake = FakeClient(json.dumps(body).encode())
+                    scope = http_scope(endpoint_of(client).path, headers={"content-type": "application/json"})
+                    await app(scope, fake.receive, fake.send)
+                    statuses.append(fake.status)
+        sent = b"".join(request for each in upstream.conversations for request in each.requests)
+        assert {event for event in watched if event != ("socket.connect", ("127.0.0.1", upstream.port))} <= {
+            ("socket.getaddrinfo", "127.0.0.1")
+        }
+    assert statuses.count(200) > len(statuses) / 2
+    assert b"https://example.com/" in sent, "the upstream was told of the URLs"
