@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from dragoman_server.state import sqlite as sqlite_store
 from dragoman_server.state.memory import MemoryResponseStore
 from dragoman_server.state.responses import Item, Limits, ResponseStore, StoredResponse, StoreError
 from dragoman_server.state.sqlite import SQLiteResponseStore
@@ -56,6 +57,15 @@ def sqlite(tmp_path: Path) -> Kind:
 
 def item(id: str, text: str = "text") -> Item:
     return Item(id, b'{"text":"%b"}' % text.encode())
+
+
+PUT_S = sqlite_store._PUT_S
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be busy: where the deadline is not what is tested, it is a long one."""
+    monkeypatch.setattr(sqlite_store, "_PUT_S", 60.0)
 
 
 def response(
@@ -475,14 +485,17 @@ async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
 
 
 @pytest.mark.promise("R11")
-async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(sqlite: Kind) -> None:
+async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.state.sqlite._PUT_S", PUT_S)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         begun = anyio.current_time()
         with pytest.raises(StoreError, match=r"not written within 0\.25 s"):
             await store.put(response())
-        assert anyio.current_time() - begun < 1.0
+        assert anyio.current_time() - begun < 2.0
         holder.execute("ROLLBACK")
         holder.close()
     async with sqlite() as store:
