@@ -7,6 +7,7 @@ connection and nothing else. All that a client is sent goes through `Connection.
 import enum
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -79,9 +80,10 @@ class Worker:
     state: dict[str, Any]
     refusal: Refusal = in_plain_text
     context: WorkerContext = field(default_factory=WorkerContext)
-    # All connections, and those without a request, which fell idle in this order.
     connections: "dict[Connection, None]" = field(default_factory=dict)
-    idle: "dict[Connection, None]" = field(default_factory=dict)
+    # What has no request and may be closed for a new connection, by what closes it: connections, and TLS handshakes.
+    # Who has been idle longest comes first.
+    idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
 
 class _End(enum.Enum):
@@ -175,6 +177,11 @@ class Connection:
         if self._reading is not None:
             self._reading.cancel()
 
+    def make_room(self) -> None:
+        """End an idle connection for a new one, without waiting for what its client does."""
+        self.end()
+        self._linger_s = 0.0
+
     def read_within(self, seconds: float | None) -> None:
         """Set the deadline of reading, from now, or take it away. When it passes: HTTPProtocol.timed_out().
 
@@ -189,7 +196,7 @@ class Connection:
             self.worker.idle.pop(self, None)
             self.read_within(None)
         elif not self._ended:
-            self.worker.idle[self] = None
+            self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task that sleeps for as long, and
             # keeps the socket of a client that has left.
             self.read_within(self.worker.config.keep_alive_timeout)

@@ -93,8 +93,8 @@ class _Server:
     async def _make_room(self) -> None:
         """The cap is reached: wait until there is room again.
 
-        An idle connection is closed, the one that is idle longest; if there is none, clients wait in the listener's
-        backlog, where another worker may take them, instead of getting an error.
+        An idle connection or handshake is closed, the one that is idle longest; if there is none, clients wait in the
+        listener's backlog, where another worker may take them, instead of getting an error.
         """
         _log.log("max_connections is reached: %d are open", self._count)
         while self._count >= self._most:
@@ -102,9 +102,8 @@ class _Server:
 
     async def _room(self, seconds: float) -> None:
         """Wait for a connection to end, at most for so long. The one that is idle longest is ended for it."""
-        for connection in self._worker.idle:
-            connection.end()
-            break
+        if (idle := next(iter(self._worker.idle), None)) is not None:
+            self._worker.idle.pop(idle)()
         self._one_ended = anyio.Event()
         with anyio.move_on_after(seconds):
             await self._one_ended.wait()
@@ -130,10 +129,12 @@ class _Server:
         """None: it took too long, or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
+            self._worker.idle[scope] = scope.cancel
             try:
                 return await _open(sock, self._tls, self._handshake_s)
             finally:
                 self.handshakes.discard(scope)
+                self._worker.idle.pop(scope, None)
         return None
 
 
