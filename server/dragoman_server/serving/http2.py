@@ -70,8 +70,9 @@ LEAST_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed for one write.
 _WRITE = 64 * 1024
-# Bytes read before other tasks run again: some 1,000 of the smallest frames.
-_SLICE = 16 * 1024
+# What is read before other tasks run again: bytes, or requests that are served. The smallest requests have 20 bytes.
+_SLICE = 4 * 1024
+_SLICE_REQUESTS = 16
 
 # How long a client may take the last frames of a connection that is ended.
 _LAST_WRITE_S = 1.0
@@ -193,6 +194,8 @@ class HTTP2(H2Protocol):
         try:
             for event in self.connection.receive(data, anyio.current_time()):
                 await self._handle_event(event)
+                if self.closed or self._ending:
+                    return
         except ProtocolError as error:
             # h2's words may have header values in them.
             reason = error if isinstance(error, DenialOfServiceError) else ErrorCodes(error.error_code).name
@@ -266,6 +269,8 @@ class HTTP2(H2Protocol):
             )
         )
         self.keep_alive_requests += 1
+        if not self.keep_alive_requests % _SLICE_REQUESTS:
+            await anyio.lowlevel.checkpoint()
         if self.keep_alive_requests >= self.config.keep_alive_max_requests:
             await self.stop()  # hypercorn 0.18 protocol/h2.py:257 cuts the open streams
 
