@@ -336,7 +336,13 @@ class HTTP2(H2Protocol):
                 stream.complete = stream.ended = True
                 await self._send_headers(stream, event.headers, end_stream=True)
         elif isinstance(event, StreamClosed):
-            await self._close_stream(event.stream_id)
+            if stream.ended:
+                await self._close_stream(event.stream_id)
+                return
+            # hypercorn 0.18 protocol/h2.py:223 leaves the client waiting for the rest of an answer that was cut.
+            while self._frame(stream):
+                pass
+            await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _send_headers(
         self, stream: _Stream, headers: list[tuple[bytes, bytes]], *, end_stream: bool = False
