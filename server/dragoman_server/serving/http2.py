@@ -45,8 +45,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError
 
-from ..exchange import encode_headers
-from ..replies import Reply
+from ..replies import Reply, send_reply
 from ._http2_connection import HTTP2Connection
 from ._limited_log import LimitedLog
 from .refusals import refused_scope
@@ -306,7 +305,7 @@ class HTTP2(H2Protocol):
             if stream.refusal is None:
                 await self.transport.worker.app(scope, read, send)
             else:
-                await _send_reply(stream.refusal, send)
+                await send_reply(send, stream.refusal)
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
@@ -481,12 +480,6 @@ class HTTP2(H2Protocol):
             self._ready[stream_id] = None
         stream.move()
         return size
-
-
-async def _send_reply(reply: Reply, send: Send) -> None:
-    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:
