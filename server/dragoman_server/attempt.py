@@ -196,7 +196,7 @@ class Attempt:
         self.status = response.status
         self._raw_headers = response.headers
         passed = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
-        self.headers = [(name, self._scrubbed(value)) for name, value in passed]
+        self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
 
     async def _begin(self, response: ResponseLike) -> bytes | Failure:
         """The first bytes of an answer, if it is one."""
@@ -303,7 +303,7 @@ class Attempt:
         if status < 400:
             failure = self._failure(redirected(plan.settings, status))
             place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
-            cause = f"{failure.cause} {status} to {self._scrubbed(place)}: put that into base_url"
+            cause = f"{failure.cause} {status} to {plan.scrub(place)}: put that into base_url"
             return replace(failure, cause=cause)
         body = masked_document(body, plan.exchange.mask)
         status, shown, fault = translate_fault(
@@ -326,10 +326,6 @@ class Attempt:
 
     def _unreached(self, error: UpstreamError) -> Fault:
         return fault_of_upstream(error, self.plan.settings, self.plan.url)
-
-    def _scrubbed(self, text: str) -> str:
-        mask = self.plan.exchange.mask
-        return text if mask is None else mask(text)
 
 
 def _place_of(location: str) -> str:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
+from dragoman._fault import masked_value
+
 from ._secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
@@ -122,7 +124,7 @@ class JSONFormatter(_Formatter):
         text = json.dumps(line, ensure_ascii=True, default=str)
         if not self._mask.may_change(text):
             return text
-        return json.dumps(_masked(line, self._mask), ensure_ascii=True, default=str)
+        return json.dumps(masked_value(line, self._mask), ensure_ascii=True, default=str)
 
 
 class TextFormatter(_Formatter):
@@ -134,7 +136,7 @@ class TextFormatter(_Formatter):
         if not self._mask.may_change(text):
             return text
         # Value by value, for one may be cut inside of a secret; then all, for the message and the traceback.
-        return self._mask(self._line(record, _masked(known, self._mask)))
+        return self._mask(self._line(record, masked_value(known, self._mask)))
 
     def _line(self, record: logging.LogRecord, known: Any) -> str:
         words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(_message(record))]
@@ -247,16 +249,6 @@ def _message(record: logging.LogRecord) -> str:
         return record.getMessage()
     except Exception:  # arguments that do not fit: their logger's fault
         return str(record.msg)
-
-
-def _masked(value: object, mask: Mask) -> object:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {name: _masked(each, mask) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(each, mask) for each in value]
-    return value
 
 
 def _short(text: str) -> str:
