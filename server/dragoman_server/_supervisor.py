@@ -26,7 +26,7 @@ WorkerMain = Callable[[socket.socket, Connection], None]
 _log = logging.getLogger("dragoman.server")
 
 # What a terminal sends to all processes in it: Ctrl-C, and that it is closed.
-GROUP_SIGNALS = (signal.SIGINT, signal.SIGHUP)
+GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
 
 # Deaths of one worker before it has served that end the gateway.
 _MOST_DEATHS = 3
@@ -146,10 +146,10 @@ class Supervisor:
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Those that ask for a stop. SIGHUP too, which would end the process in the middle of its requests: it is what a
-    closed terminal sends, unless the process was started with nohup."""
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGINT, signal.SIGTERM, *hangup)
+    """Those that ask for a stop. A closed terminal does too: its SIGHUP would end the process in the middle of its
+    requests. Under nohup it is ignored."""
+    group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    return (signal.SIGTERM, *group)
 
 
 def _nothing() -> None:

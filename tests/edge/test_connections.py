@@ -6,9 +6,7 @@ import contextlib
 import resource
 import signal
 import socket
-import ssl
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from cfg_process import DEADLINE_S
 from edge import CHAT_PATH, MESSAGES_PATH, EdgeGateway, Upstream, chat, post, read_response, waits
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from http_certificate import Certificate, make_certificate
 
 pytestmark = pytest.mark.process
 
@@ -34,13 +33,8 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    directory = tmp_path_factory.mktemp("tls")
-    certfile, keyfile = str(directory / "cert.pem"), str(directory / "key.pem")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    command += f" -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certfile} -keyout {keyfile}"
-    subprocess.run(command.split(), check=True, capture_output=True)
-    return certfile, keyfile
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def serving(gateway: EdgeGateway) -> bool:
@@ -133,11 +127,10 @@ def test_data_behind_a_refusal_ends_no_other_connection(
 
 @pytest.mark.promise("R2", "S11")
 def test_the_same_with_tls(
-    tmp_path: Path, upstream: Upstream, backend: str, certificate: tuple[str, str]
+    tmp_path: Path, upstream: Upstream, backend: str, certificate: Certificate
 ) -> None:
-    certfile, keyfile = certificate
-    arguments = ("--certfile", certfile, "--keyfile", keyfile)
-    context = ssl.create_default_context(cafile=certfile)
+    arguments = ("--certfile", str(certificate.cert), "--keyfile", str(certificate.key))
+    context = certificate.client()
     context.set_alpn_protocols(["h2"])
     with EdgeGateway(
         tmp_path, upstream, *arguments, backend=backend, server=SECRET, more=KEY

@@ -139,6 +139,7 @@ class Connection:
                 raise other from None
         finally:
             self._closed = True
+            self._protocol = None  # they refer to each other
             self._stream.abort()
             self.worker.idle.pop(self, None)
             del self.worker.connections[self]

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import logging
-import resource
 import socket
 import ssl
 from collections.abc import Callable
@@ -25,6 +24,7 @@ _PAUSE_S = 1.0
 
 # Descriptors for what is no connection: listener, event loop, stores, log.
 _OTHER_DESCRIPTORS = 64
+_MOST_BY_DEFAULT = 10_000
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -153,7 +153,11 @@ def _address(name: object) -> Address | None:
 
 def default_max_connections() -> int:
     """Half of the files that the process may open, less some: a request needs a connection to its upstream as well."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return _MOST_BY_DEFAULT
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return 10_000
-    return max(16, min(10_000, (files - _OTHER_DESCRIPTORS) // 2))
+        return _MOST_BY_DEFAULT
+    return max(16, min(_MOST_BY_DEFAULT, (files - _OTHER_DESCRIPTORS) // 2))
