@@ -25,7 +25,6 @@ from edge import (
 )
 from h2.errors import ErrorCodes
 from h2_client import (
-    PREFACE,
     Peer,
     answered,
     code_of,
@@ -118,19 +117,16 @@ def break_off(peer: Peer) -> None:
 
 @pytest.mark.promise("R1")
 @pytest.mark.parametrize("leave", [send_reset, send_goaway, send_fin, break_off])
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_client_that_leaves_closes_its_upstream(
-    gateway: EdgeGateway, upstream: Upstream, phase: str, stream: bool, leave: Callable[[Peer], None]
+    gateway: EdgeGateway, upstream: Upstream, phase: str, leave: Callable[[Peer], None]
 ) -> None:
-    if phase == "floods" and not stream:
-        return  # a whole answer is read to its end, or its limit
     begun = len(upstream.conversations)
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        ask(peer, 1, user=phase, stream=stream)
+        ask(peer, 1, user=phase)
         conversation = upstream.wait_for(begun + 1)
-        if stream and phase != "says_nothing":
+        if phase != "says_nothing":
             peer.until(lambda frame: isinstance(frame, DataFrame))
         if phase == "floods":
             time.sleep(0.05)  # both windows are closed by now
@@ -272,18 +268,3 @@ def test_over_tls(tmp_path: Path, backend: str) -> None:
             peer.send(b"GET / HTTP/1.1\r\n\r\n")
             (found,) = answered(peer.until_closed(), GoAwayFrame)
             assert code_of(found) == "PROTOCOL_ERROR"
-
-
-def test_where_http2_is_not_wanted_there_is_none(tmp_path: Path) -> None:
-    """Neither in clear text, nor by an upgrade; nor offered over TLS: see test_serve.py."""
-    with (
-        Upstream() as upstream,
-        EdgeGateway(tmp_path, upstream, "--no-http2", backend="trio").ready() as gateway,
-    ):
-        with gateway.connect() as client:
-            client.sendall(PREFACE + settings().serialize())
-            assert client.recv(65536).startswith(b"HTTP/1.1 ")
-        with gateway.connect() as client:
-            upgrade = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: \r\n"
-            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + upgrade + b"\r\n")
-            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")

@@ -91,6 +91,7 @@ def test_byte_of_bad_utf8_is_that_of_the_strict_decoder() -> None:
     assert _json._first_bad_byte(b"ab") == 2
 
 
+@pytest.mark.promise("S7")
 def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_json, "MAX_DOCUMENT_BYTES", 8)
     assert decode(b'"123456"') == "123456"

@@ -148,6 +148,7 @@ LIMITS: dict[str, tuple[bytes, list[bytes], list[bytes], bool]] = {
 }
 
 
+@pytest.mark.promise("S7")
 @pytest.mark.parametrize(("data", "expected", "tail", "error"), LIMITS.values(), ids=LIMITS)
 def test_limit(data: bytes, expected: list[bytes], tail: list[bytes], error: bool) -> None:
     for pieces in all_ways(data):

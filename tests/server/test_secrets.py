@@ -61,9 +61,12 @@ class Heard(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.text = ""
+        self.came: anyio.Event | None = None  # set by the first line
 
     def emit(self, record: logging.LogRecord) -> None:
         self.text += f"{record.getMessage()} {getattr(record, 'dragoman', '')}\n"
+        if self.came is not None:
+            self.came.set()
 
 
 @pytest.fixture
@@ -423,3 +426,51 @@ def test_a_mask_of_nothing_changes_nothing() -> None:
     assert Mask(())("any text") == "any text"
     assert Mask(["x" * (SHORTEST - 1)])("x" * 20) == "x" * 20
     assert Mask(["Basic no base64!", "http://[", "token "])("Basic token") == "Basic token"
+
+
+# What the gateway asks by itself.
+
+
+def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
+    """What a gateway logs by itself, in real time; and the answer to a request that makes it do so."""
+    heard, handler, logger = FakeClient(), Heard(), logging.getLogger("dragoman")
+    level = logger.level
+
+    async def run() -> None:
+        handler.came = anyio.Event()
+        async with app.lifespan():
+            await app(http_scope(path, "GET"), heard.receive, heard.send)
+            with anyio.fail_after(30):
+                await handler.came.wait()
+
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        anyio.run(run)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return handler.text, heard
+
+
+@pytest.mark.promise("S3")
+@pytest.mark.parametrize("status", [200, 401, 500])
+def test_a_list_of_models_that_is_an_error(status: int) -> None:
+    refused = whole({"error": {"message": repeated()}, repeated(): repeated()}, status)
+    text, heard = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
+    assert "cannot be listed" in text
+    assert leaked(text + told(heard)) == []
+
+
+class ScriptedLists(ScriptedUpstreams):
+    def open(self, method: str, *args: Any, **more: Any) -> Any:
+        return super().open("POST", *args, **more)
+
+
+@pytest.mark.promise("S3")
+def test_a_store_that_cannot_be_reached() -> None:
+    pytest.importorskip("coredis")
+    app = create_app(settings(account_store="valkey"), client=ScriptedUpstreams([whole({})]))
+    text, _ = log_of(app, "/healthz")
+    assert "the account store does not work" in text
+    assert leaked(text) == []

@@ -128,6 +128,7 @@ async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
         assert len(server.peers[0].requests) == 1
 
 
+@pytest.mark.promise("S7")
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
 async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
     async with (

@@ -84,6 +84,9 @@ class HTTP1(H11Protocol):
     # Called by the stream.
 
     async def stream_send(self, event: StreamEvent) -> None:
+        if isinstance(event, Body):  # the piece of a stream: the first to be looked for
+            await self._send_h11_event(h11.Data(data=event.data))
+            return
         if isinstance(event, Response) and self._is_last:
             event = Response(event.stream_id, [*event.headers, (b"connection", b"close")], event.status_code)
         await super().stream_send(event)
