@@ -52,37 +52,39 @@ PHASES = {
 }
 _WHOLE = {"in a whole answer", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
+_CLOSE = "connection: close\r\n"
 _PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
 
 
 def play(conversation: Conversation) -> None:
-    """The upstream's side of all phases."""
-    while (request := conversation.read()) is not None:
-        token = _TOKEN.search(request)
-        assert token is not None, request
-        phase = token[1].decode()
-        if phase == "waiting for an account":
-            conversation.send(
-                whole({"error": {"message": "slow down"}}, "429 Too Many", "retry-after: 3000\r\n")
-            )
-            continue
-        if phase == "in a fallback" and b'"first"' in request:
-            conversation.send(whole({"error": {"message": "broken"}}, "503 No"))
-            continue
-        if phase == "in a whole answer":
-            conversation.send(_PIECE)
-        elif phase == "mid-stream" or phase.startswith("with an empty line"):
-            conversation.send(STREAM_HEAD + chunk("Hello"))
-        elif phase == "not reading":
-            conversation.send(STREAM_HEAD)
-            try:
-                while True:
-                    conversation.send(chunk("x" * 1000) * 20)
-            except OSError:
-                conversation.closed_at = time.monotonic()
-                raise
-        conversation.until_closed()
+    """The upstream's side of all phases, one request a connection."""
+    request = conversation.read()
+    if request is None:
         return
+    token = _TOKEN.search(request)
+    assert token is not None, request
+    phase = token[1].decode()
+    if phase == "waiting for an account":
+        conversation.send(
+            whole({"error": {"message": "slow down"}}, "429 Slow", f"retry-after: 3000\r\n{_CLOSE}")
+        )
+        return
+    if phase == "in a fallback" and b'"first"' in request:
+        conversation.send(whole({"error": {"message": "broken"}}, "503 No", _CLOSE))
+        return
+    if phase == "in a whole answer":
+        conversation.send(_PIECE)
+    elif phase == "mid-stream" or phase.startswith("with an empty line"):
+        conversation.send(STREAM_HEAD + chunk("Hello"))
+    elif phase == "not reading":
+        conversation.send(STREAM_HEAD)
+        try:
+            while True:
+                conversation.send(chunk("x" * 1000) * 20)
+        except OSError:
+            conversation.closed_at = time.monotonic()
+            raise
+    conversation.until_closed()
 
 
 def body_of(path: str, model: str, said: str, stream: bool) -> dict[str, Any]:

@@ -37,14 +37,11 @@ def main() -> int:
     certificate = make_certificate(directory)
     soak = Soak(directory, asked.backend, certificate, clients=asked.clients, seed=asked.seed)
     figures = soak.run(asked.minutes * 60)
-    tables = [
-        figures.table(),
-        f"  {'log':15} {directory}/log",
-        *_leaving(directory, asked.backend, asked.leaves),
-    ]
+    print(f"{figures.table()}\n  {'log':15} {directory}/log", flush=True)
+    lines = _leaving(directory, asked.backend, asked.leaves)
     behind = left_behind(asked.backend, asked.aborts)
-    tables.append(f"  {asked.aborts} clients left behind: {', '.join(behind) or 'nothing'}")
-    print("\n".join(tables), flush=True)
+    lines.append(f"  {asked.aborts} clients left behind: {', '.join(behind) or 'nothing'}")
+    print("\n".join([f"[{asked.backend}] leaving", *lines]), flush=True)
     return bool(figures.broken() or behind)
 
 

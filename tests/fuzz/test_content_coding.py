@@ -35,7 +35,7 @@ def decoded(coding: str, parts: list[bytes]) -> tuple[bytes, type[CodingError] |
     try:
         for part in parts:
             decoder.receive_data(part)
-            while portion := decoder.next_portion():
+            while (portion := decoder.next_portion()) is not None:
                 assert len(portion) <= MAX_PORTION
                 out += portion
         decoder.receive_eof()

@@ -12,6 +12,7 @@ from fuzz import cut_places, cuts, damage, pieces, run
 from fuzz_server import Served
 from hpack import Encoder
 from hyperframe import frame as h2
+from hyperframe.exceptions import HyperframeError
 from hypothesis import strategies as st
 
 pytestmark = [pytest.mark.process, pytest.mark.fuzz]
@@ -67,7 +68,7 @@ def _frame(kind: str, stream: int, flags: set[str], data: bytes, number: int) ->
         for flag in flags & {each.name for each in made.defined_flags}:
             made.flags.add(flag)
         return bytes(made.serialize())
-    except (h2.HyperframeError, ValueError):
+    except (HyperframeError, ValueError):
         return b""
 
 
