@@ -300,13 +300,13 @@ class Connection:
 
 
 def note_fault(error: BaseException) -> None:
-    """One line for what a connection has ended with."""
+    """One line for what a connection has ended with: what and where, and not its text, which may quote the client."""
     cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
         trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
-    _faults.log("a connection was ended by a fault of ours: %s: %s%s", type(cause).__name__, cause, where)
+    where = "?" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    _faults.log("a connection was ended by a fault of ours: %s in %s", type(cause).__name__, where)
     _log.debug("the fault of this connection", exc_info=error)
