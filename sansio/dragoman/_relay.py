@@ -350,7 +350,9 @@ class Relay:
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
         try:
-            value = self._whole = decode_object(b"".join(self._body), "it")
+            body = b"".join(self._body)
+            self._body.clear()
+            value = self._whole = decode_object(body, "it")
         except RemoteProtocolError as error:
             self.outcome = Outcome.FAILED
             self.fault = unreadable(error)

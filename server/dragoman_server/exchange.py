@@ -20,7 +20,7 @@ import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay, Verdict
-from dragoman._json import JSONObject
+from dragoman._json import JSONObject, encode
 from dragoman._recall import Keepsake
 
 from .accounts import Lease, Pool, RequestAttempts
@@ -43,8 +43,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 # Takes what is worth keeping of an answer's reasoning.
 Remember = Callable[[Keepsake], None]
-# Takes an answer as one document, and whether its client left before it was complete.
-Keep = Callable[[JSONObject, bool], Awaitable[None]]
+# Takes an answer as one document, and whether its client left before it was complete. Gives whether it was kept.
+Keep = Callable[[JSONObject, bool], Awaitable[bool]]
 
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
 KEEP_S = 5.0
@@ -94,6 +94,7 @@ class ClientExchange:
         self._record = record
         self._http1 = http1
         self._keep = keep
+        self._unkept: JSONObject | None = None  # the answer that could not be kept
         self._remember = remember
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
@@ -123,6 +124,9 @@ class ClientExchange:
         self._note_end()
         if self._record.outcome == "client_left":
             await self._keep_rest()
+        # Tasks and streams of the group refer to each other until the collector finds them, and to this object.
+        self._answer = self._winner = self._unkept = None
+        self._failed.clear()
 
     async def _watch_disconnect(self, whole: anyio.CancelScope) -> None:
         with self._helpers[0]:
@@ -355,7 +359,9 @@ class ClientExchange:
             return
         body = answer.whole_body()
         if body is not None:
-            await self._keep(body, False)
+            if not await self._keep(body, False):
+                self._unkept = body
+                answer.losses.dropped("/store", "the gateway's store could not keep the answer")
             self._keep = None
 
     async def _keep_rest(self) -> None:
@@ -381,7 +387,10 @@ class ClientExchange:
             self._started = True
             return Chunk(answer.data_to_send(), last=True)
         headers = [*JSON_HEADERS, *self._headers(answer.losses)]
-        return Reply(200, headers, answer.data_to_send())
+        body = answer.data_to_send()
+        if self._unkept is not None and not isinstance(answer, Relay):
+            body = encode({**self._unkept, "store": False})
+        return Reply(200, headers, body)
 
     def _remember_reasoning(self, answer: Answer) -> None:
         """Before the client knows the whole answer, for its next request may come at once."""

@@ -78,10 +78,10 @@ class ResponsesEndpoint(ProtocolEndpoint):
             lambda each: replace(each, keeps_answer=keeps, exchange=_told(each.exchange, expanded))
         )
 
-        async def keep(answer: JSONObject, left: bool) -> None:
+        async def keep(answer: JSONObject, left: bool) -> bool:
             if left:
                 answer = chain.cancelled(answer)
-            await self._stored.keep(answer, expanded, int(time.time()), call.owner)
+            return await self._stored.keep(answer, expanded, int(time.time()), call.owner)
 
         await self.exchange(plan, call, keep=keep if keeps else None).run()
 

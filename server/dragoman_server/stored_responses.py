@@ -102,8 +102,8 @@ class StoredResponses:
         whole = tuple([entry.item for entry in entries]) if keep else None
         return Expanded(body, asked.previous, whole, unknown)
 
-    async def keep(self, body: JSONObject, expanded: Expanded, now: int, owner: str) -> None:
-        """Keep an answer that has ended, to a request that was expanded for it.
+    async def keep(self, body: JSONObject, expanded: Expanded, now: int, owner: str) -> bool:
+        """Keep an answer that has ended, to a request that was expanded for it. False: that could not be done.
 
         Never raises: the answer is good, whether it can be kept or not.
         """
@@ -111,12 +111,14 @@ class StoredResponses:
         assert expanded.whole is not None
         response = chain.stored(body, expanded.whole, expanded.previous, owner=owner, now=now)
         if response is None:
-            return
+            return True  # there is nothing that could be asked for
         try:
-            if not await self._store.put(response):
-                ERRORS.warning("response %s is too large for the response store", response.id)
+            if await self._store.put(response):
+                return True
+            ERRORS.warning("response %s is too large for the response store", response.id)
         except StoreError as error:
             ERRORS.error("response %s was not kept: %s", response.id, error)
+        return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
         """Raises RemoteProtocolError when the store does not work."""

@@ -3,7 +3,9 @@
 Time is virtual; the upstream plays a script and the client is a pair of ASGI callables.
 """
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import anyio
@@ -411,3 +413,27 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
         assert fake.status == 401
         assert key not in fake.body.decode()
         assert key not in repr(record)
+
+
+@pytest.mark.promise("R9")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("client", PROTOCOLS)
+async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
+    answers: list[weakref.ref[Any]] = []
+    make = Plan.answer
+
+    def noting(self: Plan, **more: Any) -> Any:
+        answer = make(self, **more)
+        answers.append(weakref.ref(answer))
+        return answer
+
+    monkeypatch.setattr(Plan, "answer", noting)
+    gc.collect()
+    gc.disable()
+    try:
+        script = Script([START, WORD, END] if stream else [WHOLE])
+        assert (await run(script, client=client, stream=stream))[0].status == 200
+        assert [answer() for answer in answers] == [None]
+    finally:
+        gc.enable()

@@ -405,6 +405,22 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
         assert errors == [f"response {first['id']} was not kept: the disk is full"]
 
 
+@pytest.mark.promise("R11")
+@each_mode
+async def test_the_client_is_told_that_its_answer_was_not_kept(
+    stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the answer where it is not out yet; of a stream in the ledger, which the log has."""
+    monkeypatch.setattr(MemoryResponseStore, "put", broken)
+    async with gateway(**ON) as up:
+        with caplog.at_level(logging.INFO, "dragoman.requests"):
+            client = await up.call(PATH, {"model": "chat/echo", "input": "one", "stream": stream})
+    if not stream:
+        assert json.loads(client.body)["store"] is False
+        assert "dropped=answer:/store" in client.headers["dragoman-loss"]
+    assert "dropped answer:/store" in caplog.records[-1].dragoman["losses"]  # type: ignore[attr-defined]
+
+
 async def test_an_answer_that_is_too_large_to_be_kept_is_told_in_the_log(errors: list[str]) -> None:
     async with gateway(**ON, response_store_max_bytes=1) as up:
         first = await ask(up, "chat", "one")

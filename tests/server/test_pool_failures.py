@@ -30,6 +30,9 @@ from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Health, Rest, Verdict
+from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.accounts import AccountStoreError
+from dragoman_server.state.careful import Careful
 from dragoman_server.upstream import UpstreamBroken, UpstreamLost, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -541,3 +544,43 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
         for name, answers in accounts.items():
             assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
         assert heard.body.count(b"Hello") <= 1
+
+
+# A store of accounts that is slow or down, and upstreams that fail at the same time.
+
+
+class Bad(MemoryAccounts):
+    """Answers nothing for a time, or fails."""
+
+    def __init__(self, mood: str) -> None:
+        super().__init__()
+        self._mood = mood
+
+    async def _nothing(self, *arguments: Any, **more: Any) -> Any:
+        if self._mood == "hangs":
+            await anyio.sleep_forever()
+        if self._mood == "is slow":
+            await anyio.sleep(0.04)
+            return
+        raise AccountStoreError("no connection")
+
+    give_back = failed = succeeded = _nothing  # type: ignore[assignment]
+
+    async def take(self, *arguments: Any) -> Any:
+        await self._nothing()
+        return await super().take(*arguments)
+
+
+@pytest.mark.promise("R11")
+@BOTH
+@pytest.mark.parametrize("mood", ["hangs", "is slow", "is down"])
+async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succeed(
+    mood: str, stream: bool
+) -> None:
+    plays = {"a": LOST, "b": broken(CHAT), "c": Answer(parts=[BROKEN]), "d": good("Hello")}
+    pool = pool_of(CHAT, plays, store=Careful(Bad(mood), MemoryAccounts()))
+    for _ in range(30):
+        begun = anyio.current_time()
+        check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
+        # Each of at most ten calls waits for 50 ms, and after three failures in a row nobody waits.
+        assert anyio.current_time() - begun <= 0.5

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from dragoman_server.state import sqlite as sqlite_store
 from dragoman_server.state.memory import MemoryResponseStore
 from dragoman_server.state.responses import Item, Limits, ResponseStore, StoredResponse, StoreError
 from dragoman_server.state.sqlite import SQLiteResponseStore
@@ -56,6 +57,15 @@ def sqlite(tmp_path: Path) -> Kind:
 
 def item(id: str, text: str = "text") -> Item:
     return Item(id, b'{"text":"%b"}' % text.encode())
+
+
+PUT_S = sqlite_store._PUT_S
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be busy: where the deadline is not what is tested, it is a long one."""
+    monkeypatch.setattr(sqlite_store, "_PUT_S", 60.0)
 
 
 def response(
@@ -472,3 +482,40 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
 async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
         await sqlite().get("", "resp_1", NOW)
+
+
+@pytest.mark.promise("R11")
+async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.state.sqlite._PUT_S", PUT_S)
+    async with sqlite() as store:
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        begun = anyio.current_time()
+        with pytest.raises(StoreError, match=r"not written within 0\.25 s"):
+            await store.put(response())
+        assert anyio.current_time() - begun < 2.0
+        holder.execute("ROLLBACK")
+        holder.close()
+    async with sqlite() as store:
+        assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
+
+
+@pytest.mark.promise("R11")
+async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
+    async with sqlite() as store:
+        assert isinstance(store, SQLiteResponseStore)
+        large = bytes(100_000)
+        for number in range(8):
+            await store.put(response(f"resp_{number}", body=large))
+        pages = store._open_connection.execute("PRAGMA page_count").fetchone()[0]
+        store._open_connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        for number in range(8, 12):
+            assert await store.put(response(f"resp_{number}", body=large))
+        there = [number for number in range(12) if await store.get("", f"resp_{number}", NOW) is not None]
+        assert there[-4:] == [8, 9, 10, 11]
+        assert there == list(range(there[0], 12))
+        store._open_connection.execute("DELETE FROM responses")
+        with pytest.raises(StoreError, match="full"):
+            await store.put(response("resp_large", body=bytes(950_000)))

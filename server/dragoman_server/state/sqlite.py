@@ -18,6 +18,7 @@ from typing import Self, TypeVar
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from ._sqlite_file import FileKind, WrongFile, open_file, writing
 from .responses import ROW_BYTES, Item, Limits, StoredResponse, StoreError
@@ -30,6 +31,9 @@ _BUSY_S = 2.0
 # How long a call waits for this process's other calls before it, in seconds. A disk that is that far behind would
 # only fall behind further.
 _TURN_S = 5.0
+
+# How long an answer may wait to be written, in seconds: its client waits for its end meanwhile. The writing goes on.
+_PUT_S = 0.25
 
 # Told apart from other programs' files ("drgm") and from other versions of ours.
 _APPLICATION_ID = 0x6472676D
@@ -105,9 +109,11 @@ class SQLiteResponseStore:
         self._limits = limits
         self._connection: sqlite3.Connection | None = None
         self._one_call = anyio.CapacityLimiter(1)
+        self._writing: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
         await self._call(self._open)
+        self._writing = await anyio.create_task_group().__aenter__()
         return self
 
     async def __aexit__(
@@ -116,13 +122,37 @@ class SQLiteResponseStore:
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with anyio.CancelScope(shield=True):  # bounded by _TURN_S and _BUSY_S
-            await self._call(self._close)
+        writing, self._writing = self._writing, None
+        try:
+            if writing is not None:
+                await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._call(self._close)
 
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
             return False
-        await self._call(lambda: self._put(response))
+        failures: list[StoreError] = []
+        written = anyio.Event()
+
+        async def write() -> None:
+            try:
+                await self._call(lambda: self._put(response))
+            except StoreError as error:
+                failures.append(error)
+            finally:
+                written.set()
+
+        if self._writing is None:
+            raise RuntimeError("the response store is used outside its `async with` block")
+        self._writing.start_soon(write)
+        with anyio.move_on_after(_PUT_S):
+            await written.wait()
+        if not written.is_set():
+            raise StoreError(f"the response store {self._path}: it was not written within {_PUT_S:g} s")
+        if failures:
+            raise failures[0]
         return True
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
@@ -176,6 +206,23 @@ class SQLiteResponseStore:
             connection.execute("ROLLBACK")
 
     def _put(self, response: StoredResponse) -> None:
+        while True:
+            try:
+                return self._insert(response)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._drop_oldest(response.size):
+                    raise
+
+    def _drop_oldest(self, size: int) -> bool:
+        """Make room on a full disk. Whether there was anything to drop."""
+        with writing(self._open_connection) as connection:
+            left = connection.execute(_TOTAL).fetchone()[0] - size
+            dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
+            while dropped and connection.execute(_TOTAL).fetchone()[0] > left:
+                dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
+        return bool(any_dropped)
+
+    def _insert(self, response: StoredResponse) -> None:
         owner = response.owner
         with writing(self._open_connection) as connection:
             connection.execute(

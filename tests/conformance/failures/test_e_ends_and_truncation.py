@@ -22,8 +22,8 @@ OTHERS = (MESSAGES, RESPONSES)
 BLOCKS = (Think("Hm."), Say("Let me see."), Call("call_a"))
 # How many of the last frames of a good stream may be missing: with the reason for the end the answer is complete.
 SPARE = {CHAT: 2, MESSAGES: 1, RESPONSES: 0}
-# How many of the first frames only announce an answer.
-OPENINGS = {CHAT: 1, MESSAGES: 1, RESPONSES: 2}
+# How many of the first frames only announce an answer, or open an empty block.
+OPENINGS = {CHAT: 1, MESSAGES: 2, RESPONSES: 4}
 
 
 def cuts(upstream: str) -> list[bytes]:

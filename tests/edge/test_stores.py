@@ -1,0 +1,54 @@
+"""A response store whose file another process holds: nobody waits for it longer than a quarter of a second."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from edge import CHAT_WHOLE, RESPONSES_PATH, Conversation, EdgeGateway, Upstream, post, read_response, whole
+
+pytestmark = [pytest.mark.process, pytest.mark.promise("R11")]
+
+
+def answers(conversation: Conversation) -> None:
+    while conversation.read() is not None:
+        conversation.send(whole(CHAT_WHOLE))
+
+
+def test_a_locked_file_delays_no_answer_and_the_client_is_told(tmp_path: Path, backend: str) -> None:
+    file = tmp_path / "responses.db"
+    store = f'response_store = "sqlite"\nresponse_store_path = "{file}"'
+    with (
+        Upstream(answers) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server=store) as gateway,
+    ):
+        gateway.ready()
+
+        def ask() -> tuple[bool, float]:
+            """Whether the client is told that its answer is stored, and how long that took."""
+            begun = time.monotonic()
+            with gateway.connect() as client:
+                client.sendall(post(RESPONSES_PATH, {"model": "up/m", "input": "Hi"}))
+                answer = read_response(client)
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+            return json.loads(answer.partition(b"\r\n\r\n")[2])["store"], time.monotonic() - begun
+
+        def until_kept() -> None:
+            """The machine may be busy."""
+            deadline = time.monotonic() + 20
+            while not ask()[0]:
+                assert time.monotonic() < deadline
+
+        until_kept()
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        for _ in range(3):
+            stored, seconds = ask()
+            assert stored is False
+            assert 0.2 < seconds < 1.5  # it was 2 s and more
+        holder.execute("ROLLBACK")
+        holder.close()
+        until_kept()
