@@ -14,7 +14,7 @@ SECONDS ?= 60
 MINUTES ?= 10
 # What is installed: versions and hashes, so that a checkout works tomorrow as it does today, with the same files.
 # Nothing is built but the project itself: what builds a package could be something else tomorrow.
-LOCKS := requirements
+LOCKS := tests/tools/requirements
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all: --requirement $(LOCKS)
 # Of `make lock`; --upgrade-package NAME moves one package only.
