@@ -309,13 +309,13 @@ class Connection:
 
 
 def log_internal_error(error: BaseException) -> None:
-    """Log in one line that an error of our own has ended a connection; its traceback only at level debug."""
+    """Log the type and place of an error of our own that ended a connection. Its text may quote the client."""
     cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
         trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
-    _log.error("a connection was ended by an internal error: %s: %s%s", type(cause).__name__, cause, where)
+    where = "?" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    _log.error("a connection was ended by an internal error: %s in %s", type(cause).__name__, where)
     _log.debug("the traceback of this error", exc_info=error)

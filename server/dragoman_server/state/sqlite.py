@@ -133,13 +133,13 @@ class SQLiteResponseStore:
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
             return False
-        failures: list[StoreError] = []
+        failures: list[Exception] = []
         written = anyio.Event()
 
         async def write() -> None:
             try:
                 await self._call(lambda: self._put(response))
-            except StoreError as error:
+            except Exception as error:  # it is the caller's, and must not end the group
                 failures.append(error)
             finally:
                 written.set()
