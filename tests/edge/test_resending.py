@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from edge import (
-    BACKENDS,
     CHAT_PATH,
     CHAT_WHOLE,
+    LOOPS,
     Conversation,
     EdgeGateway,
     Upstream,
@@ -30,7 +30,7 @@ ACCOUNTS = "".join(
 )
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Upstream, EdgeGateway]]:
