@@ -95,6 +95,7 @@ def frames_of(pieces: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[lis
     return frames, parser.receive_eof(), parser.error is not None
 
 
+@pytest.mark.promise("R4")
 @pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
 def test_frames(data: bytes, expected: list[tuple[bytes, bytes]]) -> None:
     for pieces in all_ways(data):
