@@ -70,8 +70,8 @@ HEADERS = {
 
 
 def asked(client: str) -> list[dict[str, Any]]:
-    """All requests of the laws, without streams, one with URLs where they are the most tempting, one that is redirected,
-    and one for a model that is a URL.
+    """All requests of the laws, without streams, and one with URLs where they are the most tempting; one that is
+    redirected, and one for a model that is a URL.
     """
     more = {
         "metadata": {"user_id": "http://canary.test/metadata"},
