@@ -31,13 +31,13 @@ from dragoman._recall import Keepsake, Recall
 
 from ._content_coding import ACCEPTED
 from .access import SCOPE_KEY
-from .exchange import ClientExchange, Keep, Remember, send_reply
+from .exchange import ClientExchange, Keep, Remember
 from .gateway import Gateway
 from .headers import JSON_HEADERS, HeaderList, request_ids
 from .limits import ClientRefused, Reserved
 from .log import RequestRecord, log_request
 from .plan import Destination, Plan, find_destination, make_plan
-from .replies import Reply, fault_reply
+from .replies import Reply, fault_reply, send_reply
 from .request_body import ClientLeft, read_body
 from .routes import default_model
 from .settings import ClientKey, ServerSettings

@@ -26,17 +26,17 @@ from dragoman._recall import Keepsake
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
 from .headers import (
-    BROWSER_HEADERS,
     ESTIMATES,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
+    encode_headers,
     remaining_of,
     request_ids,
 )
 from .log import RequestRecord
 from .plan import Plan
-from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
+from .replies import Reply, error_reply, fault_reply, loss_header, send_reply, with_retry_after
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -462,18 +462,6 @@ class ClientExchange:
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"
-
-
-async def send_reply(send: Send, reply: Reply) -> None:
-    """A whole response. Its length is known, so nothing needs to be chunked."""
-    headers = [*reply.headers, *BROWSER_HEADERS, ("content-length", str(len(reply.body)))]
-    await send({"type": "http.response.start", "status": reply.status, "headers": encode_headers(headers)})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": False})
-
-
-def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
-    """ASGI wants bytes. Values came through HTTP before, so latin-1 can hold them."""
-    return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def _fault_of(attempt: Attempt) -> Fault | None:

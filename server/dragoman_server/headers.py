@@ -62,6 +62,11 @@ BROWSER_HEADERS: HeaderList = [
 _OLDEST_VERSION = "2023-06-01"
 
 
+def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
+    """Encode headers as ASGI has them. Values came through HTTP before, so latin-1 can hold them."""
+    return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
+
+
 def for_upstream(
     upstream: UpstreamSettings,
     protocol: str,

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ._listen import Listening, StartupError, bind
 from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from .log import configure, take_over
-from .serving.connection import Worker
+from .serving.connection import WorkerContext
 from .serving.lifespan import lifespan
 from .serving.refusals import refusal_of
 from .serving.request_head import MAX_HEAD_BYTES
@@ -233,7 +233,7 @@ class _Worker:
         async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    Worker(self.requests, config, server, state, self.requests.refusal),
+                    WorkerContext(self.requests, config, server, state, self.requests.refusal),
                     self.listener,
                     config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,

@@ -46,8 +46,9 @@ from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.serve import _hypercorn_config
-from dragoman_server.serving import http2
-from dragoman_server.serving._http2_connection import (
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
+from dragoman_server.serving.http2_connection import (
     CONNECTION_WINDOW,
     MAX_UNSENT,
     SMALL_DATA,
@@ -55,10 +56,7 @@ from dragoman_server.serving._http2_connection import (
     UPDATES_PER_DATA,
     HTTP2Connection,
 )
-from dragoman_server.serving._limited_log import LimitedLog
-from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
-from dragoman_server.serving.refusals import in_plain_text
-from dragoman_server.serving.tasks import TaskGroup, WorkerContext
+from dragoman_server.serving.tasks import TaskGroup
 from dragoman_server.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -70,11 +68,6 @@ POST = headers(method="POST")
 @pytest.fixture(params=VIRTUAL_BACKENDS)
 def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
     return virtual_backend(request.param)
-
-
-@pytest.fixture(autouse=True)
-def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2, "_refusals", LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING))
 
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -92,7 +85,7 @@ class Client:
         self.encoder, self.decoder = Encoder(), Decoder()
         self.contents: Counter[int] = Counter()  # bytes of each stream
         self._buffer = bytearray()
-        self.context = WorkerContext()
+        self.context = WorkerContext(app, config, ServerSettings(), {})
         arguments = (
             app,
             config,
@@ -106,8 +99,8 @@ class Client:
         )
         transport = SimpleNamespace(
             protocol_arguments=arguments,
-            settings=ServerSettings(),
-            worker=SimpleNamespace(app=app, refusal=in_plain_text),
+            settings=self.context.settings,
+            worker=self.context,
         )
         self.protocol = HTTP2(transport)  # type: ignore[arg-type]
 

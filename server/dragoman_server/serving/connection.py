@@ -8,7 +8,7 @@ import enum
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anyio
 import anyio.abc
@@ -18,13 +18,12 @@ from starlette.types import ASGIApp
 
 from .._byte_stream import ByteStream
 from ..settings import ServerSettings
-from ._limited_log import LimitedLog
 from .http1 import HTTP1
 from .http2 import HTTP2
 from .refusals import Refusal, in_plain_text
-from .tasks import TaskGroup, WorkerContext
+from .tasks import ClearableEvent, TaskGroup
 
-__all__ = ["Connection", "HTTPProtocol", "Worker", "note_fault"]
+__all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
 
 # What a client of HTTP/2 sends first (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -41,8 +40,6 @@ LINGER_S = 1.0
 IDLE_LINGER_S = 0.1
 
 _log = logging.getLogger("dragoman.http")
-_faults = LimitedLog(_log, logging.ERROR)
-_stalls = LimitedLog(_log, logging.WARNING)
 
 Address = tuple[str, int]
 
@@ -67,10 +64,13 @@ class HTTPProtocol(Protocol):
 
 
 @dataclass(slots=True)
-class Worker:
-    """What the connections of one worker have in common.
+class WorkerContext:
+    """What the connections of one worker share. Hypercorn's protocols get it as their `context`.
 
-    state: of the application's lifespan. refusal: answers what never becomes a request of the application.
+    state: of the application's lifespan.
+    refusal: makes the answer to what never becomes a request of the application.
+    terminated: the worker takes no new requests.
+    connections: all of them. idle: those without a request, the one that has been idle longest first.
     """
 
     app: ASGIApp
@@ -78,10 +78,14 @@ class Worker:
     settings: ServerSettings
     state: dict[str, Any]
     refusal: Refusal = in_plain_text
-    context: WorkerContext = field(default_factory=WorkerContext)
-    # All connections, and those without a request, which fell idle in this order.
+    terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: "dict[Connection, None]" = field(default_factory=dict)
+
+    event_class: ClassVar = ClearableEvent
+
+    async def mark_request(self) -> None:
+        """Hypercorn counts requests here, to end a worker after so many."""
 
 
 class _End(enum.Enum):
@@ -94,7 +98,13 @@ class Connection:
     """One connection. client, server: the addresses. tls: whether it is used."""
 
     def __init__(
-        self, worker: Worker, stream: ByteStream, client: Address | None, server: Address | None, *, tls: bool
+        self,
+        worker: WorkerContext,
+        stream: ByteStream,
+        client: Address | None,
+        server: Address | None,
+        *,
+        tls: bool,
     ) -> None:
         self.worker = worker
         self.settings = worker.settings
@@ -117,8 +127,8 @@ class Connection:
         """What the constructors of hypercorn's protocols take."""
         worker = self.worker
         tasks = TaskGroup(self._tasks)
-        context, state = worker.context, worker.state
-        return worker.app, worker.config, context, tasks, state, self.tls, self.client, self.server, self.send
+        addresses = self.client, self.server
+        return worker.app, worker.config, worker, tasks, worker.state, self.tls, *addresses, self.send
 
     # Called by the server.
 
@@ -134,7 +144,7 @@ class Connection:
             # hypercorn 0.18 trio/run.py:98: one connection's exception ends them all, and the process.
             ours, other = group.split(Exception)
             if ours is not None:
-                note_fault(ours)
+                log_internal_error(ours)
             if other is not None:
                 raise other from None
         finally:
@@ -150,7 +160,7 @@ class Connection:
             if self._protocol is not None:
                 await self._protocol.stop()
         except Exception as error:
-            note_fault(error)
+            log_internal_error(error)
             self._break()
         if self in self.worker.idle:
             self.end()
@@ -193,7 +203,7 @@ class Connection:
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task that sleeps for as long, and
             # keeps the socket of a client that has left.
             self.read_within(self.worker.config.keep_alive_timeout)
-            if self.worker.context.terminated.is_set():
+            if self.worker.terminated.is_set():
                 self.end()
 
     # Reading.
@@ -282,7 +292,7 @@ class Connection:
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
-            _stalls.log("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            _log.warning("a client took nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
             self._tasks.cancel_scope.cancel()
         except OSError:
@@ -299,8 +309,8 @@ class Connection:
         self.end()
 
 
-def note_fault(error: BaseException) -> None:
-    """One line for what a connection has ended with: what and where, and not its text, which may quote the client."""
+def log_internal_error(error: BaseException) -> None:
+    """Log in one line what error of our own has ended a connection, and where; its text may quote the client."""
     cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
@@ -308,5 +318,5 @@ def note_fault(error: BaseException) -> None:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "?" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
-    _faults.log("a connection was ended by a fault of ours: %s in %s", type(cause).__name__, where)
-    _log.debug("the fault of this connection", exc_info=error)
+    _log.error("a connection was ended by an internal error: %s in %s", type(cause).__name__, where)
+    _log.debug("the traceback of this error", exc_info=error)

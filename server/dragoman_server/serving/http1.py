@@ -19,7 +19,6 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 
 from dragoman import RemoteProtocolError
 
-from ..exchange import encode_headers
 from .refusals import refused_scope
 from .request_head import MAX_HEAD_BYTES, check_head, check_part, salvage, split_absolute
 
@@ -204,8 +203,7 @@ class HTTP1(H11Protocol):
         self.connection = self._new_h11()
         self.connection.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
         self.connection.next_event()
-        headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-        await self.stream_send(Response(STREAM_ID, headers, reply.status))
+        await self.stream_send(Response(STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
             await self.stream_send(Body(STREAM_ID, reply.body))
         await self.send(Closed())

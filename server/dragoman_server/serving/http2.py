@@ -45,10 +45,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError
 
-from ..exchange import encode_headers
-from ..replies import Reply
-from ._http2_connection import HTTP2Connection
-from ._limited_log import LimitedLog
+from ..replies import Reply, send_reply
+from .http2_connection import HTTP2Connection
 from .refusals import refused_scope
 from .request_head import check_fields
 
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTP2"]
 
-_refusals = LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
+_log = logging.getLogger("dragoman.http")
 
 # Bytes held of one answer that its client has no window for, two frames of the usual size. When all streams of the
 # connection together hold CONNECTION_BUFFER, each waits from LEAST_BUFFER on, so that streams which stand still do not
@@ -196,7 +194,7 @@ class HTTP2(H2Protocol):
         except ProtocolError as error:
             # h2's words may have header values in them.
             reason = error if isinstance(error, DenialOfServiceError) else ErrorCodes(error.error_code).name
-            _refusals.log("an HTTP/2 connection was ended: %s", reason)
+            _log.warning("an HTTP/2 connection was ended: %s", reason)
             await self._end()
             return
         if self.connection.peer_has_ended:
@@ -219,7 +217,7 @@ class HTTP2(H2Protocol):
                     await stream.handle(EndBody(stream_id=event.stream_id))
         elif isinstance(event, StreamReset):
             if not event.remote_reset:
-                _refusals.log("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
+                _log.warning("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
             await self._close_stream(event.stream_id)
         elif isinstance(event, WindowUpdated) and event.stream_id:
             if event.stream_id in self._streams:
@@ -238,7 +236,7 @@ class HTTP2(H2Protocol):
         if not _is_usable(method, path) or b":protocol" in fields:
             # CONNECT is none of a gateway's methods, and websockets are refused over HTTP/1.1 too, so that the extended
             # form (RFC 8441) is not offered.
-            _refusals.log("an HTTP/2 request was refused: its method or path cannot be used")
+            _log.warning("an HTTP/2 request was refused: its method or path cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
@@ -306,7 +304,7 @@ class HTTP2(H2Protocol):
             if stream.refusal is None:
                 await self.transport.worker.app(scope, read, send)
             else:
-                await _send_reply(stream.refusal, send)
+                await send_reply(send, stream.refusal)
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
@@ -343,7 +341,7 @@ class HTTP2(H2Protocol):
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
-            _refusals.log("an HTTP/2 answer cannot be sent: %s", error)
+            _log.warning("an HTTP/2 answer cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._work.set()
 
@@ -382,7 +380,7 @@ class HTTP2(H2Protocol):
         with anyio.move_on_after(stall_s) as scope:
             await stream.moved()
         if scope.cancelled_caught and stream.stream_id in self._streams:
-            _refusals.log("an HTTP/2 client took nothing of an answer for %g seconds", stall_s)
+            _log.warning("an HTTP/2 client took nothing of an answer for %g seconds", stall_s)
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams
 
@@ -481,12 +479,6 @@ class HTTP2(H2Protocol):
             self._ready[stream_id] = None
         stream.move()
         return size
-
-
-async def _send_reply(reply: Reply, send: Send) -> None:
-    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:

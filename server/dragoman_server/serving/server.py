@@ -11,8 +11,7 @@ import anyio
 import anyio.abc
 
 from .._byte_stream import ByteStream
-from ._limited_log import LimitedLog
-from .connection import Address, Connection, Worker, note_fault
+from .connection import Address, Connection, WorkerContext, log_internal_error
 
 __all__ = ["serve_connections"]
 
@@ -28,11 +27,11 @@ _MOST_BY_DEFAULT = 10_000
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-_log = LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
+_log = logging.getLogger("dragoman.http")
 
 
 async def serve_connections(
-    worker: Worker,
+    worker: WorkerContext,
     listener: socket.socket,
     tls: ssl.SSLContext | None,
     *,
@@ -49,7 +48,7 @@ async def serve_connections(
             await stopping.wait()
             accepting.cancel_scope.cancel()
         listener.close()
-        await worker.context.terminated.set()
+        await worker.terminated.set()
         for scope in tuple(server.handshakes):
             scope.cancel()
         for connection in tuple(worker.connections):
@@ -58,7 +57,7 @@ async def serve_connections(
 
 class _Server:
     def __init__(
-        self, worker: Worker, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
+        self, worker: WorkerContext, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
     ) -> None:
         self._worker = worker
         self._listener = listener
@@ -67,6 +66,9 @@ class _Server:
         self._most = worker.settings.max_connections or default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
+        # One line in the log for each time that these begin.
+        self._is_full = False
+        self._is_short_of_files = False
         self.tasks: anyio.abc.TaskGroup
         self.handshakes: set[anyio.CancelScope] = set()
 
@@ -74,16 +76,21 @@ class _Server:
         while True:
             await anyio.wait_readable(self._listener)
             for _ in range(_BATCH):
-                if self._count >= self._most:
+                if self._count < self._most:
+                    self._is_full = False
+                else:
                     await self._make_room()
                 try:
                     sock, _ = self._listener.accept()
                 except BlockingIOError:
+                    self._is_short_of_files = False
                     break
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
                         # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
-                        _log.log("cannot accept connections for now: %s", error.strerror)
+                        if not self._is_short_of_files:
+                            _log.warning("cannot accept connections for now: %s", error.strerror)
+                        self._is_short_of_files = True
                         await self._room(_PAUSE_S)
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
@@ -96,7 +103,9 @@ class _Server:
         An idle connection is closed, the one that is idle longest; if there is none, clients wait in the listener's
         backlog, where another worker may take them, instead of getting an error.
         """
-        _log.log("max_connections is reached: %d are open", self._count)
+        if not self._is_full:
+            _log.warning("max_connections is reached: %d are open", self._count)
+        self._is_full = True
         while self._count >= self._most:
             await self._room(_PAUSE_S)
 
@@ -117,7 +126,7 @@ class _Server:
             # It left before it was asked for its address, or the handshake failed: the client was told why.
             sock.close()
         except Exception as error:
-            note_fault(error)
+            log_internal_error(error)
             sock.close()
         else:
             if stream is not None:

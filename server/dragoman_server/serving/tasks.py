@@ -1,7 +1,6 @@
 """What hypercorn's protocols want of an event loop, on anyio: events, tasks, and the queue to an application."""
 
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -11,7 +10,7 @@ import anyio.abc
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
-__all__ = ["AppEvents", "Event", "TaskGroup", "WorkerContext"]
+__all__ = ["AppEvents", "ClearableEvent", "TaskGroup"]
 
 _log = logging.getLogger("dragoman.http")
 
@@ -19,8 +18,8 @@ _log = logging.getLogger("dragoman.http")
 _MOST_WAITING = 256 * 1024
 
 
-class Event:
-    """An event that can be cleared."""
+class ClearableEvent:
+    """An event that can be cleared, as hypercorn wants it."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -39,29 +38,6 @@ class Event:
 
     def is_set(self) -> bool:
         return self._event.is_set()
-
-
-class WorkerContext:
-    """What all connections of a worker have in common. terminated: the worker takes no new requests."""
-
-    event_class = Event
-    # Protocols never use it; hypercorn's own connections do.
-    single_task_class: Any = None
-
-    def __init__(self) -> None:
-        self.terminate = Event()
-        self.terminated = Event()
-
-    async def mark_request(self) -> None:
-        """Hypercorn counts requests here, to end a worker after so many."""
-
-    @staticmethod
-    async def sleep(wait: float) -> None:
-        await anyio.sleep(wait)
-
-    @staticmethod
-    def time() -> float:
-        return time.monotonic()
 
 
 class AppEvents:
@@ -153,7 +129,7 @@ async def _run_app(
     try:
         await app(scope, events.get, send)  # type: ignore[arg-type]
     except Exception:
-        # One line, as for any other request that failed through a fault of ours; the client gets a 500 if it can.
+        # One line, as for any other request that failed because of an internal error; the client gets a 500 if it can.
         _log.exception("the application failed")
     finally:
         events.close()
