@@ -115,6 +115,16 @@ async def test_a_stop_does_not_wait_for_a_handshake(certificate: Certificate) ->
         await silent.aclose()
 
 
+async def test_at_the_limit_nobody_is_closed_before_another_one_comes() -> None:
+    async with serving(max_connections=2) as address:
+        clients = [await anyio.connect_tcp(*address) for _ in range(2)]
+        for client in [*clients, *clients]:
+            await client.send(GET)
+            assert (await client.receive()).startswith(b"HTTP/1.1 200")
+        for client in clients:
+            await client.aclose()
+
+
 @pytest.mark.promise("S10")
 @pytest.mark.parametrize("with_tls", [False, True])
 async def test_those_who_only_connect_keep_nobody_out(certificate: Certificate, with_tls: bool) -> None:

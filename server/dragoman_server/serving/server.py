@@ -75,11 +75,12 @@ class _Server:
     async def accept(self) -> None:
         while True:
             await anyio.wait_readable(self._listener)
-            for _ in range(_BATCH):
-                if self._count < self._most:
-                    self._is_full = False
-                else:
-                    await self._make_room()
+            # Somebody is waiting, so that nobody is closed for no one.
+            if self._count < self._most:
+                self._is_full = False
+            else:
+                await self._make_room()
+            for _ in range(min(_BATCH, self._most - self._count)):
                 try:
                     sock, _ = self._listener.accept()
                 except BlockingIOError:
