@@ -166,6 +166,17 @@ async def test_another_name_is_refused_before_anything_is_done(host: str, origin
 
 
 @pytest.mark.parametrize(
+    "host", ["Host.Docker.internal:8080", "172.17.0.1:8080", "[fd00::1]:8080", "gate.lan."]
+)
+async def test_the_name_in_the_error_is_what_the_setting_takes(host: str) -> None:
+    message = json.loads((await Asked().answer({"host": host})).body)["error"]["message"]
+    name = re.search("not known as '(.*?)'", message)
+    assert name
+    settings = load(environ={"DRAGOMAN_ALLOWED_HOSTS": name[1]}, flags={}).settings.server
+    assert (await Asked(allowed_hosts=settings.allowed_hosts).answer({"host": host})).status == 200
+
+
+@pytest.mark.parametrize(
     "hosts",
     [
         [],
