@@ -170,7 +170,7 @@ async def test_another_name_is_refused_before_anything_is_done(host: str, origin
 )
 async def test_the_name_in_the_error_is_what_the_setting_takes(host: str) -> None:
     message = json.loads((await Asked().answer({"host": host})).body)["error"]["message"]
-    name = re.search("not known as '(.*?)'", message)
+    name = re.search("the host '(.*?)'", message)
     assert name
     settings = load(environ={"DRAGOMAN_ALLOWED_HOSTS": name[1]}, flags={}).settings.server
     assert (await Asked(allowed_hosts=settings.allowed_hosts).answer({"host": host})).status == 200
