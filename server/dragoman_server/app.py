@@ -64,7 +64,7 @@ class Application:
             Gatekeeper(app, gateway.keyring, self._elsewhere),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN if LOOPBACK_ORIGINS in origins else None,
-            # What a page may do does not depend on where its server stands.
+            # Whether a page is allowed does not depend on the network that it was loaded from.
             allow_private_network=True,
             allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
@@ -83,7 +83,7 @@ class Application:
         try:
             self._browsers.check(scope["headers"])
             if scope["type"] == "websocket":
-                # Makes Codex fall back to plain HTTP at once.
+                # By this status Codex falls back to plain HTTP at once.
                 raise RemoteProtocolError(
                     "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
                 )
@@ -93,10 +93,7 @@ class Application:
         await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
-        """The answer to a request that the server itself refuses, of which the scope has what is known. It is logged.
-
-        See serving/refusals.py.
-        """
+        """Log a request that the server itself refuses, and make the answer. See serving/refusals.py."""
         return self._elsewhere.refusal(scope, error)
 
     @asynccontextmanager
@@ -250,7 +247,7 @@ class Elsewhere:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
 
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
-        """The answer, which is logged."""
+        """Log the refused request, and make the answer."""
         status = error.status_hint
         spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")

@@ -51,8 +51,8 @@ STREAM_HEADERS: HeaderList = [
 ]
 JSON_HEADERS: HeaderList = [("content-type", "application/json")]
 
-# For browsers that do not say which page a request comes from: no page of another origin gets hold of a whole answer,
-# as an image or a script, and nothing in one is taken for something else.
+# For browsers that do not report which page a request comes from: no page of another origin can load a whole answer as
+# an image or a script, and no browser guesses another content type.
 BROWSER_HEADERS: HeaderList = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),

@@ -433,7 +433,7 @@ def test_a_loopback_name_that_leads_elsewhere_is_not_bound(monkeypatch: pytest.M
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    with pytest.raises(StartupError, match=r"dev\.localhost: it leads to 192\.0\.2\.7"):
+    with pytest.raises(StartupError, match=r"dev\.localhost: it resolves to 192\.0\.2\.7"):
         bind(ServerSettings(host="dev.localhost", port=0))
 
 

@@ -334,7 +334,7 @@ async def test_the_deadline_of_reading_is_the_protocols() -> None:
 
         async def stop(self) -> None: ...
 
-    connection._begin = lambda: connection._speak(Patient())  # type: ignore[method-assign]
+    connection._begin = lambda: connection._initiate(Patient())  # type: ignore[method-assign]
     await connection.run()
     assert timed_out == [7]
     assert isinstance(connection._stream, FakeStream)

@@ -238,7 +238,7 @@ async def test_an_application_waits_when_so_much_is_held() -> None:
 async def test_one_large_message_is_not_held_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))
-        assert client.protocol._held == STREAM_BUFFER
+        assert client.protocol._buffered == STREAM_BUFFER
         await client.send(settings({4: MOST_WINDOW}))
         assert client.contents[1] == 65535  # the connection's
 
@@ -248,7 +248,7 @@ async def test_streams_that_stand_still_leave_room_for_the_others() -> None:
     async with serving(app, {4: 0}) as client:
         for number in range(STREAMS - 1):
             await client.send(client.request(2 * number + 1, headers(path=f"/{number}")))
-        held = client.protocol._held
+        held = client.protocol._buffered
         assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * LEAST_BUFFER + STREAM_BUFFER
         last = 2 * STREAMS - 1
         await client.send(client.request(last, headers(path="/last")), window(last, MOST_WINDOW))
@@ -300,10 +300,10 @@ async def test_nothing_is_held_for_a_client_that_has_left() -> None:
         await client.send(client.request(1), client.request(3))
         streams = list(client.protocol._streams.values())
         await client.send(reset(1))
-        assert client.protocol._held == STREAM_BUFFER // 1000 * 1000 + 768
+        assert client.protocol._buffered == STREAM_BUFFER // 1000 * 1000 + 768
         await client.protocol.handle(Closed())
-        assert (client.protocol._held, client.protocol._streams) == (0, {})
-        assert [len(stream.out) for stream in streams] == [0, 0]
+        assert (client.protocol._buffered, client.protocol._streams) == (0, {})
+        assert [len(stream.buffer) for stream in streams] == [0, 0]
         assert client.protocol.connection.unsent == 0
         await settle()
         assert client.protocol.idle

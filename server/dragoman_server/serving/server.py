@@ -1,4 +1,4 @@
-"""Accepts connections and serves them, on every event loop alike; in place of hypercorn's two `run.py`."""
+"""Accepts connections and serves them, on all event loops alike. It replaces hypercorn's two `run.py`."""
 
 import asyncio
 import errno
@@ -15,13 +15,13 @@ from .connection import Address, Connection, WorkerContext, log_internal_error
 
 __all__ = ["serve_connections"]
 
-# Most connections taken before other tasks run again.
+# Connections accepted before other tasks run again.
 _BATCH = 64
 
-# How long nothing is accepted after an error that accepting again would only repeat.
+# How long to wait after an error that the next accept() would only repeat.
 _PAUSE_S = 1.0
 
-# Descriptors for what is no connection: listener, event loop, stores, log.
+# Descriptors of everything else: listener, event loop, stores, log.
 _OTHER_DESCRIPTORS = 64
 _MOST_BY_DEFAULT = 10_000
 
@@ -91,31 +91,31 @@ class _Server:
                         if not self._is_short_of_files:
                             _log.warning("cannot accept connections for now: %s", error.strerror)
                         self._is_short_of_files = True
-                        await self._room(_PAUSE_S)
+                        await self._end_an_idle_one()
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
                 self._count += 1
                 self.tasks.start_soon(self._serve, sock)
 
     async def _make_room(self) -> None:
-        """The cap is reached: wait until there is room again.
+        """Wait until fewer connections are open than the limit.
 
-        An idle connection is closed, the one that is idle longest; if there is none, clients wait in the listener's
-        backlog, where another worker may take them, instead of getting an error.
+        The one that has been idle longest is closed. If none is idle, clients wait in the listener's backlog instead
+        of getting an error; another worker may accept them.
         """
         if not self._is_full:
             _log.warning("max_connections is reached: %d are open", self._count)
         self._is_full = True
         while self._count >= self._most:
-            await self._room(_PAUSE_S)
+            await self._end_an_idle_one()
 
-    async def _room(self, seconds: float) -> None:
-        """Wait for a connection to end, at most for so long. The one that is idle longest is ended for it."""
+    async def _end_an_idle_one(self) -> None:
+        """End the connection that has been idle longest, if any, and wait until one has ended, at most _PAUSE_S."""
         for connection in self._worker.idle:
             connection.end()
             break
         self._one_ended = anyio.Event()
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(_PAUSE_S):
             await self._one_ended.wait()
 
     async def _serve(self, sock: socket.socket) -> None:
@@ -123,7 +123,7 @@ class _Server:
             client, server = _address(sock.getpeername()), _address(sock.getsockname())
             stream = await self._shake_hands(sock)
         except OSError:
-            # It left before it was asked for its address, or the handshake failed: the client was told why.
+            # It left before its address was known, or the handshake failed, which TLS itself reports to the client.
             sock.close()
         except Exception as error:
             log_internal_error(error)
@@ -136,7 +136,7 @@ class _Server:
             self._one_ended.set()
 
     async def _shake_hands(self, sock: socket.socket) -> ByteStream | None:
-        """None: it took too long, or the worker is being stopped."""
+        """Return None if it took too long or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
             try:
@@ -161,7 +161,7 @@ def _address(name: object) -> Address | None:
 
 
 def default_max_connections() -> int:
-    """Half of the files that the process may open, less some: a request needs a connection to its upstream as well."""
+    """Half of the files that the process may open, less some: most requests need a connection to their upstream too."""
     try:
         import resource
     except ImportError:  # not a Unix
