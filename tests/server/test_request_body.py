@@ -8,10 +8,12 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
+from dragoman_server._content_coding import MAX_PORTION
 from dragoman_server.request_body import ClientLeft, read_body
 
 if sys.version_info >= (3, 14):
@@ -194,6 +196,23 @@ async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], b
         tracemalloc.stop()
     assert status == 413
     assert peak < 4 * 2**20
+
+
+@pytest.mark.promise("S8")
+async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await read(gzip.compress(bytes(64 * MAX_PORTION)), coding="gzip", limit=64 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
 
 
 async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
