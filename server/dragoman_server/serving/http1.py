@@ -160,7 +160,8 @@ class HTTP1(H11Protocol):
         # hypercorn 0.18 protocol/h11.py:292 changes to HTTP/2 here whatever `http2` says. Prior knowledge is seen by
         # the connection, where HTTP/2 is wanted; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110,
         # 7.8 allows, since clients that want HTTP/2 in clear text have prior knowledge.
-        await self._create_stream(_as_served(request))
+        usual = request.target.startswith(b"/") and b"\nupgrade:" not in head.lower()
+        await self._create_stream(request if usual else _as_served(request))
 
     async def _read_body(self) -> None:
         # In place of hypercorn 0.18 protocol/h11.py:147, which answers a broken body itself, with nothing in it, and
