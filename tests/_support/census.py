@@ -9,7 +9,6 @@ import contextlib
 import gc
 import random
 import socket
-import struct
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import trio
-from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, Upstream, post
+from edge import (
+    CHAT_PATH,
+    MESSAGES_PATH,
+    RESPONSES_PATH,
+    Upstream,
+    post,
+    reset_at_close,
+)
 from leaving import PHASES, body_of, play
 
 from dragoman_server.app import create_app
@@ -134,6 +140,6 @@ def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None
                 with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionError):
                     client.recv(100)
             if draw.random() < 0.5:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset_at_close(client)
             if draw.random() < 0.7:
                 client.close()

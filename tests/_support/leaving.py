@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -27,6 +26,8 @@ from edge import (
     Upstream,
     chunk,
     post,
+    reset_at_close,
+    wait_until,
     whole,
 )
 from h2_client import Peer, data, headers, over_tls, reset
@@ -201,7 +202,7 @@ class World:
 
         def leave() -> None:
             if way == "rst":
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset_at_close(client)
                 client.close()
             else:
                 client.shutdown(socket.SHUT_WR)
@@ -223,20 +224,22 @@ class World:
     def _reached(self, phase: str, said: bytes, gateway: EdgeGateway, lines: int) -> Callable[[], float]:
         """Wait until the request has got there. What tells when nothing is kept any more."""
         if phase == "connecting":
-            _until(self._connecting)
+            wait_until(self._connecting, MOST_S)
 
             def gone() -> float:
-                at = _until(lambda: _outcomes(gateway, lines))  # to look at all sockets takes its time
+                at = wait_until(
+                    lambda: _outcomes(gateway, lines), MOST_S
+                )  # to look at all sockets takes its time
                 assert not self._connecting()
                 return at
 
             return gone
         if phase == "sending the body":
             time.sleep(0.03)  # nobody but the gateway has seen it
-            return lambda: _until(lambda: _outcomes(gateway, lines))
+            return lambda: wait_until(lambda: _outcomes(gateway, lines), MOST_S)
         if phase == "waiting for an account":
             time.sleep(0.05)  # it is in no connection
-            return lambda: _until(lambda: _outcomes(gateway, lines))
+            return lambda: wait_until(lambda: _outcomes(gateway, lines), MOST_S)
         # Of a hedged request both attempts wait; of one with a fallback the second one does.
         attempts = 2 if phase == "in a hedged attempt" else 1
         found: list[Conversation] = []
@@ -245,7 +248,7 @@ class World:
             found[:] = [each for each in self.upstream.conversations[-20:] if _waits(each, said)]
             return len(found) >= attempts
 
-        _until(are_there)
+        wait_until(are_there, MOST_S)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
         waiting = list(found)
         return lambda: max(self.upstream.wait_closed(each, MOST_S) for each in waiting)
@@ -273,11 +276,3 @@ def _waits(conversation: Conversation, said: bytes) -> bool:
 
 def _outcomes(gateway: EdgeGateway, start: int) -> bool:
     return any('"client_left"' in line for line in gateway.output[start:])
-
-
-def _until(is_so: Callable[[], bool]) -> float:
-    deadline = time.monotonic() + MOST_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {MOST_S} s"
-        time.sleep(0.001)
-    return time.monotonic()
