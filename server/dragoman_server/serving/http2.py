@@ -309,6 +309,7 @@ class HTTP2(H2Protocol):
                 await _send_reply(stream.refusal, send)
         finally:
             self._running -= 1
+            stream.app = self.app  # what it was refers to the stream
             if stream.stream_id not in self._streams:
                 # hypercorn 0.18 protocol/h2.py:272: after a reset nobody says that the connection is idle.
                 await self._update()
