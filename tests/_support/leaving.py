@@ -12,9 +12,11 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from edge import (
@@ -34,11 +36,14 @@ from http_certificate import Certificate
 
 # What is never reached is a failure after this time.
 MOST_S = 5.0
+# Of [server].
+SERVER = "patience_s = 3600"
 # "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
 WAYS = ("fin", "rst", "close", "reset")
 # Where a request can be when its client leaves, and the model that it asks for to get there.
 PHASES = {
     "connecting": "deaf/m",
+    "in the TLS handshake": "secure/m",
     "before the first byte": "up/m",
     "mid-stream": "up/m",
     "in a whole answer": "up/m",
@@ -52,12 +57,13 @@ PHASES = {
 }
 _WHOLE = {"in a whole answer", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
+_HELLO = b"\x16\x03"  # a record of TLS's handshake
 _CLOSE = "connection: close\r\n"
 _PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
 
 
-def play(conversation: Conversation) -> None:
-    """The upstream's side of all phases, one request a connection."""
+def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    """The upstream's side of all phases, one request a connection. answers: whole ones, in phases beside PHASES."""
     request = conversation.read()
     if request is None:
         return
@@ -71,6 +77,9 @@ def play(conversation: Conversation) -> None:
         return
     if phase == "in a fallback" and b'"first"' in request:
         conversation.send(whole({"error": {"message": "broken"}}, "503 No", _CLOSE))
+        return
+    if phase in answers:
+        conversation.send(answers[phase])
         return
     if phase == "in a whole answer":
         conversation.send(_PIECE)
@@ -109,6 +118,28 @@ def deaf_port() -> Iterator[tuple[int, set[int]]]:
         yield listener.getsockname()[1], ports
 
 
+def ways(url: str, deaf: int) -> str:
+    """The rest of a configuration with the upstream `up`: what the models of PHASES lead to."""
+    table = (
+        '[[upstreams]]\nname = "{}"\nprotocol = "openai_chat"\nmodels = ["m", "first"]\nmodel_list = false\n'
+    )
+    lines = ""
+    for name, base_url, line in (
+        ("deaf", f"http://127.0.0.1:{deaf}/v1", ""),
+        ("resting", url, ""),
+        ("hedged", url, "hedge_s = 0.01"),
+        ("secure", url.replace("http:", "https:"), ""),
+    ):
+        lines += table.format(name) + f'base_url = "{base_url}"\n{line}\n'
+    for name in ("hedged", "resting"):
+        for account in ("one", "two"):
+            lines += (
+                f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
+            )
+            lines += "most_at_once = 100000\n"
+    return lines + '[models]\nspare = ["resting/first", "up/m"]\n'
+
+
 class World:
     """Two gateways of one backend, with TLS and without, and their upstream."""
 
@@ -138,42 +169,46 @@ class World:
     def _gateway(self, name: str, server: str) -> EdgeGateway:
         directory = self._directory / name
         directory.mkdir()
-        table = '[[upstreams]]\nname = "{}"\nprotocol = "openai_chat"\nmodels = ["m", "first"]\nmodel_list = false\n'
-        more = ""
-        for other, url, line in (
-            ("deaf", f"http://127.0.0.1:{self._deaf}/v1", ""),
-            ("resting", self.upstream.url, ""),
-            ("hedged", self.upstream.url, "hedge_s = 0.01"),
-        ):
-            more += table.format(other) + f'base_url = "{url}"\n{line}\n'
-        for name in ("hedged", "resting"):
-            for account in ("one", "two"):
-                more += f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
-        more += '[models]\nspare = ["resting/first", "up/m"]\n'
         return EdgeGateway(
-            directory, self.upstream, backend=self._backend, server=f"{server}patience_s = 3600", more=more
+            directory,
+            self.upstream,
+            backend=self._backend,
+            server=f"{server}{SERVER}",
+            more=ways(self.upstream.url, self._deaf),
         )
 
     def leaves(self, phase: str, way: str, path: str = CHAT_PATH) -> float:
         """Be a client that gets to this phase and leaves. The seconds from then until nothing is kept any more."""
-        number = next(self._numbers)
-        said = f"phase {phase} number {number}"
-        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
-        gateway = self.plain if way in ("fin", "rst") else self.tls
+        return self.leave(phase, [way], path)[0]
+
+    def leave(self, phase: str, ways: Sequence[str], path: str = CHAT_PATH) -> list[float]:
+        """Be clients that get to this phase together, and leave one after the other. See leaves()."""
+        gateway = self.plain if ways[0] in ("fin", "rst") else self.tls
         if phase == "waiting for an account":
             self._tire(gateway)
         lines = len(gateway.output)
         with contextlib.ExitStack() as to_close:
-            client = to_close.enter_context(gateway.connect())
-            if gateway is self.plain:
-                leave = self._ask(client, way, phase, path, body)
-            else:
-                client = to_close.enter_context(over_tls(client, self._certificate.client()))
-                leave = self._ask_http2(client, way, phase, path, body)
-            gone = self._reached(phase, said.encode(), gateway, lines)
-            left = time.monotonic()
-            leave()
-            return gone() - left
+            clients = [self._comes(phase, way, path, gateway, to_close) for way in ways]
+            taken = []
+            for leave, gone in self._reached(phase, clients, gateway, lines):
+                left = time.monotonic()
+                leave()
+                taken.append(gone() - left)
+            if phase == "connecting":
+                assert not self._connecting()  # to look at all sockets takes its time
+            return taken
+
+    def _comes(
+        self, phase: str, way: str, path: str, gateway: EdgeGateway, to_close: contextlib.ExitStack
+    ) -> tuple[bytes, Callable[[], None]]:
+        """Send a request. What it says, and what makes its client leave."""
+        said = f"phase {phase} number {next(self._numbers)}"
+        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
+        client = to_close.enter_context(gateway.connect())
+        if gateway is self.plain:
+            return said.encode(), self._ask(client, way, phase, path, body)
+        client = to_close.enter_context(over_tls(client, self._certificate.client()))
+        return said.encode(), self._ask_http2(client, way, phase, path, body)
 
     def _tire(self, gateway: EdgeGateway) -> None:
         """One request whose account is told to wait; the next ones find it resting."""
@@ -220,45 +255,58 @@ class World:
         )
         return peer.close if way == "close" else lambda: peer.send(reset(1))
 
-    def _reached(self, phase: str, said: bytes, gateway: EdgeGateway, lines: int) -> Callable[[], float]:
-        """Wait until the request has got there. What tells when nothing is kept any more."""
-        if phase == "connecting":
-            _until(self._connecting)
-
-            def gone() -> float:
-                at = _until(lambda: _outcomes(gateway, lines))  # to look at all sockets takes its time
-                assert not self._connecting()
-                return at
-
-            return gone
-        if phase == "sending the body":
-            time.sleep(0.03)  # nobody but the gateway has seen it
-            return lambda: _until(lambda: _outcomes(gateway, lines))
-        if phase == "waiting for an account":
-            time.sleep(0.05)  # it is in no connection
-            return lambda: _until(lambda: _outcomes(gateway, lines))
+    def _reached(
+        self,
+        phase: str,
+        clients: list[tuple[bytes, Callable[[], None]]],
+        gateway: EdgeGateway,
+        lines: int,
+    ) -> Iterator[tuple[Callable[[], None], Callable[[], float]]]:
+        """Wait until all have got there. Of each: what makes it leave, and what then tells when nothing is kept."""
+        if phase in ("connecting", "sending the body", "waiting for an account"):
+            if phase == "connecting":
+                _until(lambda: self._connecting() == len(clients))
+            else:
+                time.sleep(0.05)  # nobody but the gateway has seen it
+            for number, (_, leave) in enumerate(clients, 1):
+                yield leave, partial(_logged, gateway, lines, number)
+            return
+        if phase == "in the TLS handshake":
+            _until(lambda: len(self._shaking_hands()) == len(clients))
+            waiting = self._shaking_hands()
+            for left, (_, leave) in zip(reversed(range(len(clients))), clients, strict=True):
+                yield leave, partial(_closed, waiting, left)
+            return
         # Of a hedged request both attempts wait; of one with a fallback the second one does.
         attempts = 2 if phase == "in a hedged attempt" else 1
-        found: list[Conversation] = []
+        those_of: list[list[Conversation]] = []
 
         def are_there() -> bool:
-            found[:] = [each for each in self.upstream.conversations[-20:] if _waits(each, said)]
-            return len(found) >= attempts
+            last = self.upstream.conversations[-100:]
+            those_of[:] = [[each for each in last if _waits(each, said)] for said, _ in clients]
+            return all(len(each) >= attempts for each in those_of)
 
         _until(are_there)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
-        waiting = list(found)
-        return lambda: max(self.upstream.wait_closed(each, MOST_S) for each in waiting)
+        for (_, leave), conversations in zip(clients, those_of, strict=True):
+            yield leave, partial(_closed, conversations, 0)
 
-    def _connecting(self) -> bool:
-        """Whether somebody but those of the test tries to connect to the deaf port."""
+    def _shaking_hands(self) -> list[Conversation]:
+        return [
+            each
+            for each in self.upstream.conversations[-100:]
+            if each.unread.startswith(_HELLO) and each.closed_at is None
+        ]
+
+    def _connecting(self) -> int:
+        """How many but those of the test try to connect to the deaf port."""
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         trying = {
             _port(local)
             for _, local, remote, state, *_ in rows
             if (_port(remote), state) == (self._deaf, "02")
         }
-        return bool(trying - self._waiting)
+        return len(trying - self._waiting)
 
 
 def _port(address: str) -> int:
@@ -271,8 +319,15 @@ def _waits(conversation: Conversation, said: bytes) -> bool:
     return said in last and b'"first"' not in last
 
 
-def _outcomes(gateway: EdgeGateway, start: int) -> bool:
-    return any('"client_left"' in line for line in gateway.output[start:])
+def _logged(gateway: EdgeGateway, start: int, count: int) -> float:
+    """When the log said of so many that they have left."""
+    return _until(lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count)
+
+
+def _closed(conversations: list[Conversation], left: int) -> float:
+    """When all but so many of them were closed."""
+    _until(lambda: sum(each.closed_at is None for each in conversations) <= left)
+    return max(each.closed_at for each in conversations if each.closed_at is not None)
 
 
 def _until(is_so: Callable[[], bool]) -> float:

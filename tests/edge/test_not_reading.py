@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -105,6 +105,24 @@ def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(tmp_path: Path, ba
             lambda: any("a client took nothing for 1 seconds" in each["message"] for each in gateway.log())
         )
         assert not [line for line in gateway.output if "Traceback" in line]
+
+
+@pytest.mark.promise("R9", "R10")
+def test_many_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> None:
+    flood = Flood()
+    with (
+        Upstream(flood) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway,
+        ExitStack() as clients,
+    ):
+        clients.enter_context(stalled(gateway))
+        flood.wait_until_paused()
+        resident = gateway.resident_bytes
+        for _ in range(10):
+            clients.enter_context(stalled(gateway))
+        upstream.wait_for(11)
+        flood.wait_until_paused()
+        assert gateway.resident_bytes - resident < 10 * 2**20
 
 
 @pytest.mark.promise("R2", "R10")
