@@ -1,4 +1,4 @@
-"""A string that does not show itself, and what takes such strings out of texts.
+"""A string that does not show itself, and the mask that removes such strings from texts.
 
 Not a subclass of str, on purpose: a subclass leaks through `"".join`, `%s` in C code and JSON encoders.
 """
@@ -18,15 +18,15 @@ MASK = "****"
 _SHOWN = 4
 _LONG_ENOUGH_TO_SHOW = 24
 
-# What is shorter stands in many texts that have nothing to do with it ("ollama", "true"), and is soon guessed. The keys
-# of vendors have 30 characters and more.
+# Shorter ones occur in unrelated texts ("ollama", "true"), and are easily guessed. Vendors' keys have 30 characters and
+# more.
 SHORTEST = 8
 
-# What client keys look like. The gateway does not know them, but a client may write its own in the wrong place.
+# Client keys. The gateway has only their hashes, but a client may send its key in the wrong place.
 CLIENT_KEY_PREFIX = "drk_"
 _CLIENT_KEY = re.compile(rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}")
 
-# Of values of headers that authenticate: the word before what is secret.
+# Authentication schemes: the word before the secret in a header's value.
 _SCHEMES = frozenset({"apikey", "basic", "bearer", "key", "token"})
 
 # How a text ends that was cut.
@@ -87,14 +87,15 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 class Mask:
-    """Call it with a text: gives the text with MASK in the place of each secret.
+    """A function from text to text that puts MASK in the place of each secret.
 
-    It knows a secret by what it is and by the forms that a server or a library gives it: as part of a URL, of a JSON
-    string or of a page, in base64, as credentials. A text that was cut inside of a secret loses what is left of it.
+    It finds a secret as it is, and as servers and libraries write it: in a URL, in a JSON string, in HTML, in base64,
+    as credentials. If a text was cut inside a secret, the rest of the secret is masked too.
 
     Args:
-        secrets: what to take out. Of a URL its password counts too, of a header's value what follows the scheme.
-        shown: texts that are no secrets because everybody may see them.
+        secrets: what to mask. In a URL also its password and the values of its query, in a header's value also what
+            follows the scheme.
+        shown: texts that are not secret.
     """
 
     __slots__ = ("_forms", "_heads")
@@ -110,7 +111,7 @@ class Mask:
         return f"<Mask of {len(self._forms)} texts>"
 
     def may_change(self, text: str) -> bool:
-        """Whether it is worth calling: nearly every text has nothing that a secret begins with."""
+        """A quick test. False for nearly all texts, which have nothing in them that a secret begins with."""
         return any(head in text for head in self._heads)
 
     def __call__(self, text: str) -> str:
@@ -131,7 +132,7 @@ class Mask:
 
 
 def _parts_of(secret: str) -> Iterator[str]:
-    """A secret, and what in it is one by itself."""
+    """The secret, and the parts of it that are secret by themselves."""
     yield secret
     scheme, _, rest = secret.partition(" ")
     if scheme.lower() in _SCHEMES:
@@ -146,7 +147,7 @@ def _parts_of(secret: str) -> Iterator[str]:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """What is secret in a URL, wherever it leads: credentials, and the values of its query."""
+    """The secret parts of a URL: credentials, and the values of its query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -171,5 +172,5 @@ def _forms_of(secret: str) -> Iterator[str]:
     escaped = json.dumps(secret)[1:-1]
     yield escaped
     yield escaped.replace("/", "\\/")
-    # As far as it does not depend on what follows, so that it is found in front of a colon too.
+    # Only whole groups of three bytes, which do not depend on what follows the secret.
     yield base64.b64encode(secret.encode())[: len(secret) // 3 * 4].decode()

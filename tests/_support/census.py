@@ -15,7 +15,6 @@ import os
 import random
 import resource
 import socket
-import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from edge import (
     Conversation,
     Upstream,
     post,
+    reset_at_close,
 )
 from h2_client import Peer, data, headers, reset
 from leaving import PHASES, SERVER, body_of, deaf_port, play, ways
@@ -218,8 +218,7 @@ class _Run(logging.Handler):
         gc.collect()
         kinds = (type(each) for each in gc.get_objects())
         objects = Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return Census(await self._open(), objects, pages * resource.getpagesize() / 1e6)
+        return Census(await self._open(), objects, _resident_mb())
 
     async def _settle(self, idle: int) -> None:
         with anyio.move_on_after(_SETTLING_S):
@@ -260,6 +259,11 @@ class _Run(logging.Handler):
         }
 
 
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
 def _collected() -> int:
     return sum(each["collected"] for each in gc.get_stats())
 
@@ -279,7 +283,7 @@ def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None
             with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionError):
                 (_ask_http2 if draw.random() < 0.4 else _ask)(client, number, draw)
             if draw.random() < 0.5:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset_at_close(client)
             if draw.random() < 0.7:
                 client.close()
 

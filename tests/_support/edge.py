@@ -13,6 +13,7 @@ import contextlib
 import json
 import resource
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -71,6 +72,20 @@ def post(path: str, body: object, headers: Mapping[str, str] | None = None) -> b
 def chat(model: str = "up/m", *, stream: bool = True, **more: Any) -> dict[str, Any]:
     """The body of a Chat request."""
     return {"model": model, "messages": [{"role": "user", "content": "Hi"}], "stream": stream, **more}
+
+
+def wait_until(is_so: Callable[[], object], within_s: float = DEADLINE_S, what: str = "") -> float:
+    """Wait until the condition holds. Returns its time.monotonic(). what: the condition in words, for the failure."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what or is_so}"
+        time.sleep(0.001)
+    return time.monotonic()
+
+
+def reset_at_close(connected: socket.socket) -> None:
+    """Make close() send RST instead of FIN."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 class Conversation:
@@ -152,7 +167,6 @@ class Upstream:
         self.conversations: list[Conversation] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port: int = self._listener.getsockname()[1]
-        self._came = threading.Condition()
 
     @property
     def url(self) -> str:
@@ -160,24 +174,19 @@ class Upstream:
 
     def wait_for(self, count: int) -> Conversation:
         """The count-th conversation, once it has a request. Fails after a while."""
-        return self._wait(lambda: len([each for each in self.conversations if each.requests]) >= count, count)
+        wait_until(lambda: len(self.asked) >= count, what=f"{count} conversations with a request")
+        return self.asked[count - 1]
+
+    @property
+    def asked(self) -> list[Conversation]:
+        """The conversations that have a request."""
+        return [each for each in self.conversations if each.requests]
 
     def wait_closed(self, conversation: Conversation, within_s: float = DEADLINE_S) -> float:
         """When the gateway closed this connection, in time.monotonic(). Its script must read until then."""
-        deadline = time.monotonic() + within_s
-        while conversation.closed_at is None:
-            assert time.monotonic() < deadline, f"the upstream is still open after {within_s} s"
-            time.sleep(0.001)
+        wait_until(lambda: conversation.closed_at is not None, within_s, "the gateway closes this connection")
+        assert conversation.closed_at is not None
         return conversation.closed_at
-
-    def _wait(self, is_there: Callable[[], bool], count: int) -> Conversation:
-        deadline = time.monotonic() + DEADLINE_S
-        while not is_there():
-            assert time.monotonic() < deadline, (
-                f"the upstream was asked {len(self.conversations)} times, not {count}"
-            )
-            time.sleep(0.002)
-        return [each for each in self.conversations if each.requests][count - 1]
 
     def _accept(self) -> None:
         while True:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,6 +28,8 @@ from edge import (
     Upstream,
     chunk,
     post,
+    reset_at_close,
+    wait_until,
     whole,
 )
 from h2_client import Peer, data, headers, over_tls, reset
@@ -236,7 +237,7 @@ class World:
 
         def leave() -> None:
             if way == "rst":
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset_at_close(client)
                 client.close()
             else:
                 client.shutdown(socket.SHUT_WR)
@@ -265,14 +266,14 @@ class World:
         """Wait until all have got there. Of each: what makes it leave, and what then tells when nothing is kept."""
         if phase in ("connecting", "sending the body", "waiting for an account"):
             if phase == "connecting":
-                _until(lambda: self._connecting() == len(clients))
+                wait_until(lambda: self._connecting() == len(clients), MOST_S)
             else:
                 time.sleep(0.05)  # nobody but the gateway has seen it
             for number, (_, leave) in enumerate(clients, 1):
                 yield leave, partial(_logged, gateway, lines, number)
             return
         if phase == "in the TLS handshake":
-            _until(lambda: len(self._shaking_hands()) == len(clients))
+            wait_until(lambda: len(self._shaking_hands()) == len(clients), MOST_S)
             waiting = self._shaking_hands()
             for left, (_, leave) in zip(reversed(range(len(clients))), clients, strict=True):
                 yield leave, partial(_closed, waiting, left)
@@ -286,7 +287,7 @@ class World:
             those_of[:] = [[each for each in last if _waits(each, said)] for said, _ in clients]
             return all(len(each) >= attempts for each in those_of)
 
-        _until(are_there)
+        wait_until(are_there, MOST_S)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
         for (_, leave), conversations in zip(clients, those_of, strict=True):
             yield leave, partial(_closed, conversations, 0)
@@ -321,18 +322,12 @@ def _waits(conversation: Conversation, said: bytes) -> bool:
 
 def _logged(gateway: EdgeGateway, start: int, count: int) -> float:
     """When the log said of so many that they have left."""
-    return _until(lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count)
+    return wait_until(
+        lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count, MOST_S
+    )
 
 
 def _closed(conversations: list[Conversation], left: int) -> float:
     """When all but so many of them were closed."""
-    _until(lambda: sum(each.closed_at is None for each in conversations) <= left)
+    wait_until(lambda: sum(each.closed_at is None for each in conversations) <= left, MOST_S)
     return max(each.closed_at for each in conversations if each.closed_at is not None)
-
-
-def _until(is_so: Callable[[], bool]) -> float:
-    deadline = time.monotonic() + MOST_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {MOST_S} s"
-        time.sleep(0.001)
-    return time.monotonic()

@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 from cfg_process import DEADLINE_S
-from edge import CHAT_PATH, MESSAGES_PATH, EdgeGateway, Upstream, chat, post, read_response, waits
+from edge import (
+    CHAT_PATH,
+    MESSAGES_PATH,
+    EdgeGateway,
+    Upstream,
+    chat,
+    post,
+    read_response,
+    reset_at_close,
+    wait_until,
+    waits,
+)
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from http_certificate import Certificate, make_certificate
@@ -55,16 +66,8 @@ def begin_stream(gateway: EdgeGateway) -> socket.socket:
     return client
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.01)
-
-
 def reset(client: socket.socket) -> None:
-    """Close with RST instead of FIN."""
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset_at_close(client)
     client.close()
 
 

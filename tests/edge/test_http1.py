@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import struct
 import time
 import zlib
 from collections.abc import Iterator
@@ -30,7 +29,9 @@ from edge import (
     chunk,
     post,
     read_response,
+    reset_at_close,
     streams,
+    wait_until,
     waits,
 )
 from http_heads import CASES, SECOND
@@ -119,7 +120,7 @@ class Client:
     def leave(self, how: str) -> float:
         """FIN or RST. When it was."""
         if how == "RST" and self.socket.fileno() >= 0:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(self.socket)
         self._file.close()
         self.socket.close()
         return time.monotonic()
@@ -345,13 +346,11 @@ def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: S
 
 def _asked(upstream: Upstream, before: int) -> Conversation:
     """The conversation behind the first so many, when it has a request."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        found = [each for each in upstream.conversations[before:] if each.requests]
-        if found:
-            return found[0]
-        time.sleep(0.001)
-    raise AssertionError("the upstream was not asked")
+    found: list[Conversation] = []
+    wait_until(
+        lambda: found.extend(each for each in upstream.conversations[before:] if each.requests) or found
+    )
+    return found[0]
 
 
 def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served: Served) -> None:

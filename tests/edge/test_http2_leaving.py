@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from edge import (
     chat,
     chunk,
     post,
+    reset_at_close,
 )
 from h2.errors import ErrorCodes
 from h2_client import (
@@ -111,7 +111,7 @@ def send_fin(peer: Peer) -> None:
 
 
 def break_off(peer: Peer) -> None:
-    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset_at_close(peer.socket)
     peer.socket.close()
 
 

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from edge import (
     chunk,
     post,
     read_response,
+    wait_until,
 )
 
 pytestmark = pytest.mark.process
@@ -71,13 +72,6 @@ def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
         client.connect(("127.0.0.1", gateway.port))
         client.sendall(post(CHAT_PATH, chat()))
         yield client
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.01)
 
 
 @pytest.mark.promise("R9", "R10", "S10")

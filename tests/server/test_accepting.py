@@ -19,8 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving import server as server_module
-from dragoman_server.serving._limited_log import LimitedLog
-from dragoman_server.serving.connection import Worker
+from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.server import default_max_connections, serve_connections
 from dragoman_server.settings import ServerSettings
 
@@ -68,7 +67,7 @@ async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10
 ) -> AsyncIterator[tuple[str, int]]:
     settings = ServerSettings()
-    worker = Worker(hello, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
@@ -120,9 +119,6 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    monkeypatch.setattr(
-        server_module, "_log", LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
-    )
     monkeypatch.setattr(server_module, "_PAUSE_S", 0.05)
     async with serving(errno.ECONNABORTED, errno.EMFILE, errno.ENFILE) as address:
         started = anyio.current_time()
