@@ -131,11 +131,11 @@ class AsyncioStream(asyncio.Protocol):
         if transport is None or self._lost or transport.is_closing():
             self.abort()
             return
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's
         with anyio.move_on_after(linger), contextlib.suppress(OSError):
+            if transport.can_write_eof():
+                transport.write_eof()  # fails where the peer has reset the connection and the loop has not seen it
+            else:
+                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's
             while await self.receive(None):
                 pass
         self.abort()

@@ -47,7 +47,7 @@ from dragoman_server.exchange import ClientExchange
 from dragoman_server.gateway import Gateway
 from dragoman_server.plan import Plan
 from dragoman_server.serve import _Requests, _Worker
-from dragoman_server.serving.connection import Worker
+from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.settings import ClientKey, Price, Settings
 from dragoman_server.state.account_memory import MemoryAccounts
 
@@ -185,7 +185,7 @@ class _Run(logging.Handler):
 
     async def _abort(self, address: tuple[str, int], worker: _Worker) -> Behind:
         idle = self._tasks()
-        self._worker = next(each for each in gc.get_objects() if isinstance(each, Worker))
+        self._worker = next(each for each in gc.get_objects() if isinstance(each, WorkerContext))
         await anyio.to_thread.run_sync(_leave, address, range(_WARM), self._upstream)
         before = await self._settled(idle)
         self._outcomes.clear()

@@ -100,6 +100,10 @@ class Server:
             time.sleep(0.01)
         raise AssertionError("the socket is still open")
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -63,7 +63,7 @@ class Served:
         ):
             for part in parts:
                 client.sendall(part)
-            client.settimeout(0.1)
+            client.settimeout(0.05)
             while answers and (data := client.recv(65536)):
                 found += data
         return found

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from edge import (
-    BACKENDS,
     CHAT_PATH,
     CHAT_WHOLE,
+    LOOPS,
     Conversation,
     EdgeGateway,
     Upstream,
@@ -31,7 +31,7 @@ ACCOUNTS = "".join(
 )
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Upstream, EdgeGateway]]:

@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -125,6 +126,18 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
         assert (await ask(address)).endswith(b"hello")
         assert anyio.current_time() - started >= 0.1
     assert [each.message for each in caplog.records] == ["cannot accept connections for now: EMFILE"]
+
+
+@pytest.mark.promise("R2")
+async def test_the_end_of_a_connection_that_the_client_has_just_reset_raises_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    accepted.setblocking(False)
+    stream = await server_module._open(accepted, None, 5)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await stream.end(5)  # before the loop has seen it
 
 
 @pytest.mark.parametrize(("files", "connections"), [(1024, 480), (64, 16), (1_000_000, 10_000), (-1, 10_000)])
