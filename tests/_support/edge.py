@@ -121,6 +121,11 @@ class Conversation:
         self.requests.append(head + b"\r\n\r\n" + body)
         return self.requests[-1]
 
+    @property
+    def unread(self) -> bytes:
+        """What has come and is no whole request."""
+        return self._buffer
+
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
