@@ -7,6 +7,7 @@ connection only. All bytes for a client go through `Connection._write`.
 import enum
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -80,7 +81,9 @@ class WorkerContext:
     refusal: Refusal = in_plain_text
     terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
-    idle: "dict[Connection, None]" = field(default_factory=dict)
+    # What has no request and may be closed for a new connection, by what closes it: connections, and TLS handshakes.
+    # Who has been idle longest comes first.
+    idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     event_class: ClassVar = ClearableEvent
 
@@ -186,6 +189,11 @@ class Connection:
         if self._reading is not None:
             self._reading.cancel()
 
+    def make_room(self) -> None:
+        """End an idle connection for a new one, without waiting for what its client does."""
+        self.end()
+        self._linger_s = 0.0
+
     def read_within(self, seconds: float | None) -> None:
         """Set the deadline for reading to `seconds` from now; None removes it. HTTPProtocol.timed_out() follows it.
 
@@ -200,7 +208,7 @@ class Connection:
             self.worker.idle.pop(self, None)
             self.read_within(None)
         elif not self._ended:
-            self.worker.idle[self] = None
+            self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
             self.read_within(self.worker.config.keep_alive_timeout)

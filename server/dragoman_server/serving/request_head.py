@@ -1,4 +1,4 @@
-"""The head of an HTTP/1.1 request, checked before a parser reads it.
+"""The head of an HTTP/1.1 request, and the lines of a chunked body, checked before a parser reads them.
 
 Strategy: where RFC 9112 lets a recipient be lenient or strict, this is strict, because a proxy in front that reads the
 same bytes in another way is how one client's bytes become another one's request. What the checks let pass, nginx,
@@ -20,6 +20,8 @@ __all__ = [
     "check_fields",
     "check_head",
     "check_part",
+    "is_chunk_line",
+    "is_trailer_section",
     "parse_broken",
     "split_absolute",
 ]
@@ -37,6 +39,8 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
+# "chunk-size [ chunk-ext ] CRLF" -- RFC 9112, 7.1. More than 16 digits are more than 64 bits, which some cut off.
+_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:[\t ]*;[\t -~\x80-\xff]*)?\r\n")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
@@ -109,6 +113,16 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
         raise _too_large()
     if len(fields) > MAX_FIELDS:
         raise _too_many()
+
+
+def is_chunk_line(line: bytes | bytearray) -> bool:
+    """Whether all who read it see the same chunk."""
+    return _CHUNK_LINE.fullmatch(line) is not None
+
+
+def is_trailer_section(section: bytes) -> bool:
+    """Whether all who read it see the same end of the body. section: behind the last chunk, with the empty line."""
+    return _FIELDS.fullmatch(section) is not None
 
 
 def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
