@@ -59,14 +59,13 @@ class BrowserGate:
 
     def _check_host(self, found: Iterator[str]) -> None:
         values = list(found)
-        if len(values) != 1 or not self._is_known(values[0].lower()):
-            raise RemoteProtocolError(_no_host(", ".join(values)), status_hint=421, code="host_not_allowed")
+        host = _host_name(values[0]) if len(values) == 1 else None
+        if host is None or not self._is_known(host):
+            # The name as allowed_hosts takes it: without the port.
+            message = _no_host(host or ", ".join(values))
+            raise RemoteProtocolError(message, status_hint=421, code="host_not_allowed")
 
-    def _is_known(self, value: str) -> bool:
-        match = _HOST.fullmatch(value)
-        if match is None:
-            return False
-        host = match[1] or match[2].removesuffix(".")
+    def _is_known(self, host: str) -> bool:
         return (
             is_loopback(host)
             or host == self._server.host.lower()
@@ -86,6 +85,11 @@ def check_form(headers: _Headers) -> None:
                 "forms for any page, without a preflight",
                 status_hint=415,
             )
+
+
+def _host_name(value: str) -> str | None:
+    match = _HOST.fullmatch(value.lower())
+    return match and (match[1] or match[2].removesuffix("."))
 
 
 def _values(headers: _Headers, name: bytes) -> Iterator[str]:
