@@ -12,9 +12,9 @@ BIN := $(VENV)/bin
 ARGS ?=
 SECONDS ?= 60
 MINUTES ?= 10
-# What is installed: versions and hashes, so that a checkout works tomorrow as it does today, with the same files.
-# Nothing is built but the project itself: what builds a package could be something else tomorrow.
-LOCKS := requirements
+# Versions and hashes of everything that is installed. Only the project itself is built, because nothing locks what would
+# build another package.
+LOCKS := tests/tools/requirements
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all: --requirement $(LOCKS)
 # Of `make lock`; --upgrade-package NAME moves one package only.
@@ -117,19 +117,19 @@ lock: $(RELEASE)/.release
 	$(RELEASE)/bin/python $(LOCKS)/sbom.py < $(RELEASE)/all.txt > $(RELEASE)/sbom.json
 	mv $(RELEASE)/sbom.json $(LOCKS)/dragoman.cdx.json
 
-# Known faults of what is locked. It fails, too, where the service that knows them does not answer.
+# Known vulnerabilities of what is locked. It also fails if the service that lists them does not answer.
 audit: $(RELEASE)/.release
 	@for lock in server dev release; do \
-		echo "known faults in $(LOCKS)/$$lock.txt:"; \
+		echo "known vulnerabilities in $(LOCKS)/$$lock.txt:"; \
 		$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
 			--requirement $(LOCKS)/$$lock.txt $(ARGS) || failed=1; \
 	done; \
 	if [ -n "$$failed" ]; then \
-		echo "audit: not passed. Faults are listed above; \"could not be audited\" or a lost connection: nothing was checked" >&2; \
+		echo "audit: not passed. Vulnerabilities are listed above; \"could not be audited\" or a lost connection: nothing was checked" >&2; \
 		exit 1; \
 	fi
 
-# The files of a release. The second build, of what is committed, differs in all that must not matter.
+# The files of a release. The second build, of what is committed, differs in everything that must not matter.
 dist: $(VENV)/.dev
 	@rm -rf dist
 	@env -u SOURCE_DATE_EPOCH $(BIN)/python -m hatchling build -d dist
@@ -142,7 +142,7 @@ dist: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/fuzz $(ARGS)
 
-# A mixed load with faults on each backend and clients that leave, and a table of what they cost.
+# A mixed load with errors on each backend and clients that leave, and a table of what they cost.
 soak: $(VENV)/.dev
 	$(BIN)/python tests/bench/soak.py --minutes $(MINUTES) $(ARGS)
 

@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -9,6 +10,11 @@ import pytest
 
 def pytest_configure() -> None:
     canaries.watch()
+    # Processes inherit what is ignored, and a shell has its jobs in the background ignore these; what is caught they
+    # do not inherit.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.hookimpl(wrapper=True)

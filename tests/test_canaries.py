@@ -74,10 +74,10 @@ def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
         )
 
     file = tmp_path / "x.toml"
-    file.write_text('key = "canary-of-a-file"')
-    with Tells(str(file), env={"KEY": "canary-of-a-variable"}) as process:
+    file.write_text('key = "file-canary"')
+    with Tells(str(file), env={"KEY": "variable-canary"}) as process:
         process.wait()
-    assert sorted(canaries.found()) == ["output: canary-of-a-file", "output: canary-of-a-variable"]
+    assert sorted(canaries.found()) == ["output: file-canary", "output: variable-canary"]
 
 
 @pytest.mark.promise("S3")

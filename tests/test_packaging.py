@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ROOT / "requirements"
+LOCKS = ROOT / "tests" / "tools" / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -109,7 +109,7 @@ def test_developers_get_what_the_extras_bring() -> None:
 
 
 class Lock(dict[str, Version]):
-    """The versions of a file of requirements/, by name; `hashes` likewise."""
+    """The versions of a lock, by name; `hashes` likewise."""
 
     def __init__(self, name: str) -> None:
         self.text = (LOCKS / f"{name}.txt").read_text("utf-8")

@@ -95,8 +95,8 @@ class Attempts:
     """The attempts of one request.
 
     Call next() and do what it says. After an Offer call took() or full(); after took() call failed(), dropped() or
-    committed(), and before that resend() where the same account is asked once more. While an attempt goes on, hedge()
-    may give another one that runs beside it; until that offer is answered the first one may still fail or be
+    committed(), and before these resend() if the same account is to get the request again. While an attempt goes on,
+    hedge() may give another one that runs beside it; until that offer is answered the first one may still fail or be
     committed, and the offer may be void then: see `state`. LocalProtocolError for calls in another order.
 
     Args:
@@ -146,9 +146,9 @@ class Attempts:
         self.state = AttemptState.TRYING
 
     def resend(self, account: str) -> bool:
-        """Send the request once more with this account, which is being tried. False: no attempt is left for it.
+        """Count one more attempt with this account, which is being tried. False: no attempt is left for it.
 
-        Only for what its server has not worked on: everything else is a failure.
+        Only where its server has not worked on the request: call failed() otherwise.
         """
         if self.state is AttemptState.DONE or self._final or self.made >= self._most:
             return False

@@ -16,7 +16,7 @@ import msgspec
 from ._errors import RemoteProtocolError
 from ._json import JSON, decode, encode
 
-# Takes out of a text what its reader may not see.
+# Returns a text without what its reader may not see.
 Mask: TypeAlias = Callable[[str], str]
 
 
@@ -160,7 +160,7 @@ def kind_by_words(kind: FaultKind, message: str) -> FaultKind:
 
 
 def masked(fault: Fault, mask: Mask | None) -> Fault:
-    """The fault as its reader may see it: a peer may repeat secrets in any of its texts. The same one without any."""
+    """Apply the mask to all texts of a fault, because a peer may repeat a secret in any of them."""
     if mask is None:
         return fault
     texts = {name: text for name in _TEXTS if (text := getattr(fault, name)) is not None}
@@ -172,27 +172,28 @@ _TEXTS = ("message", "code", "type", "param", "request_id")
 
 
 def masked_document(data: bytes, mask: Mask | None) -> bytes:
-    """A peer's words, JSON or not, as their reader may see them. Where there is nothing to take out, the same bytes.
+    """Apply the mask to an error document, JSON or not. Returns the same bytes if it changes nothing.
 
-    The strings of a JSON text are looked at as they read, for a letter may be written as an escape.
+    Strings of JSON are decoded first, because any character may be written as an escape.
     """
     if mask is None:
         return data
     try:
         value = decode(data)
-        shown = _masked_value(value, mask)
+        shown = masked_value(value, mask)
     except (RemoteProtocolError, RecursionError):
         return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return data if shown == value else encode(shown)
 
 
-def _masked_value(value: JSON, mask: Mask) -> JSON:
+def masked_value(value: JSON, mask: Mask) -> JSON:
+    """Apply the mask to all strings of a JSON value, names of members included."""
     if type(value) is str:
         return mask(value)
     if type(value) is list:
-        return [_masked_value(each, mask) for each in value]
+        return [masked_value(each, mask) for each in value]
     if type(value) is dict:
-        return {mask(name): _masked_value(each, mask) for name, each in value.items()}
+        return {mask(name): masked_value(each, mask) for name, each in value.items()}
     return value
 
 

@@ -3,9 +3,9 @@
 Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the upstream
 breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error in the
 protocol's own form can follow. Nothing else is ever added, nothing passes behind the frame that ends the answer, and
-nothing is changed but an error that says what the client may not see (Exchange.mask). What a tap wants to know
-(usage, the end, an error) stands in the first and the last frames of a stream, so only those are taken apart, and the
-last ones only when the protocol's end mark comes or somebody asks.
+nothing is changed but errors with something in them that the client may not see (Exchange.mask). What a tap looks for
+(usage, the end, an error) is in the first and the last frames of a stream, so only those are parsed, and the last ones
+only when the protocol's end mark comes or the caller asks.
 """
 
 from __future__ import annotations
@@ -195,14 +195,14 @@ class Relay:
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
     def _may_fail(self, frames: bytes) -> bool:
-        """Whether one of them may tell an error."""
+        """Whether one of the frames may be an error. Usually there is none, and no frame has to be parsed."""
         for sign in self._signs:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
             if frames.rfind(sign) >= 0:  # some times as fast as `in`
                 return True
         return False
 
     def _fails_beside(self, data: bytes) -> bool:
-        """Whether an error is told in a line that clients skip: then they get it in their own form, as the end."""
+        """Whether an error is in a line that clients skip. Then it ends the stream, in the protocol's own form."""
         if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
             return False
         found = _ERROR_LINE.search(data)
@@ -219,7 +219,7 @@ class Relay:
         return True
 
     def _without_secrets(self, frames: bytes) -> bytes:
-        """The frames, those that tell an error as the client may see them."""
+        """Apply the mask to those of the frames that are errors."""
         mask = self._exchange.mask
         if mask is None:
             return frames
@@ -239,7 +239,7 @@ class Relay:
         return b"".join(shown)
 
     def _end(self) -> None:
-        """The last frame has come: what is behind it was never there."""
+        """End at the last frame. What follows it is dropped."""
         self._held.clear()
         self._look()
         if not self._tap.ended and self._tap.fault is None:
@@ -253,13 +253,13 @@ class Relay:
 
     def _remember(self, whole: bytes) -> None:
         if not self.committed:
-            for piece in filter(None, _pieces(whole)):  # blank lines alone take no time
+            for piece in filter(None, _pieces(whole)):
                 if (frame := parse_piece(piece)) is not None:
                     self._watch((frame,))
                     if self._tap.begun:
                         break
             self._opening_bytes += len(whole)
-            # Nobody announces an answer at such a length.
+            # No announcement of an answer is that long.
             self.committed = self.committed or self._opening_bytes > _MOST_OPENING_BYTES
         recent = self._recent
         recent.append(whole)
@@ -286,7 +286,7 @@ class Relay:
         self.committed = self.committed or tap.begun or tap.ended
 
     def _up_to_the_end(self, whole: bytes) -> bytes:
-        """Pass frames on up to the one that ends the answer. The rest, when it has none: models write marks, too."""
+        """Pass on frames up to the one that ends the answer. Returns the rest if none does: models write marks, too."""
         start = passed = 0
         for end in _frame_ends(whole):
             piece, before, start = whole[start:end], whole[passed:start], end
@@ -304,8 +304,9 @@ class Relay:
         return whole[passed:]
 
     def _behind_an_error(self, whole: bytes) -> bytes:
-        """What may follow an error up to the last frame: no content, and no other end. Protocols tell an error in
-        several frames, and have figures and marks behind it.
+        """The frames that may follow an error: no content, and no other end.
+
+        Some protocols report an error in several frames, with usage and end marks behind it.
         """
         start, passing = 0, b""
         for end in _frame_ends(whole):
@@ -390,7 +391,7 @@ def _frame_ends(frames: bytes) -> Iterator[int]:
 
 
 def _cut(frames: bytes) -> Iterator[bytes]:
-    """One frame after the other, each with its blank line; the last one may have none."""
+    """Split into frames, each with its blank line; the last one may lack it."""
     start = 0
     for end in _frame_ends(frames):
         yield frames[start:end]

@@ -172,8 +172,7 @@ class Exchange(msgspec.Struct, frozen=True):
     stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
     clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
     mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
-    mask: takes out of an upstream's errors what the client may not see, wherever in the answer they stand. None:
-        nothing.
+    mask: removes from errors of the upstream, anywhere in the answer, what the client may not see. None: nothing.
     """
 
     request: Request
@@ -226,9 +225,9 @@ class StreamWriter(Protocol):
 class Tap(Protocol):
     """Watches a relayed stream. It may not change it.
 
-    begun: content has come: a delta that is not empty, or a start that carries some, such as the name of a tool. What
-        the client has seen cannot be undone.
-    ended: it ended well. fault: the error that the upstream reported in it, in a frame with the word "error".
+    begun: content has come: a delta that is not empty, or a start with content, such as the name of a tool. It cannot
+        be taken back.
+    ended: it ended well. fault: the error that the upstream reported in it.
     last: the frame came that ends a stream for good: nothing may follow it.
     whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
     It is shown the first frames and the last ones, in their order and maybe twice, not those between.
@@ -304,7 +303,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
     tap: watcher of a relayed stream of this protocol.
     end_marks: of these bytes every frame has some that sets Tap.last.
-    error_signs: of these bytes every frame has some that tells an error in words.
+    error_signs: every frame that reports an error has one of these byte strings in it.
     answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.

@@ -18,13 +18,13 @@ from ._json import decode_object, encode
 # in its last event.
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 
-# Comments and blank lines without an event in between. Servers send some dozen bytes in every few seconds.
+# Comments and blank lines without an event between them. Servers send some dozen bytes every few seconds.
 MAX_IDLE_BYTES = 1024 * 1024
 
 BOM = b"\xef\xbb\xbf"
 
 _BLANK_LINES = re.compile(rb"\n{3,}")
-# What every event has in it.
+# Every event has this in it.
 _DATA = b"data"
 
 

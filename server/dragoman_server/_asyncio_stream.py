@@ -52,9 +52,9 @@ class AsyncioStream(asyncio.Protocol):
     async def accept(
         cls, accepted: socket.socket, tls: ssl.SSLContext | None, handshake_timeout: float
     ) -> "AsyncioStream":
-        """The server's side. Raises OSError when the handshake fails."""
+        """Wrap an accepted socket. Raises OSError when the handshake fails."""
         stream = cls()
-        # What it returns is not the stream on uvloop with TLS.
+        # On uvloop with TLS, connect_accepted_socket() does not return the stream itself.
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: stream,
             accepted,
@@ -122,11 +122,11 @@ class AsyncioStream(asyncio.Protocol):
         if transport is None or self._lost or transport.is_closing():
             self.abort()
             return
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()  # TLS: what is written, then its own goodbye; then it waits for the peer's
         with anyio.move_on_after(linger), contextlib.suppress(OSError):
+            if transport.can_write_eof():
+                transport.write_eof()  # fails where the peer has reset the connection and the loop has not seen it
+            else:
+                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's
             while await self.receive(None):
                 pass
         self.abort()

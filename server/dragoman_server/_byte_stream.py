@@ -28,9 +28,10 @@ class ByteStream(Protocol):
         """What has arrived, waiting until something has; b"" when the peer has closed."""
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
-        """Hand `data` to the kernel as far as that needs no waiting, while nobody else sends.
+        """Hand as much of `data` to the kernel as is possible without waiting. No other send may be under way.
 
-        None: all of it. Else what send_all() must be called with before anything else; it may be empty.
+        Returns None if that was all, else what send_all() must be called with before anything else; it may be b"".
+        Raises OSError.
         """
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
@@ -40,16 +41,16 @@ class ByteStream(Protocol):
         """Whether an idle stream is still open and silent, as it must be between two exchanges."""
 
     async def end(self, linger: float) -> None:
-        """Say the end, once all that was sent is on its way, then close.
+        """Close gracefully: send what is buffered and the end of the stream, wait for the peer's end, close.
 
-        What the peer still sends is dropped until it has closed as well, for at most `linger` seconds. Raises nothing.
+        What the peer still sends is dropped, for at most `linger` seconds. Raises nothing.
         """
 
     def abort(self) -> None:
         """Close now. It waits for nothing, so cleanup needs no await; calling it again is harmless."""
 
     def alpn_protocol(self) -> str | None:
-        """What the TLS handshake agreed upon."""
+        """The application protocol that the TLS handshake chose, None without one."""
 
     def raw_socket(self) -> SocketLike:
         """The socket, to ask it for options and addresses."""

@@ -1,8 +1,8 @@
 """gzip, deflate and zstd, one or several over another, undone piece by piece without I/O.
 
 Clients compress what they send (Codex with zstd). Of upstreams the gateway asks `identity`; some compress all the
-same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes: others have their turn
-between two of them, and the reader says how much is too much, in bytes or in proportion to what came.
+same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes: other tasks can run
+between two portions, and the caller sets a limit in bytes or in proportion to the input.
 """
 
 import sys
@@ -25,14 +25,13 @@ __all__ = [
     "decoder_for",
 ]
 
-# Most bytes that one call of `next_portion` gives. Compression reaches ten thousand to one, and to look through 16 KiB
-# of the shortest events takes some milliseconds.
+# Most bytes that one call of `next_portion` gives. Parsing 16 KiB of the shortest events takes some milliseconds.
 MAX_PORTION = 16 * 1024
 
-# A reader that wants a proportion takes so many bytes in any case: short bodies are often one thing repeated.
+# Bytes to which `ratio` does not apply: short bodies are often one thing repeated.
 FREE_BYTES = 1024 * 1024
 
-# Frames of zstd and members of gzip that hold nothing, in a row. Each costs a decoder.
+# Empty frames of zstd or members of gzip in a row. Each costs a decoder.
 _MOST_EMPTY = 100
 
 # "A list of codings in the order in which they were applied." Two make no sense, but are allowed; more are an
@@ -72,7 +71,8 @@ class ContentDecoder:
     Args:
         layers: the outermost coding first.
         limit: the most bytes that may come out of any layer, None for any number.
-        ratio: how many times as many bytes may come out of any layer as came in, beyond FREE_BYTES; None for any.
+        ratio: the most bytes that may come out of any layer for each byte that came in, beyond FREE_BYTES; None for any
+            number.
     """
 
     __slots__ = ("_layers", "_limit", "_ratio", "_received")
@@ -88,7 +88,7 @@ class ContentDecoder:
         self._layers[0].receive_data(data)
 
     def next_portion(self) -> bytes | None:
-        """The next bytes of the decoded body, at most MAX_PORTION, perhaps none yet; None when more input is needed.
+        """The next bytes of the decoded body, at most MAX_PORTION; b"" if there may be more; None when it needs input.
 
         Raises TooLarge when more came out than the limit or the ratio allows.
         """
@@ -138,7 +138,7 @@ class _Zlib:
                 if len(self._pending) < 2:
                     return b""
                 self._inflate = zlib.decompressobj(self._window_bits())
-                self._empty = _counted(self._empty)
+                self._empty = _count_empty(self._empty)
             try:
                 data = self._inflate.decompress(self._pending, MAX_PORTION)
             except zlib.error:
@@ -186,7 +186,7 @@ class _Zstd:
         while self._pending or not (self._frame is None or self._frame.eof or self._frame.needs_input):
             if self._frame is None or self._frame.eof:
                 self._frame = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-                self._empty = _counted(self._empty)
+                self._empty = _count_empty(self._empty)
             pending, self._pending = self._pending, b""
             try:
                 data = self._frame.decompress(pending, MAX_PORTION)
@@ -206,8 +206,8 @@ class _Zstd:
             raise CodingError("the zstd body is cut off")
 
 
-def _counted(empty: int) -> int:
-    """One more frame or member, behind so many that were empty. Raises CodingError."""
+def _count_empty(empty: int) -> int:
+    """Count one more frame or member after so many empty ones. Raises CodingError if they are too many."""
     if empty == _MOST_EMPTY:
         raise CodingError(f"the body has {_MOST_EMPTY} empty pieces in a row")
     return empty + 1

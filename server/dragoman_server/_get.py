@@ -3,7 +3,7 @@
 from .attempt import Door
 from .headers import for_upstream
 from .settings import AccountSettings, UpstreamSettings
-from .upstream import UpstreamLost, UpstreamTimeouts
+from .upstream import UpstreamIdleClosed, UpstreamTimeouts
 
 
 async def get(
@@ -28,5 +28,5 @@ async def get(
 
     try:
         return await once()
-    except UpstreamLost:
-        return await once()  # a GET may be sent any number of times -- RFC 9110, 9.2.2
+    except UpstreamIdleClosed:
+        return await once()  # GET is idempotent -- RFC 9110, 9.2.2

@@ -9,8 +9,8 @@ from .settings import ServerSettings
 # Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
 BACKLOG = 1024
 
-# Bytes that the kernel takes of an answer before the network has room for them. By itself it takes some 4 MB: as much
-# memory for a client that does not read, and a client that is only slow seems to take nothing for minutes.
+# Bytes of an answer that the kernel buffers before the network takes them. Its default is some 4 MB: a client that does
+# not read costs as much memory, and one that is only slow seems to take nothing for minutes.
 _MOST_UNSENT = 128 * 1024
 
 
@@ -53,9 +53,10 @@ def bind(server: ServerSettings) -> socket.socket:
             server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         if is_loopback(server.host) and not is_loopback(str(address[0])):
-            # Whether client keys are needed was decided by the name.
+            # The name has decided that no client keys are needed.
             raise StartupError(
-                f"cannot listen on {server.host}: it leads to {address[0]}, which is no loopback address"
+                f"cannot listen on {server.host}: it resolves to {address[0]}, which is not a loopback address; "
+                "use 127.0.0.1"
             )
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:

@@ -1,4 +1,4 @@
-"""A string that does not show itself, and what takes such strings out of texts.
+"""A string that does not show itself, and the mask that removes such strings from texts.
 
 Not a subclass of str, on purpose: a subclass leaks through `"".join`, `%s` in C code and JSON encoders.
 """
@@ -18,15 +18,15 @@ MASK = "****"
 _SHOWN = 4
 _LONG_ENOUGH_TO_SHOW = 24
 
-# What is shorter stands in many texts that have nothing to do with it ("ollama", "true"), and is soon guessed. The keys
-# of vendors have 30 characters and more.
+# Shorter ones occur in unrelated texts ("ollama", "true"), and are easily guessed. Vendors' keys have 30 characters and
+# more.
 SHORTEST = 8
 
-# What client keys look like. The gateway does not know them, but a client may write its own in the wrong place.
+# Client keys. The gateway has only their hashes, but a client may send its key in the wrong place.
 CLIENT_KEY_PREFIX = "drk_"
 _CLIENT_KEY = re.compile(rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}")
 
-# Of values of headers that authenticate: the word before what is secret.
+# Authentication schemes: the word before the secret in a header's value.
 _SCHEMES = frozenset({"apikey", "basic", "bearer", "key", "token"})
 
 
@@ -84,15 +84,16 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 class Mask:
-    """Call it with a text: gives the text with MASK in the place of each secret.
+    """A function from text to text that puts MASK in the place of each secret.
 
-    A secret is found however its letters are written: large or small, escaped for a URL, a page or JSON, once or
-    several times; and in base64, with whatever stands beside it. A text that was cut inside of a secret loses what is
-    left of it.
+    It finds a secret however its letters are written: large or small, escaped for a URL, for HTML or for JSON, once or
+    several times; and in base64, whatever stands beside it. If a text was cut inside a secret, the rest of the secret
+    is masked too.
 
     Args:
-        secrets: what to take out. Of a URL its password counts too, of a header's value what follows the scheme.
-        shown: texts that are no secrets because everybody may see them.
+        secrets: what to mask. In a URL also its password and the values of its query, in a header's value also what
+            follows the scheme.
+        shown: texts that are not secret.
     """
 
     __slots__ = ("_forms", "_heads")
@@ -110,7 +111,7 @@ class Mask:
         return f"<Mask of {len(self._forms)} texts>"
 
     def may_change(self, text: str) -> bool:
-        """Whether it is worth calling: nearly every text has nothing that a secret begins with."""
+        """A quick test. False for nearly all texts, which have nothing in them that a secret begins with."""
         return self._may_change(_read(text))
 
     def __call__(self, text: str) -> str:
@@ -191,7 +192,7 @@ def _letter(found: re.Match[str]) -> str:
 
 
 def _parts_of(secret: str) -> Iterator[str]:
-    """A secret, and what in it is one by itself."""
+    """The secret, and the parts of it that are secret by themselves."""
     yield secret
     scheme, _, rest = secret.partition(" ")
     if scheme.lower() in _SCHEMES:
@@ -206,7 +207,7 @@ def _parts_of(secret: str) -> Iterator[str]:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """What is secret in a URL, wherever it leads: credentials, and the values of its query."""
+    """The secret parts of a URL: credentials, and the values of its query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -229,8 +230,8 @@ def _forms_of(secret: str) -> Iterator[str]:
     data = secret.encode()
     yield _read(data.decode("latin-1"))  # in a URL each byte is escaped
     for before in range(3):
-        # In base64, as far as it does not depend on what stands beside it.
+        # In base64 as far as it does not depend on what stands beside it: only whole groups of three bytes at the end.
         coded = base64.b64encode(b"\0" * before + data).decode()
-        coded = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        coded = coded[(before * 8 + 5) // 6 : (before + len(data)) // 3 * 4]
         yield coded.translate(_SMALL)
         yield coded.translate(_SMALL | {ord("+"): "-", ord("/"): "_"})

@@ -1,9 +1,9 @@
 """Several worker processes on one listening socket.
 
 The workers are spawned, not forked: a fork would copy an event loop's state. Each gets the settings and the
-socket through multiprocessing, builds its own application, and reports on a pipe. One that dies is replaced, whether it
-has served or not: another one may live. One that says why it cannot start the first time stops everything, since the
-next would say the same, and so does one that dies again and again without having served.
+socket through multiprocessing, builds its own application, and reports on a pipe. One that dies is replaced. All are
+stopped if one reports why it cannot start, because the next one could not either, or dies three times before it has
+served.
 """
 
 import logging
@@ -25,7 +25,7 @@ WorkerMain = Callable[[socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")
 
-# What a terminal sends to all processes in it: Ctrl-C, and that it is closed.
+# What a terminal sends to all its processes, for Ctrl-C and when it is closed.
 GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
 
 # Deaths of one worker before it has served that end the gateway.
@@ -51,7 +51,7 @@ class Supervisor:
     # By the worker's number. All of them are started before the first is waited for.
     processes: dict[int, SpawnProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
-    # Of workers that have not served yet.
+    # By number, of workers that have not served yet.
     deaths: Counter[int] = field(default_factory=Counter)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     failure: str | None = None
@@ -146,8 +146,7 @@ class Supervisor:
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Those that ask for a stop. A closed terminal does too: its SIGHUP would end the process in the middle of its
-    requests. Under nohup it is ignored."""
+    """The signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP, of a closed terminal, unless nohup ignores it."""
     group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     return (signal.SIGTERM, *group)
 

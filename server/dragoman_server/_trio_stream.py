@@ -52,7 +52,7 @@ class TrioStream:
     async def accept(
         cls, accepted: socket.socket, tls: ssl.SSLContext | None
     ) -> "TrioStream | TrioTlsStream":
-        """The server's side. Raises OSError when the handshake fails."""
+        """Wrap an accepted socket. Raises OSError when the handshake fails."""
         if tls is None:
             return cls(accepted)
         stream = TrioTlsStream(accepted, tls)
@@ -195,7 +195,7 @@ class TrioTlsStream:
         return self._socket.fileno() >= 0 and is_silent(self._socket)
 
     async def end(self, linger: float) -> None:
-        # Our goodbye; then the peer's, or whatever it still sends, encrypted or not.
+        # Our close_notify; then the peer's, or whatever it still sends, encrypted or not.
         with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._tls.unwrap()

@@ -182,8 +182,13 @@ class RequestAttempts:
         return None if offer is None else await self._take(offer)
 
     def resend(self, lease: Lease) -> bool:
-        """Whether the request may be sent once more with the account of this attempt; it counts as an attempt."""
+        """Count one more attempt with the same account. False: no attempt is left for it."""
         return self._machine.resend(lease.account)
+
+    @property
+    def made(self) -> int:
+        """How many attempts were made, resends included."""
+        return self._machine.made
 
     async def failed(
         self, lease: Lease, fault: Fault, after: float | None, *, connecting: bool = False

@@ -25,6 +25,7 @@ from dragoman._json import JSONObject
 
 from ._secret import Secret
 from .access import presented_key, same_key
+from .headers import BROWSER_HEADERS
 from .log import RequestRecord, log_request
 from .settings import AccountSettings, Settings
 from .state.accounts import AccountStore, AccountStoreError
@@ -168,4 +169,4 @@ def _answer(request: Request, value: JSONObject) -> Response:
         id=uuid.uuid4().hex, protocol="admin", path=request.scope["path"], status=200, outcome="completed"
     )
     log_request(record)
-    return JSONResponse(value, headers={"cache-control": "no-store"})
+    return JSONResponse(value, headers={"cache-control": "no-store", **dict(BROWSER_HEADERS)})

@@ -15,11 +15,12 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
+from dragoman._json import JSONObject, encode
 
 from . import __version__
 from .access import SCOPE_KEY, Keyring
@@ -27,12 +28,11 @@ from .admin import admin_app, is_admin_path
 from .browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
 from .counting import counting_routes
 from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
-from .exchange import encode_headers, send_reply
 from .gateway import Gateway
-from .headers import request_ids
+from .headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
 from .log import RequestRecord, log_request
 from .models_api import models_routes
-from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply
+from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply, send_reply
 from .responses_api import ResponsesEndpoint, responses_routes
 from .settings import LOOPBACK_ORIGINS, OPENAI_RESPONSES, Settings
 from .upstream import UpstreamClient
@@ -64,7 +64,7 @@ class Application:
             Gatekeeper(app, gateway.keyring, self._elsewhere),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN if LOOPBACK_ORIGINS in origins else None,
-            # What a page may do does not depend on where its server stands.
+            # Whether a page is allowed does not depend on the network that it was loaded from.
             allow_private_network=True,
             allow_methods=_METHODS,
             # "*" covers all headers but Authorization, so the request's own list is echoed.
@@ -83,7 +83,7 @@ class Application:
         try:
             self._browsers.check(scope["headers"])
             if scope["type"] == "websocket":
-                # Makes Codex fall back to plain HTTP at once.
+                # By this status Codex falls back to plain HTTP at once.
                 raise RemoteProtocolError(
                     "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
                 )
@@ -93,10 +93,7 @@ class Application:
         await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
-        """The answer to a request that the server itself refuses, of which the scope has what is known. It is logged.
-
-        See serving/refusals.py.
-        """
+        """Log a request that the server itself refuses, and make the answer. See serving/refusals.py."""
         return self._elsewhere.refusal(scope, error)
 
     @asynccontextmanager
@@ -161,19 +158,19 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
     async def root(request: Request) -> Response:
         # Claude Code asks for this before its first request, to see whether somebody is there.
         endpoints = list(_endpoints(gateway.protocols))
-        return JSONResponse({"name": "dragoman", "version": __version__, "endpoints": endpoints})
+        return _json({"name": "dragoman", "version": __version__, "endpoints": endpoints})
 
     async def healthz(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return _json({"status": "ok"})
 
     async def hello(request: Request) -> Response:
         # Claude Code opens its connection with this, and tests with it whether the network lets it through.
-        return JSONResponse({"message": "hello"})
+        return _json({"message": "hello"})
 
     async def readyz(request: Request) -> Response:
         settings = gateway.settings
         usable = gateway.ready and bool(settings.upstreams or settings.server.offers_simulator)
-        return JSONResponse({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
+        return _json({"status": "ready" if usable else "not ready"}, 200 if usable else 503)
 
     endpoints: list[BaseRoute] = [
         Route(
@@ -245,12 +242,12 @@ class Elsewhere:
         if scope["type"] != "websocket":
             await send_reply(send, reply)
         elif "websocket.http.response" in scope.get("extensions", {}):
-            await _refuse_websocket(send, reply)
+            await send_reply(send, reply, message="websocket.http.response")
         else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
 
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
-        """The answer, which is logged."""
+        """Log the refused request, and make the answer."""
         status = error.status_hint
         spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
@@ -261,14 +258,12 @@ class Elsewhere:
         return replace(reply, status=status)
 
 
-async def _refuse_websocket(send: Send, reply: Reply) -> None:
-    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": reply.body, "more_body": False})
-
-
 def _response(reply: Reply, headers: Mapping[str, str]) -> Response:
-    return Response(reply.body, reply.status, {**dict(reply.headers), **headers})
+    return Response(reply.body, reply.status, {**dict(reply.headers), **dict(BROWSER_HEADERS), **headers})
+
+
+def _json(value: JSONObject, status: int = 200) -> Response:
+    return _response(Reply(status, JSON_HEADERS, encode(value)), {})
 
 
 def _path(scope: Scope) -> str:

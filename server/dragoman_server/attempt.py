@@ -34,7 +34,7 @@ from .headers import HeaderList, for_client, request_ids
 from .plan import Plan
 from .upstream import (
     UpstreamError,
-    UpstreamLost,
+    UpstreamIdleClosed,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamTimeouts,
@@ -94,7 +94,7 @@ class Failure:
     headers: what the client may be told of the upstream's.
     status, body: the upstream's error answer in the client's form, where that is what the client is told.
     after: seconds that the upstream wants to be left alone.
-    connecting: no connection came about. lost: the request never came to be read.
+    connecting: there was no connection. idle_closed: a reused one was closed before the request arrived.
     """
 
     fault: Fault
@@ -105,7 +105,7 @@ class Failure:
     body: bytes = b""
     after: float | None = None
     connecting: bool = False
-    lost: bool = False
+    idle_closed: bool = False
 
 
 class Outlet(Protocol):
@@ -137,7 +137,7 @@ class Attempt:
         self._outlet = outlet
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
-        self._lost = False  # it was sent on a connection that was closed already
+        self._resent = False  # because an idle connection was closed
 
     @property
     def target(self) -> str:
@@ -159,14 +159,14 @@ class Attempt:
                 failure,
                 cause=str(error),
                 connecting=is_connecting(error),
-                lost=isinstance(error, UpstreamLost),
+                idle_closed=isinstance(error, UpstreamIdleClosed),
             )
 
     def can_resend(self, failure: Failure) -> bool:
-        """Whether to send the request once more with the same account. Then it is as it has to be sent."""
-        if failure.lost:
-            once, self._lost = not self._lost, True
-            return once
+        """Whether to call run() again, with the same account. Prepares the request for it."""
+        if failure.idle_closed:
+            first, self._resent = not self._resent, True
+            return first
         return self._without_signatures(failure)
 
     def _without_signatures(self, failure: Failure) -> bool:
@@ -196,7 +196,7 @@ class Attempt:
         self.status = response.status
         self._raw_headers = response.headers
         passed = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
-        self.headers = [(name, self._scrubbed(value)) for name, value in passed]
+        self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
 
     async def _begin(self, response: ResponseLike) -> bytes | Failure:
         """The first bytes of an answer, if it is one."""
@@ -303,7 +303,7 @@ class Attempt:
         if status < 400:
             failure = self._failure(redirected(plan.settings, status))
             place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
-            cause = f"{failure.cause} {status} to {self._scrubbed(place)}: put that into base_url"
+            cause = f"{failure.cause} {status} to {plan.scrub(place)}: put that into base_url"
             return replace(failure, cause=cause)
         body = masked_document(body, plan.exchange.mask)
         status, shown, fault = translate_fault(
@@ -327,13 +327,9 @@ class Attempt:
     def _unreached(self, error: UpstreamError) -> Fault:
         return fault_of_upstream(error, self.plan.settings, self.plan.url)
 
-    def _scrubbed(self, text: str) -> str:
-        mask = self.plan.exchange.mask
-        return text if mask is None else mask(text)
-
 
 def _place_of(location: str) -> str:
-    """Where a redirect leads, without what may be secret in it."""
+    """The URL of a redirect without its credentials and query, which may be secret."""
     try:
         parts = urlsplit(location)
     except ValueError:

@@ -1,16 +1,15 @@
 """Which web pages may use the gateway.
 
-Strategy: a browser on this machine runs pages of anybody, and reaches loopback addresses. Without client keys nothing
-else stands between a page and the upstreams' keys, so what the browser says of the page is looked at before anything
-else of a request:
+Strategy: a browser runs pages of anybody, and they can send requests to loopback addresses. Without client keys nothing
+else protects the upstreams' keys from a page, so these headers of the browser are checked before anything else:
 
-- `Host` must be a name that is known to lead here. A page whose own name is made to lead here (DNS rebinding) counts
-  as this gateway's for its browser: it may send anything, and read all answers.
-- `Origin` must be one of `cors_origins`. Without permission a page cannot read an answer, but it may send, without a
-  preflight, what a form may send, and has spent what the answer costs.
-- The content types of forms are refused with any origin (`check_form`): they are what needs no preflight.
+- `Host` must be a known name of this gateway. If a page's own name resolves to this machine (DNS rebinding), the
+  browser takes the gateway for the page's server, and lets the page send anything and read all answers.
+- `Origin` must be one of `cors_origins`. Other pages could not read an answer, but could send what a form can send,
+  without a preflight, and so spend money.
+- The content types of forms are refused from all origins (`check_form`), because they need no preflight.
 
-With client keys none of this is needed: a page does not know the key, and cannot send one without a preflight.
+With client keys these checks are not needed: a page does not know a key, and cannot send one without a preflight.
 """
 
 import ipaddress
@@ -23,7 +22,7 @@ from ._listen import is_loopback
 from ._patterns import matches
 from .settings import ServerSettings
 
-# For CORSMiddleware: the pages that LOOPBACK_ORIGINS stands for, on any port.
+# For CORSMiddleware: the origins that the setting LOOPBACK_ORIGINS means.
 LOOPBACK_ORIGIN = r"https?://(localhost|([a-z0-9_-]+\.)+localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]+)?"
 
 # RFC 9110, 7.2: Host = uri-host [ ":" port ]
@@ -37,20 +36,20 @@ _Headers = Iterable[tuple[bytes, bytes]]
 
 
 class BrowserGate:
-    """Refuses what a page may not do, by the headers of its request.
+    """Refuses requests of pages that may not use the gateway, by their headers.
 
-    keyless: nobody needs a client key. allows: whether pages of an origin may use the gateway.
+    keyless: no client keys are configured. allows: whether pages of an origin may use the gateway.
     """
 
     def __init__(self, server: ServerSettings, *, keyless: bool, allows: Callable[[str], bool]) -> None:
         self._server = server
         self._keyless = keyless
         self._allows = allows
-        # Names cannot be known where nothing is said of them; addresses can: no page makes its own into another.
+        # Where other machines can connect, any address is a good host: no page's own name is one.
         self._takes_addresses = not is_loopback(server.host)
 
     def check(self, headers: _Headers) -> None:
-        """Raises RemoteProtocolError: 421 for a host that is not known, 403 for a page that is not allowed."""
+        """Raise RemoteProtocolError: 421 for an unknown host, 403 for a page that is not allowed."""
         if self._keyless or self._server.allowed_hosts:
             self._check_host(_values(headers, b"host"))
         if self._keyless:
@@ -77,14 +76,14 @@ class BrowserGate:
 
 
 def check_form(headers: _Headers) -> None:
-    """Raises RemoteProtocolError (415) for a body that a page sends with a form's content type."""
+    """Raise RemoteProtocolError (415) for a body that a page sends with a form's content type."""
     if not any(True for _ in _values(headers, b"origin")):
         return
     for value in _values(headers, b"content-type"):
         if value.partition(";")[0].strip().lower() in _FORM_TYPES:
             raise RemoteProtocolError(
-                "a web page must send its body as application/json: plain text and forms are what browsers send for "
-                "any page, without asking",
+                "a web page must send its body with content-type: application/json; browsers send plain text and "
+                "forms for any page, without a preflight",
                 status_hint=415,
             )
 
@@ -94,10 +93,10 @@ def _values(headers: _Headers, name: bytes) -> Iterator[str]:
 
 
 def _origins(headers: _Headers) -> Iterator[str]:
-    """The origin of the page that made the browser send this, "null" where it is not told; none for other clients."""
+    """The origins of the page that sent this, "null" if the browser hides it; none for other clients."""
     origins = list(_values(headers, b"origin"))
     if not origins and "cross-site" in _values(headers, b"sec-fetch-site"):
-        # What images, scripts and links load, and GET requests whose answer the page does not ask to read.
+        # Requests for images, scripts and links, and those whose answer the page cannot read (mode "no-cors").
         return iter(("null",))
     return iter(origins)
 
@@ -116,13 +115,13 @@ def _shown(text: str) -> str:
 
 def _no_host(host: str) -> str:
     return (
-        f"this gateway is not known as {_shown(host)}: if that name is meant to lead here, list it in "
-        "server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts); else call it by 127.0.0.1 or localhost"
+        f"this gateway does not serve the host {_shown(host)}: use 127.0.0.1 or localhost in the base URL, or, if that "
+        "name is right, add it to server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)"
     )
 
 
 def _no_origin(origin: str) -> str:
     return (
-        f"web pages of the origin {_shown(origin)} may not use this gateway: if this one is meant to, list its origin "
-        "in server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)"
+        f"web pages of the origin {_shown(origin)} may not use this gateway: to allow them, add the origin to "
+        "server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)"
     )

@@ -31,13 +31,13 @@ from dragoman._recall import Keepsake, Recall
 
 from ._content_coding import ACCEPTED
 from .access import SCOPE_KEY
-from .exchange import ClientExchange, Keep, Remember, send_reply
+from .exchange import ClientExchange, Keep, Remember
 from .gateway import Gateway
 from .headers import JSON_HEADERS, HeaderList, request_ids
 from .limits import ClientRefused, Reserved
 from .log import RequestRecord, log_request
 from .plan import Destination, Plan, find_destination, make_plan
-from .replies import Reply, fault_reply
+from .replies import Reply, fault_reply, send_reply
 from .request_body import ClientLeft, read_body
 from .routes import default_model
 from .settings import ClientKey, ServerSettings
@@ -53,7 +53,7 @@ _LAST_WORDS_S = 5.0
 
 _CUT = Fault(
     FaultKind.OVERLOADED,
-    "the gateway was stopped before it had an answer; send the request again",
+    "the gateway is stopping, and the upstream had not answered yet; send the request again",
     status=503,
 )
 INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
@@ -92,8 +92,8 @@ class Call:
     headers: lower-case names; of a repeated header the values joined, as HTTP allows.
     now: seconds since the epoch.
     key: the client key that it came with, None where none are needed.
-    body_bytes: how long its body was, once that was read.
-    admitted: its key may send it, see BaseEndpoint.admit(). reserved: what that has reserved of its budget.
+    body_bytes: the length of its body, once that was read.
+    admitted: its key may send it, see BaseEndpoint.admit(). reserved: that much of its budget.
     plan: what went out for it, None while nothing did.
     """
 
@@ -230,10 +230,10 @@ class BaseEndpoint(ABC):
                 )
             if counts:
                 limits, listed = self.gateway.limits, self.gateway.catalog.listed
-                about = 0.0
+                estimate = 0.0
                 if call.key.budget is not None:
-                    about = limits.about(self.protocol.name, model, call.body_bytes, listed)
-                call.reserved = await limits.admit(call.key, about)
+                    estimate = limits.estimate(self.protocol.name, model, call.body_bytes, listed)
+                call.reserved = await limits.admit(call.key, estimate)
         if counts and self.gateway.limits.wants_usage(call.key):
             call.send.meter = Meter()
         call.admitted = True

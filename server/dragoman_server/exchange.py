@@ -26,24 +26,25 @@ from dragoman._recall import Keepsake
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
 from .headers import (
-    BROWSER_HEADERS,
     ESTIMATES,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
+    encode_headers,
     remaining_of,
     request_ids,
 )
 from .log import RequestRecord
 from .plan import Plan
-from .replies import Reply, error_reply, fault_reply, loss_header, with_retry_after
+from .replies import Reply, error_reply, fault_reply, loss_header, send_reply, with_retry_after
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 # Takes what is worth keeping of an answer's reasoning.
 Remember = Callable[[Keepsake], None]
-# Takes an answer as one document, and whether its client left before it was complete. Gives whether it was kept.
+# Stores an answer. Arguments: one document, and whether its client left before it was complete. Returns whether it was
+# stored.
 Keep = Callable[[JSONObject, bool], Awaitable[bool]]
 
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
@@ -94,7 +95,7 @@ class ClientExchange:
         self._record = record
         self._http1 = http1
         self._keep = keep
-        self._unkept: JSONObject | None = None  # the answer that could not be kept
+        self._unkept: JSONObject | None = None  # the answer, if the store did not take it
         self._remember = remember
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
@@ -124,7 +125,7 @@ class ClientExchange:
         self._note_end()
         if self._record.outcome == "client_left":
             await self._keep_rest()
-        # Tasks and streams of the group refer to each other until the collector finds them, and to this object.
+        # The group's tasks and streams form a reference cycle, which keeps this object until a garbage collection.
         self._answer = self._winner = self._unkept = None
         self._failed.clear()
 
@@ -227,10 +228,10 @@ class ClientExchange:
         return failure
 
     async def _sent(self, attempt: Attempt) -> Failure | None:
-        """What the attempt gives. Each time that it is sent counts, and is one for the log."""
+        """Run the attempt, and again where it may be resent. Each failed run is in the log."""
         record = self._record
         while True:
-            record.attempts = (record.attempts or 0) + 1
+            record.attempts = self._attempts.made
             begun = anyio.current_time()
             failure = await attempt.run()
             if failure is None:
@@ -427,11 +428,10 @@ class ClientExchange:
 
     def _headers(self, of_answer: Ledger | None = None) -> HeaderList:
         """What goes with every answer: the upstream's limits and id, and what was lost."""
-        mask = self._plan.exchange.mask
         losses = loss_header(self._plan.translated.losses, of_answer)
         return [
             *(self._upstream_headers or request_ids((), self._plan.id)),
-            *((name, value if mask is None else mask(value)) for name, value in losses),
+            *((name, self._plan.scrub(value)) for name, value in losses),
         ]
 
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
@@ -462,18 +462,6 @@ class ClientExchange:
         if record.outcome == "open":
             failed = record.error is not None
             record.outcome = "failed" if failed else "completed"
-
-
-async def send_reply(send: Send, reply: Reply) -> None:
-    """A whole response. Its length is known, so nothing needs to be chunked."""
-    headers = [*reply.headers, *BROWSER_HEADERS, ("content-length", str(len(reply.body)))]
-    await send({"type": "http.response.start", "status": reply.status, "headers": encode_headers(headers)})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": False})
-
-
-def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
-    """ASGI wants bytes. Values came through HTTP before, so latin-1 can hold them."""
-    return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def _fault_of(attempt: Attempt) -> Fault | None:

@@ -51,8 +51,8 @@ STREAM_HEADERS: HeaderList = [
 ]
 JSON_HEADERS: HeaderList = [("content-type", "application/json")]
 
-# For browsers that do not say which page a request comes from: no page of another origin gets hold of a whole answer,
-# as an image or a script, and nothing in one is taken for something else.
+# For browsers that do not report which page a request comes from: no page of another origin can load a whole answer as
+# an image or a script, and no browser guesses another content type.
 BROWSER_HEADERS: HeaderList = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -60,6 +60,11 @@ BROWSER_HEADERS: HeaderList = [
 
 # A client of Messages that names no version is an old one: they sent none before there were two.
 _OLDEST_VERSION = "2023-06-01"
+
+
+def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
+    """Encode headers as ASGI has them. Values came through HTTP before, so latin-1 can hold them."""
+    return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def for_upstream(

@@ -39,13 +39,13 @@ _MINUTE_S = 60.0
 _MOST_NAMES = 10
 _LONGEST_NAME = 100
 
-# What is reserved of a budget: the prompt as its bytes tell it, but no more than models take, and an answer of a usual
-# length. Pictures are long and cost little.
+# The estimate that is reserved of a budget: a prompt of as many tokens as its bytes suggest, at most what models take
+# (pictures are large and cost little), and an answer of a usual length.
 _BYTES_PER_TOKEN = 4
 _MOST_PROMPT_TOKENS = 200_000
 _USUAL_ANSWER_TOKENS = 1000
 
-# Sums of fractions are not exact, and nobody pays a billionth of a dollar.
+# Dollars. Sums of floats are not exact.
 _SLACK = 1e-9
 
 _Answer = TypeVar("_Answer")
@@ -97,7 +97,7 @@ class BudgetSpent(ClientRefused):
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """So many dollars of a budget, until the request has ended. counter, expires: where they are counted."""
+    """Dollars of a budget that are reserved until the request ends. counter, expires: where they are counted."""
 
     counter: str
     expires: float | None
@@ -114,7 +114,7 @@ class ClientLimits:
         self._store = store
         self._clock = clock
         self._down = False
-        self._budgets: dict[str, anyio.Lock] = {}  # by key: one looks and reserves at a time
+        self._budgets: dict[str, anyio.Lock] = {}  # by key, so that looking and reserving is one step
 
     def check_model(self, key: ClientKey, protocol: str, model: str, listed: Listed = NOTHING_LISTED) -> None:
         """Whether the key may use the model. protocol: the client's. model: as the client names it.
@@ -139,8 +139,8 @@ class ClientLimits:
                     f"{_shown(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
                 )
 
-    def about(self, protocol: str, model: str, body_bytes: int, listed: Listed = NOTHING_LISTED) -> float:
-        """What a request is likely to cost, in US dollars. protocol, model, listed: see check_model()."""
+    def estimate(self, protocol: str, model: str, body_bytes: int, listed: Listed = NOTHING_LISTED) -> float:
+        """Estimate the cost of a request in US dollars. protocol, model, listed: see check_model()."""
         chain = resolve_chain(self._settings, protocol, model, listed)
         tokens = min(body_bytes // _BYTES_PER_TOKEN, _MOST_PROMPT_TOKENS)
         usage = Usage(input=tokens, output=_USUAL_ANSWER_TOKENS)
@@ -148,9 +148,9 @@ class ClientLimits:
         return max((cost(price, usage) for price in prices if price is not None), default=0.0)
 
     async def admit(self, key: ClientKey, dollars: float = 0.0) -> Reserved | None:
-        """Count a request, and reserve what it is likely to cost, where there is a budget: give that to settle().
+        """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
 
-        dollars: about(). Raises RemoteProtocolError: LimitReached, BudgetSpent.
+        dollars: from estimate(). Raises RemoteProtocolError: LimitReached, BudgetSpent.
         """
         now = self._clock()
         reserved = await self._reserve(key, dollars, now)
@@ -170,12 +170,14 @@ class ClientLimits:
             spent = await self._ask(self._store.total(counter, now))
             if spent is not None and spent > key.budget - _SLACK:
                 raise BudgetSpent(key, ends)
-            with anyio.CancelScope(shield=True):  # bounded by _STORE_S; what was reserved has to be known
+            with anyio.CancelScope(
+                shield=True
+            ):  # bounded by _STORE_S; a cancelled call would leave the sum unknown
                 await self._ask(self._store.add(counter, dollars, expires))
         return Reserved(counter, expires, dollars)
 
     async def _charge(self, reserved: Reserved | None, key: ClientKey | None, dollars: float) -> None:
-        """Count the true price in the place of what was reserved. key: where there is a price."""
+        """Replace what was reserved by the true cost. key: None if the request cost nothing."""
         owed: dict[tuple[str, float | None], float] = {}
         if reserved is not None:
             owed[reserved.counter, reserved.expires] = -reserved.dollars

@@ -4,9 +4,9 @@ Strategy: the standard library's logging, so that an embedding application decid
 only makes the record. Never bodies, never keys, never header values. In text form, control characters are
 escaped and the lines of a traceback indented, so a model name cannot forge a second line.
 
-The command has all lines of its process written here, whoever logs them: those of event loops and libraries, warnings,
-and exceptions that nobody caught. Secrets of the settings are taken out of each line last of all, however they got in;
-and lines that say the same again and again are left out and counted.
+The command writes all lines of its process in this form: also those of event loops and libraries, warnings, and
+uncaught exceptions. The secrets of the settings are removed from each finished line, and lines that repeat are left
+out and counted.
 """
 
 import json
@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
+from dragoman._fault import masked_value
+
 from ._secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
@@ -27,8 +29,8 @@ REQUESTS = logging.getLogger("dragoman.requests")
 # Characters of a text from outside (a model name, a path, an error's message) that a line shows.
 _LONGEST = 500
 
-# Of lines that say the same, so many are written in so many seconds. A fault that each connection meets would fill the
-# disk (80 MB of tracebacks in a minute were seen); twenty are enough to read, and ten seconds to see that it goes on.
+# Of lines that repeat, MOST_REPEATS are written in REPEATS_S seconds. Otherwise an error in each connection fills the
+# disk: 80 MB of tracebacks in a minute were seen.
 MOST_REPEATS = 20
 REPEATS_S = 10.0
 
@@ -99,7 +101,7 @@ def log_request(record: RequestRecord) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """mask: takes secrets out of a line."""
+    """mask: removes secrets from a line."""
 
     def __init__(self, mask: Mask | None = None) -> None:
         super().__init__()
@@ -122,7 +124,7 @@ class JSONFormatter(_Formatter):
         text = json.dumps(line, ensure_ascii=True, default=str)
         if not self._mask.may_change(text):
             return text
-        return json.dumps(_masked(line, self._mask), ensure_ascii=True, default=str)
+        return json.dumps(masked_value(line, self._mask), ensure_ascii=True, default=str)
 
 
 class TextFormatter(_Formatter):
@@ -133,8 +135,8 @@ class TextFormatter(_Formatter):
         text = self._line(record, known)
         if not self._mask.may_change(text):
             return text
-        # Value by value, for one may be cut inside of a secret; then all, for the message and the traceback.
-        return self._mask(self._line(record, _masked(known, self._mask)))
+        # Value by value, because a value may end inside a secret; then the whole line, for message and traceback.
+        return self._mask(self._line(record, masked_value(known, self._mask)))
 
     def _line(self, record: logging.LogRecord, known: Any) -> str:
         words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(_message(record))]
@@ -148,7 +150,7 @@ class TextFormatter(_Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, but not the same one for ever."""
+    """Writes lines, and leaves out those that repeat too often."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -160,7 +162,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             for left_out in self._left_out():
                 super().emit(left_out)
             self._since = record.created
-        if record.name != REQUESTS.name:  # of requests each is told
+        if record.name != REQUESTS.name:  # every request has its line
             kind = _Kind.of(record)
             self._repeats[kind] += 1
             if self._repeats[kind] > MOST_REPEATS:
@@ -168,13 +170,13 @@ class _Handler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def close(self) -> None:
-        """The process ends."""
+        """Write what was left out so far, because the process ends."""
         for left_out in self._left_out():
             self.handle(left_out)
         super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Lines can always be made, so it is stderr that fails, and there is no other place to say so."""
+        """Do nothing: it is stderr that fails, and there is no other place to report it."""
 
     def _left_out(self) -> Iterator[logging.LogRecord]:
         repeats, self._repeats = self._repeats, Counter()
@@ -186,7 +188,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Kind(NamedTuple):
-    """What lines have in common that say the same of something else."""
+    """What two lines have in common if one repeats the other."""
 
     logger: str
     level: int
@@ -219,16 +221,16 @@ def configure(level: str, form: str, stream: TextIO | None = None, mask: Mask | 
 
 
 def take_over() -> None:
-    """Have everything else that this process would write to stderr written as Dragoman's own lines are.
+    """Write everything else that this process reports on stderr in the form of Dragoman's own lines.
 
-    That is the lines of all other loggers from WARNING on (at lower levels some write what goes over the wire),
-    warnings, and exceptions that nobody caught. Call it behind configure().
+    That is lines of all other loggers from WARNING on (at lower levels some log what is sent over the wire), warnings,
+    and uncaught exceptions. Call it after configure().
     """
     root = logging.getLogger()
     root.handlers[:] = logging.getLogger("dragoman").handlers
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    # What ends the process is of a level of its own, and so is never left out.
+    # A level of its own, so that the error which ends the process is never left out as a repetition.
     sys.excepthook = lambda kind, error, trace: _uncaught(logging.CRITICAL, kind, error, trace)
     threading.excepthook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
     sys.unraisablehook = lambda it: _uncaught(logging.ERROR, it.exc_type, it.exc_value, it.exc_traceback)
@@ -239,24 +241,14 @@ def _uncaught(
 ) -> None:
     if not issubclass(kind, SystemExit | KeyboardInterrupt):
         info = None if error is None else (kind, error, trace)
-        logging.getLogger("dragoman.errors").log(level, "nobody caught %s", kind.__name__, exc_info=info)
+        logging.getLogger("dragoman.errors").log(level, "uncaught %s", kind.__name__, exc_info=info)
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # arguments that do not fit: their logger's fault
+    except Exception:  # the arguments do not fit the format
         return str(record.msg)
-
-
-def _masked(value: object, mask: Mask) -> object:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {name: _masked(each, mask) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(each, mask) for each in value]
-    return value
 
 
 def _short(text: str) -> str:

@@ -164,6 +164,11 @@ class Plan:
         proxy = self.account.proxy or self.settings.proxy
         return None if proxy is None else proxy.reveal()
 
+    def scrub(self, text: str) -> str:
+        """Remove from an upstream's text what neither the client nor the log may show."""
+        mask = self.exchange.mask
+        return text if mask is None else mask(text)
+
     def sent_with(self, account: AccountSettings) -> "Plan":
         """The same request with this account of its upstream."""
         if account == self.account:

@@ -5,9 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from starlette.types import Send
+
 from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec, UpstreamSpec
 
-from .headers import JSON_HEADERS, HeaderList
+from .headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
 
 # The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
@@ -28,6 +30,17 @@ class Reply:
     status: int
     headers: HeaderList
     body: bytes
+
+    def encoded_headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers, as ASGI has them. The length of the body is among them, so nothing needs to be chunked."""
+        return encode_headers([*self.headers, *BROWSER_HEADERS, ("content-length", str(len(self.body)))])
+
+
+async def send_reply(send: Send, reply: Reply, *, message: str = "http.response") -> None:
+    """Send a whole response. message: what the types of its ASGI messages begin with."""
+    start = {"type": f"{message}.start", "status": reply.status, "headers": reply.encoded_headers()}
+    await send(start)
+    await send({"type": f"{message}.body", "body": reply.body, "more_body": False})
 
 
 def fault_reply(client: ProtocolSpec, fault: Fault, request_id: str, headers: HeaderList) -> Reply:

@@ -2,8 +2,8 @@
 
 Strategy: the limit counts bytes as they come and as they are after unpacking, each coding for itself, and holds
 while they are unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
-name: to take them for JSON would blame the client for what it did not do wrong. A body that stops, or comes so slowly
-that it is no honest client's, is refused too: it would keep its connection for ever.
+name: to take them for JSON would blame the client for what it did not do wrong. A body that stops, or that is slower
+than any network, is refused too, because it would keep its connection open for ever.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -21,8 +21,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 # Python reads no integer of thousands of digits, and no body has a length of twenty.
 _LONGEST_LENGTH = 20
 
-
-# A body may take its silence and a second for each of so many bytes. GPRS is faster than this.
+# A whole body may take `silence_s`, and a second for each 1024 bytes. GPRS is faster.
 _SLOWEST_BYTES_PER_S = 1024
 
 
@@ -33,7 +32,7 @@ class ClientLeft(Exception):
 async def read_body(
     receive: Receive, content_encoding: str, content_length: str, limit: int, silence_s: float
 ) -> bytes:
-    """The whole body of an ASGI request. silence_s: how long the client may send nothing of it.
+    """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
 
     Raises ClientLeft, and RemoteProtocolError with status 408 (too slow), 413 (too large), 415 (unknown coding) or 400
     (the coding, or the body's framing, is broken).
@@ -51,7 +50,7 @@ async def read_body(
     while more:
         message = await _receive(receive, silence_s, latest + received / _SLOWEST_BYTES_PER_S)
         if message["type"] == "http.disconnect":
-            # Our own server says so if it was not the client who ended it: see serving/http1.py.
+            # serving/http1.py adds the error if the body was broken and the client has not left.
             raise message.get("error") or ClientLeft
         data = message.get("body", b"")
         more = message.get("more_body", False)
@@ -66,14 +65,17 @@ async def read_body(
 
 
 async def _receive(receive: Receive, silence_s: float, latest: float) -> MutableMapping[str, Any]:
-    """The next message, which must come within silence_s and before `latest`."""
+    """Wait for the next message, for silence_s at most, and until `latest` (anyio.current_time())."""
     deadline = min(latest, anyio.current_time() + silence_s)
     with anyio.CancelScope(deadline=deadline):
         return await receive()
     silent = "stopped in the middle" if deadline < latest else "comes too slowly"
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
-    raise RemoteProtocolError(f"the request body {silent}; send it again", status_hint=408)
+    raise RemoteProtocolError(
+        f"the request body {silent} (body_timeout_s is {silence_s:g} s); send the request again",
+        status_hint=408,
+    )
 
 
 async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ._listen import Listening, StartupError, bind
 from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from .log import configure, take_over
-from .serving.connection import Worker
+from .serving.connection import WorkerContext
 from .serving.lifespan import lifespan
 from .serving.refusals import refusal_of
 from .serving.request_head import MAX_HEAD_BYTES
@@ -196,8 +196,7 @@ class _Worker:
     @contextmanager
     def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
         def handle(number: int, frame: object) -> None:
-            # The interpreter calls this wherever its main thread is. The timer starts here and not in the event loop,
-            # which code that does not return may block.
+            # The timer starts here and not in the event loop, which may be blocked by code that does not return.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
                 self._leave_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
@@ -218,7 +217,7 @@ class _Worker:
         if not self.is_ready:
             self.everything.cancel()
         elif self.stopping.is_set():
-            # Asked a second time, somebody does not want to wait.
+            # The second signal: do not wait for open requests.
             self.requests.cut()
         else:
             self.stopping.set()
@@ -233,7 +232,7 @@ class _Worker:
         async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
-                    Worker(self.requests, config, server, state, self.requests.refusal),
+                    WorkerContext(self.requests, config, server, state, self.requests.refusal),
                     self.listener,
                     config.create_ssl_context(),
                     handshake_s=_HANDSHAKE_S,
@@ -274,7 +273,7 @@ class _Worker:
 
 
 def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
-    """What makes the running event loop call a function, called from a signal handler."""
+    """Return the function by which a signal handler makes the running event loop call another one."""
     if backend == "trio":
         import trio
 
@@ -285,8 +284,8 @@ def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
 
 
 def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
-    # A handshake fails when a client speaks plain HTTP or does not trust us: its fault, and it was told. The same for
-    # connections that break.
+    # A handshake fails when a client speaks plain HTTP or does not trust our certificate, and a connection may break:
+    # no errors of ours.
     if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
 
@@ -339,8 +338,7 @@ def _worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
     """The whole life of a worker process. Says "" on `report` when it serves, or why it cannot."""
-    # Ctrl-C and a closed terminal reach the whole process group; the supervisor alone acts on them, and tells us with
-    # SIGTERM.
+    # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)

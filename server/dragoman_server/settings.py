@@ -59,12 +59,12 @@ class ServerSettings:
     keyfile: Annotated[str | None, Key(Kind.PATH, "TLS private key, PEM")] = None
     http2: Annotated[
         bool,
-        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and take it by prior knowledge without TLS"),
+        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS"),
     ] = True
     max_connections: Annotated[
         int,
         _integer(
-            "clients' connections that one process keeps open; 0: half of the files that it may open, at most 10000",
+            "most client connections per process; 0: half of the files that it may open, at most 10000",
             0,
             1_000_000,
         ),
@@ -72,7 +72,9 @@ class ServerSettings:
     send_timeout_s: Annotated[
         float,
         _seconds(
-            "time that a client may take nothing of an answer before its request is cancelled", 0.1, _DAY
+            "time for which a client may read nothing of its answer before its request is cancelled",
+            0.1,
+            _DAY,
         ),
     ] = 300.0
     keepalive_s: Annotated[
@@ -82,19 +84,23 @@ class ServerSettings:
         tuple[str, ...],
         Key(
             Kind.HOSTS,
-            "names that requests may be for, beside loopback ones, * for any text; unset, with client keys: all",
+            "hosts that requests may name, beside loopback ones; * matches any text; empty with client keys: all",
         ),
     ] = ()
     cors_origins: Annotated[
         tuple[str, ...],
-        Key(Kind.ORIGINS, "web pages that may use the gateway; loopback: those of this machine, on any port"),
+        Key(
+            Kind.ORIGINS,
+            "origins of web pages that may use the gateway; loopback: those of this machine, on any port",
+        ),
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
-        float, _seconds("time that the head of a request may take once it has begun", 0.1, _DAY)
+        float,
+        _seconds("time from the first byte of a request to the end of its headers, else 408", 0.1, _DAY),
     ] = 30.0
     body_timeout_s: Annotated[
-        float, _seconds("silence in the middle of a request body before it is refused", 0.1, _DAY)
+        float, _seconds("silence within a request body before it is refused with 408", 0.1, _DAY)
     ] = 30.0
     drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
@@ -430,7 +436,7 @@ class Settings:
 
     models: the name that clients send, and the `upstream/model` that it means, or several, best first.
 
-    proxies: those of the environment, which may hold credentials.
+    proxies: those of the environment, because their URLs may contain credentials to mask.
     targets: what `_targets` has worked out so far, by upstream, model and protocol.
     """
 
@@ -450,12 +456,12 @@ class Settings:
 
     @property
     def mask(self) -> Mask:
-        """Takes all secrets out of a text."""
+        """Masks all secrets in a text."""
         if self._mask is None:
             values = [secret.reveal() for secret in secrets_in(self)]
-            # Who makes settings by hand can write credentials into a base URL.
+            # Settings that are made in code may have credentials in a base URL.
             values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
-            # Servers that need no key get one that is no secret, often their own name.
+            # A server that needs no key is often given its own name as one.
             shown = {each.name for each in self.upstreams} | {each.name for each in self.accounts}
             object.__setattr__(self, "_mask", Mask(values, shown))
         assert self._mask is not None

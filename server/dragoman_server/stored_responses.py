@@ -103,7 +103,7 @@ class StoredResponses:
         return Expanded(body, asked.previous, whole, unknown)
 
     async def keep(self, body: JSONObject, expanded: Expanded, now: int, owner: str) -> bool:
-        """Keep an answer that has ended, to a request that was expanded for it. False: that could not be done.
+        """Store an answer that has ended, to a request that was expanded for it. Returns False if it was not stored.
 
         Never raises: the answer is good, whether it can be kept or not.
         """

@@ -5,8 +5,7 @@ works with it. What differs is the way of a body byte: one read of the socket be
 the consumer, whatever the chunks were, with no generator and no timer in between. `ResponseBody.receive` is
 the direct door to it.
 
-A request is sent once: whoever asked knows whether it may be sent again, and counts that. See
-`IdleConnectionClosed`.
+A request is sent once. Only the caller may send it again, and counts that: see `IdleConnectionClosed`.
 
 A response holds a lease of the connection pool. The lease ends when the last body byte has been read, when
 the response is closed or when anything fails, cancellation included, and ending it never waits.
@@ -36,17 +35,17 @@ __all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size goes out in one write with the head; to copy a larger one costs more than a write.
 _JOIN_LIMIT = 64 * 1024
-# What is handled at once of a body. One read gives up to 256 KiB, which may hold 36,000 empty events, or chunks of one
-# byte: half a second of work, in which nobody else would be served.
+# How much of a body is handled at once. One read gives up to 256 KiB, which may hold 36,000 empty events, or chunks of
+# one byte: half a second of work, during which nobody else would be served.
 _TURN_BYTES = 16 * 1024
-# A reused connection that ends so soon after the request was written had been closed before the request came:
-# a FIN or RST is back after one round trip, which takes less than this on earth. Whoever keeps silent longer
-# may have worked on the request.
+# A reused connection that ends within this time after the request was written was closed before the request arrived:
+# the FIN or RST comes back after one round trip, which is shorter on earth. After a longer silence the server may have
+# worked on the request.
 _RACE_S = 0.5
 
 
 class IdleConnectionClosed(httpx2.RemoteProtocolError):
-    """The server has closed a reused connection while the request was on its way, and nobody has read it.
+    """The server closed a reused connection before the request arrived, so it has not been processed.
 
     "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
     to know that the request semantics are actually idempotent ... or some means to detect that the original
@@ -86,7 +85,7 @@ class _Call:
 class _NoResponse(Exception):
     """The connection ended before the first byte of a response.
 
-    error: for the caller. silence: seconds from the end of the writing.
+    error: for the caller. silence: seconds since the request was written.
     """
 
     def __init__(self, error: httpx2.TransportError, silence: float) -> None:
@@ -251,7 +250,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         except _NoResponse as ended:
             if reused is None or ended.silence > _RACE_S:
                 raise ended.error from None
-            # The others have been idle for longer, and are likely to be closed as well.
+            # The other idle connections are older, and probably closed as well.
             self._pool.drop_idle(call.origin)
             raise IdleConnectionClosed(f"{call.where}: the idle connection was closed") from None
 

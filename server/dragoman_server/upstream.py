@@ -34,7 +34,7 @@ __all__ = [
     "UpstreamClientSettings",
     "UpstreamError",
     "UpstreamErrorKind",
-    "UpstreamLost",
+    "UpstreamIdleClosed",
     "UpstreamRequestInvalid",
     "UpstreamResponse",
     "UpstreamTimeout",
@@ -49,8 +49,8 @@ __all__ = [
 # Closing a response takes no time on our transport. On httpx2's it may shake hands, for so many seconds.
 CLOSE_S = 2.0
 
-# How many times its size a compressed answer may unpack to. Streams of the protocols repeat their envelopes with each
-# token, and reach 60.
+# How many times its size a compressed answer may unpack to. Streams repeat their envelopes with each token, and reach
+# 60.
 _MAX_RATIO = 200
 
 # These belong to this hop: the transport writes them, and what the caller has is about another connection
@@ -148,8 +148,8 @@ class UpstreamBroken(UpstreamError):
     kind = UpstreamErrorKind.BROKEN
 
 
-class UpstreamLost(UpstreamBroken):
-    """An idle connection was closed as the request came: nobody has read it. It may be sent once more."""
+class UpstreamIdleClosed(UpstreamBroken):
+    """The server closed an idle connection before the request arrived, so it may be sent once more."""
 
 
 class UpstreamTooLarge(UpstreamError):
@@ -172,7 +172,7 @@ _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
 }
 _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
     httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
-    IdleConnectionClosed: (UpstreamLost, "{where}: the idle connection was closed"),
+    IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
     httpx2.ProxyError: (UpstreamUnreachable, "the proxy does not connect to {where}"),
     httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
@@ -265,7 +265,7 @@ class UpstreamResponse:
         while True:
             portion = decoder.next_portion()
             if portion is not None:
-                # Some kilobytes from the socket may unpack to many megabytes: others have their turn in between.
+                # Some kilobytes from the socket may unpack to many megabytes; other tasks run in between.
                 await anyio.lowlevel.checkpoint()
                 if portion:
                     return portion

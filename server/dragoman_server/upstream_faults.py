@@ -2,7 +2,7 @@
 
 Strategy: an upstream's key, its money and the way to it are the operator's business, not the client's. A failure that
 is about them is told in words of our own, by the names in the configuration. Everything else is told in the upstream's
-own words, scrubbed: without secrets, which some servers repeat, without its address, and without whose account it is.
+own words, scrubbed: without secrets, which some servers repeat, its address, and the name of the customer.
 """
 
 import re
@@ -29,7 +29,7 @@ _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
 
 _PROXY_REFUSES = 407
 
-# By which vendors call their customers in errors: "in organization org-...", "for your organization (0a1b...)".
+# How errors of vendors identify their customer: "in organization org-...", "for your organization (0a1b...)".
 _CUSTOMER = re.compile(
     r"\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))", re.VERBOSE
 )
@@ -54,7 +54,7 @@ _NO_SUCH_PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scrub:
-    """Call it with what an upstream says: gives what clients and the log are told of it."""
+    """A function from an upstream's text to what clients and the log may show of it."""
 
     mask: Mask
     upstream: UpstreamSettings
@@ -63,16 +63,16 @@ class Scrub:
         text = _CUSTOMER.sub(MASK, self.mask(text))
         url = self.upstream.base_url
         if provider_name(url) is not None:
-            return text  # everybody knows the address
+            return text  # the address is public
         origin, host = origin_of(url)
-        # A host of one word may be meant otherwise.
+        # A host of one word may occur with another meaning.
         return _without_address(text, self.upstream, origin, host if "." in host or ":" in host else "")
 
 
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
     """A failed call as a fault that a client may see. url: where the request went."""
     name = _called(upstream)
-    # An error of TLS names the host alone.
+    # An error of TLS names the host without the scheme.
     text = _without_address(str(error), upstream, *origin_of(url))
     return Fault(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
 

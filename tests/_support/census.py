@@ -9,7 +9,6 @@ import contextlib
 import gc
 import random
 import socket
-import struct
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import trio
-from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, Upstream, post
+from edge import (
+    CHAT_PATH,
+    MESSAGES_PATH,
+    RESPONSES_PATH,
+    Upstream,
+    post,
+    reset_at_close,
+)
 from leaving import PHASES, body_of, play
 
 from dragoman_server.app import create_app
@@ -89,23 +95,24 @@ async def _run(backend: str, clients: int, upstream: Upstream) -> list[str]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()
+            idle, _ = _open(backend)
             address = listener.getsockname()
             await anyio.to_thread.run_sync(_leave, address, range(_WARM), upstream)
-            before = await _settled(backend, None)
+            before = await _settled(backend, idle)
             await anyio.to_thread.run_sync(_leave, address, range(_WARM, _WARM + clients), upstream)
-            after = await _settled(backend, before)
+            after = await _settled(backend, idle)
             worker.stopping.set()
     return after.more_than(before, clients)
 
 
-async def _settled(backend: str, before: Census | None) -> Census:
-    """The census, once what has ended is gone; without one before, once nothing changes."""
+async def _settled(backend: str, idle: int) -> Census:
+    """The census, once there are no more tasks than in a server without clients and nothing changes."""
     with anyio.move_on_after(_SETTLING_S):
         last = _open(backend)
         while True:
             await anyio.sleep(0.1)
-            last, now = _open(backend), last
-            if last == now and (before is None or (now[0] <= before.tasks and now[1] <= before.descriptors)):
+            last, before = _open(backend), last
+            if last == before and last[0] <= idle:
                 break
     return Census(*_open(backend), _objects())
 
@@ -133,6 +140,6 @@ def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None
                 with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionError):
                     client.recv(100)
             if draw.random() < 0.5:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                reset_at_close(client)
             if draw.random() < 0.7:
                 client.close()

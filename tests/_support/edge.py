@@ -13,16 +13,19 @@ import contextlib
 import json
 import resource
 import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import canaries
 from cfg_process import DEADLINE_S, Server
 
 BACKENDS = ("asyncio", "uvloop", "trio")
+# For what no transport has a part in: on uvloop the same code runs as on asyncio.
+LOOPS = ("asyncio", "trio")
 
 CHAT_PATH = "/v1/chat/completions"
 MESSAGES_PATH = "/v1/messages"
@@ -73,6 +76,20 @@ def chat(model: str = "up/m", *, stream: bool = True, **more: Any) -> dict[str, 
     return {"model": model, "messages": [{"role": "user", "content": "Hi"}], "stream": stream, **more}
 
 
+def wait_until(is_so: Callable[[], object], within_s: float = DEADLINE_S, what: str = "") -> float:
+    """Wait until the condition holds. Returns its time.monotonic(). what: the condition in words, for the failure."""
+    deadline = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what or is_so}"
+        time.sleep(0.001)
+    return time.monotonic()
+
+
+def reset_at_close(connected: socket.socket) -> None:
+    """Make close() send RST instead of FIN."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 class Conversation:
     """The upstream's side of one connection. requests: each with its head, as they came."""
 
@@ -106,6 +123,12 @@ class Conversation:
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
+
+    def close(self) -> None:
+        """From another thread than that of the script, which is woken."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
 
     def until_closed(self) -> None:
         """Wait until the gateway has closed, and note when."""
@@ -147,7 +170,6 @@ class Upstream:
         self.conversations: list[Conversation] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port: int = self._listener.getsockname()[1]
-        self._came = threading.Condition()
 
     @property
     def url(self) -> str:
@@ -155,24 +177,26 @@ class Upstream:
 
     def wait_for(self, count: int) -> Conversation:
         """The count-th conversation, once it has a request. Fails after a while."""
-        return self._wait(lambda: len([each for each in self.conversations if each.requests]) >= count, count)
+        wait_until(lambda: len(self.asked) >= count, what=f"{count} conversations with a request")
+        return self.asked[count - 1]
+
+    @property
+    def asked(self) -> list[Conversation]:
+        """The conversations that have a request."""
+        return [each for each in self.conversations if each.requests]
 
     def wait_closed(self, conversation: Conversation, within_s: float = DEADLINE_S) -> float:
         """When the gateway closed this connection, in time.monotonic(). Its script must read until then."""
-        deadline = time.monotonic() + within_s
-        while conversation.closed_at is None:
-            assert time.monotonic() < deadline, f"the upstream is still open after {within_s} s"
-            time.sleep(0.001)
+        wait_until(lambda: conversation.closed_at is not None, within_s, "the gateway closes this connection")
+        assert conversation.closed_at is not None
         return conversation.closed_at
 
-    def _wait(self, is_there: Callable[[], bool], count: int) -> Conversation:
-        deadline = time.monotonic() + DEADLINE_S
-        while not is_there():
-            assert time.monotonic() < deadline, (
-                f"the upstream was asked {len(self.conversations)} times, not {count}"
-            )
-            time.sleep(0.002)
-        return [each for each in self.conversations if each.requests][count - 1]
+    def begin_anew(self, script: Script) -> None:
+        """Close what is open, forget it, and run this script from now on."""
+        for conversation in self.conversations:
+            conversation.close()
+        self.conversations = []
+        self.script = script
 
     def _accept(self) -> None:
         while True:
@@ -197,7 +221,7 @@ class Upstream:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for conversation in self.conversations:
-            conversation.socket.close()
+            conversation.close()
 
 
 class EdgeGateway(Server):
@@ -240,9 +264,71 @@ class EdgeGateway(Server):
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * resource.getpagesize()
 
+    @property
+    def starved_s(self) -> float:
+        """How long its event loop has waited for a processor so far; 0 where the kernel does not tell."""
+        file = Path(f"/proc/{self.pid}/schedstat")
+        return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
+
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log so far. Each must be one JSON object but for those before the first."""
         return [json.loads(line) for line in self.output if line.startswith("{")]
+
+
+class Stopwatch:
+    """How long a gateway takes for something, without the time in which a busy machine did not let it run."""
+
+    def __init__(self, gateway: EdgeGateway) -> None:
+        self._gateway = gateway
+        self._starved = gateway.starved_s
+        self._begun = time.monotonic()
+
+    def seconds(self, end: float | None = None) -> float:
+        """end: in time.monotonic(), by default now."""
+        end = time.monotonic() if end is None else end
+        return end - self._begun - (self._gateway.starved_s - self._starved)
+
+
+class Running(NamedTuple):
+    upstream: Upstream
+    gateway: EdgeGateway
+
+
+class Gateways:
+    """Gateways that tests have in common, because a process takes its time to start: one for each backend and text of
+    its configuration. What wants to end its process, or to know its memory, starts one of its own.
+    """
+
+    def __init__(self, make_directory: Callable[[], Path]) -> None:
+        self._make_directory = make_directory
+        self._running: dict[tuple[str, str, str], Running] = {}
+        self._open = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def lend(
+        self, backend: str, script: Script = streams, *, server: str = "", more: str = ""
+    ) -> Iterator[Running]:
+        """A running gateway and its upstream, which knows nothing of those who had it before. Fails behind who makes
+        the gateway write an error of its own.
+        """
+        key = backend, server, more
+        running = self._running.get(key)
+        if running is None or running.gateway.has_ended:
+            upstream = self._open.enter_context(Upstream())
+            gateway = EdgeGateway(self._make_directory(), upstream, backend=backend, server=server, more=more)
+            running = self._running[key] = Running(upstream, self._open.enter_context(gateway).ready())
+        running.upstream.begin_anew(script)
+        known = len(running.gateway.output)
+        yield running
+        for line in running.gateway.output[known:]:
+            assert "Traceback" not in line, line
+            assert not line.startswith("{") or json.loads(line)["level"] in ("info", "warning"), line
+
+    def __enter__(self) -> Gateways:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
 
 def read_response(client: socket.socket) -> bytes:

@@ -7,11 +7,14 @@ import http.client
 import json
 import socket
 import ssl
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge import EdgeGateway, Upstream
+from edge import (
+    EdgeGateway,
+    Upstream,
+    wait_until,
+)
 from http_certificate import Certificate
 
 # For an answer to others, on a busy machine.
@@ -60,7 +63,7 @@ class Served:
         ):
             for part in parts:
                 client.sendall(part)
-            client.settimeout(0.1)
+            client.settimeout(0.05)
             while answers and (data := client.recv(65536)):
                 found += data
         return found
@@ -78,9 +81,5 @@ class Served:
     def is_well(self) -> None:
         """It is alive, and has let go of all connections."""
         self.is_alive()
-        deadline = time.monotonic() + 5
-        while self.gateway.descriptors > self._descriptors:
-            assert time.monotonic() < deadline, (
-                f"{self.gateway.descriptors} descriptors, not {self._descriptors}"
-            )
-            time.sleep(0.02)
+        most = self._descriptors
+        wait_until(lambda: self.gateway.descriptors <= most, 5, f"{most} descriptors")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 from typing import Any, get_type_hints
 from urllib.parse import quote
 
@@ -127,22 +129,33 @@ def repeated() -> str:
     """The words of a server that repeats all that it can have heard, in all forms that it may give them."""
     key = CANARIES["UpstreamSettings", "api_key"].reveal()
     proxy = f"me:{_PROXY}"
-    forms = [
+    said = [
         *all_values(),
         *WHOLE,
-        quote(key, safe=""),
-        quote(key, safe="").lower().replace(key.lower(), key),
-        json.dumps(key),
-        json.dumps(key).replace("/", "\\/"),
+        *sorted(_forms_of(key)),
         base64.b64encode(f"{key}:".encode()).decode(),
         base64.b64encode(proxy.encode()).decode(),
     ]
-    return "no: " + " ".join(forms)
+    return "no: " + " ".join(said)
+
+
+def _forms_of(text: str) -> set[str]:
+    """A text as it is in URLs, JSON, HTML, and in base64 as far as that does not depend on what follows."""
+    quoted, escaped = quote(text, safe=""), json.dumps(text)[1:-1]
+    whole = base64.b64encode(text.encode())[: len(text) // 3 * 4].decode()
+    return {
+        text,
+        quoted,
+        re.sub("%..", lambda match: match[0].lower(), quoted),
+        escaped,
+        escaped.replace("/", "\\/"),
+        html.escape(text),
+        whole,
+    }
 
 
 def leaked(text: str | bytes) -> list[str]:
     """The secrets in a text."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    forms = {form for word in WORDS for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))}
-    return sorted(form for form in forms if form in text)
+    return sorted(form for word in WORDS for form in _forms_of(word) if form in text)

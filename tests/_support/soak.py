@@ -14,7 +14,6 @@ import re
 import socket
 import sqlite3
 import statistics
-import struct
 import threading
 import time
 from collections import Counter
@@ -35,6 +34,7 @@ from edge import (
     Upstream,
     chunk,
     post,
+    reset_at_close,
     whole,
 )
 from h2_client import Peer, data, headers, is_end, over_tls, reset, window
@@ -96,9 +96,7 @@ PLAYS: dict[str, Callable[[Conversation], None]] = {
     "silent": _is_silent,
     "stops": _is_silent_in_the_middle,
     "cut": lambda conversation: conversation.send(STREAM_HEAD + chunk("Hello") + b"data: {"),
-    "resets": lambda conversation: conversation.socket.setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-    ),
+    "resets": lambda conversation: reset_at_close(conversation.socket),
     "error": lambda conversation: conversation.send(
         whole({"error": {"message": "no"}}, "500 Internal Server Error", _CLOSE)
     ),
@@ -416,7 +414,7 @@ class Soak:
 
     def _leave(self, client: socket.socket, draw: random.Random) -> None:
         if draw.random() < 0.5:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(client)
 
     def _does_not_read(self, client: socket.socket, draw: random.Random) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -13,12 +13,13 @@ from functools import cache
 
 import pytest
 from edge import (
-    BACKENDS,
     CHAT_PATH,
+    LOOPS,
     MESSAGES_PATH,
     Conversation,
     EdgeGateway,
     Script,
+    Stopwatch,
     Upstream,
     chat,
     chunk,
@@ -60,7 +61,7 @@ def bomb(coding: str, what: str) -> bytes:
     return PACKERS[coding](chunk("Hello"), PIECES[what])
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Upstream, EdgeGateway]]:
@@ -87,9 +88,9 @@ def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, flo
     def watch() -> None:
         nonlocal longest
         while not ended.is_set():
-            begun = time.monotonic()
+            stopwatch = Stopwatch(gateway)
             gateway.get("/healthz")
-            longest = max(longest, time.monotonic() - begun)
+            longest = max(longest, stopwatch.seconds())
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -15,8 +15,8 @@ import h2.connection
 import h2.events
 import pytest
 from cfg_process import DEADLINE_S
-from edge import BACKENDS, CHAT_PATH, CHAT_WHOLE, Conversation, EdgeGateway, Upstream, chat, whole
-from http_certificate import Certificate, make_certificate
+from edge import BACKENDS, CHAT_PATH, CHAT_WHOLE, Conversation, EdgeGateway, Gateways, Upstream, chat, whole
+from http_certificate import Certificate
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S1", "S15")]
 
@@ -53,14 +53,10 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    directory = tmp_path_factory.mktemp("browsers")
-    certificate = make_certificate(directory)
-    server = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"\n'
-    with (
-        Upstream(answers) as upstream,
-        EdgeGateway(directory, upstream, backend=request.param, server=server).ready() as gateway,
-    ):
+def site(
+    request: pytest.FixtureRequest, gateways: Gateways, certificate: Certificate, tls: str
+) -> Iterator[Site]:
+    with gateways.lend(request.param, answers, server=tls) as (upstream, gateway):
         yield Site(gateway, upstream, certificate)
 
 

@@ -13,10 +13,23 @@ from pathlib import Path
 
 import pytest
 from cfg_process import DEADLINE_S
-from edge import CHAT_PATH, MESSAGES_PATH, EdgeGateway, Upstream, chat, post, read_response, waits
+from edge import (
+    CHAT_PATH,
+    MESSAGES_PATH,
+    EdgeGateway,
+    Gateways,
+    Upstream,
+    chat,
+    post,
+    read_response,
+    reset_at_close,
+    wait_until,
+    waits,
+)
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from http_certificate import Certificate, make_certificate
+from h2_client import over_tls
+from http_certificate import Certificate
 
 pytestmark = pytest.mark.process
 
@@ -30,11 +43,6 @@ GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 def upstream() -> Iterator[Upstream]:
     with Upstream(waits) as upstream:
         yield upstream
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def serving(gateway: EdgeGateway) -> bool:
@@ -55,16 +63,8 @@ def begin_stream(gateway: EdgeGateway) -> socket.socket:
     return client
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.01)
-
-
 def reset(client: socket.socket) -> None:
-    """Close with RST instead of FIN."""
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset_at_close(client)
     client.close()
 
 
@@ -75,7 +75,7 @@ def assert_quiet(gateway: EdgeGateway) -> None:
 # One connection's exception ends that connection.
 
 
-def data_behind_a_refusal(client: socket.socket) -> None:
+def data_behind_a_refusal(client: socket.socket, path: str = MESSAGES_PATH) -> None:
     """A POST without its body, which is refused at once; then the body."""
     h2 = H2Connection(H2Configuration(client_side=True))
     h2.initiate_connection()
@@ -83,7 +83,7 @@ def data_behind_a_refusal(client: socket.socket) -> None:
         (":method", "POST"),
         (":scheme", "http"),
         (":authority", "127.0.0.1"),
-        (":path", MESSAGES_PATH),
+        (":path", path),
     ]
     h2.send_headers(1, [*headers, ("content-type", "application/json")])
     client.sendall(h2.data_to_send())
@@ -110,11 +110,9 @@ def frame_types(data: bytes) -> Iterator[int]:
 
 @pytest.mark.promise("R2", "S11")
 @pytest.mark.parametrize("http2", ["true", "false"])
-def test_data_behind_a_refusal_ends_no_other_connection(
-    tmp_path: Path, upstream: Upstream, backend: str, http2: str
-) -> None:
+def test_data_behind_a_refusal_ends_no_other_connection(gateways: Gateways, backend: str, http2: str) -> None:
     server = f"http2 = {http2}\n{SECRET}"
-    with EdgeGateway(tmp_path, upstream, backend=backend, server=server, more=KEY).ready() as gateway:
+    with gateways.lend(backend, server=server, more=KEY) as (_, gateway):
         with gateway.connect() as bystander:
             bystander.sendall(GET[:20])
             with gateway.connect() as attacker:
@@ -122,29 +120,20 @@ def test_data_behind_a_refusal_ends_no_other_connection(
             bystander.sendall(GET[20:])
             assert read_response(bystander).startswith(b"HTTP/1.1 200")
         assert serving(gateway)
-        assert_quiet(gateway)
 
 
 @pytest.mark.promise("R2", "S11")
-def test_the_same_with_tls(
-    tmp_path: Path, upstream: Upstream, backend: str, certificate: Certificate
-) -> None:
-    arguments = ("--certfile", str(certificate.cert), "--keyfile", str(certificate.key))
+def test_the_same_with_tls(gateways: Gateways, backend: str, certificate: Certificate, tls: str) -> None:
     context = certificate.client()
-    context.set_alpn_protocols(["h2"])
-    with EdgeGateway(
-        tmp_path, upstream, *arguments, backend=backend, server=SECRET, more=KEY
-    ).ready() as gateway:
+    with gateways.lend(backend, server=tls) as (_, gateway):
         for _ in range(2):
-            with context.wrap_socket(gateway.connect(), server_hostname="127.0.0.1") as attacker:
-                assert attacker.selected_alpn_protocol() == "h2"
-                data_behind_a_refusal(attacker)
-        assert_quiet(gateway)
+            with over_tls(gateway.connect(), context) as attacker:
+                data_behind_a_refusal(attacker, "/nowhere")
 
 
 @pytest.mark.promise("S11")
-def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstream, backend: str) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend, server="http2 = false").ready() as gateway:
+def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, server=f"http2 = false\n{SECRET}", more=KEY) as (_, gateway):
         for asked in (
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
@@ -155,7 +144,6 @@ def test_without_http2_its_preface_is_no_request(tmp_path: Path, upstream: Upstr
                 answer = client.recv(65536)
                 assert answer.startswith(b"HTTP/1.1 ")
                 assert not answer.startswith(b"HTTP/1.1 101")
-        assert_quiet(gateway)
 
 
 @pytest.mark.promise("R2")
@@ -194,9 +182,9 @@ def test_frames_after_a_stop_was_asked_for(tmp_path: Path, upstream: Upstream, b
 @pytest.mark.promise("R9", "S10")
 @pytest.mark.parametrize("leave", [socket.socket.close, reset])
 def test_a_connection_that_the_client_closed_costs_no_descriptor(
-    tmp_path: Path, upstream: Upstream, backend: str, leave: Callable[[socket.socket], None]
+    gateways: Gateways, backend: str, leave: Callable[[socket.socket], None]
 ) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+    with gateways.lend(backend) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))
         before = gateway.descriptors
@@ -242,15 +230,15 @@ def test_at_the_limit_idle_connections_make_room_and_others_are_waited_for(
 
 
 @pytest.mark.promise("S10", "S12")
-def test_without_descriptors_it_pauses_and_says_so_once(
-    tmp_path: Path, upstream: Upstream, backend: str
-) -> None:
-    with EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+def test_without_descriptors_it_pauses_and_says_so_once(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, waits) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))
         with contextlib.ExitStack() as stack:
             streaming = stack.enter_context(begin_stream(gateway))
-            limits = (gateway.descriptors + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            before = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
+            stack.callback(resource.prlimit, gateway.pid, resource.RLIMIT_NOFILE, before)
+            limits = (gateway.descriptors + 1, before[1])
             resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, limits)
             # Each has a request that waits for its body, so that none is idle.
             clients = [stack.enter_context(gateway.connect()) for _ in range(8)]
@@ -267,7 +255,6 @@ def test_without_descriptors_it_pauses_and_says_so_once(
             with contextlib.suppress(TimeoutError):
                 assert streaming.recv(65536), "the open stream was cut"
         assert len([each for each in gateway.log() if "cannot accept" in each["message"]]) == 1
-        assert_quiet(gateway)
 
 
 def cpu_seconds(gateway: EdgeGateway) -> float:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import pytest
-from edge import BACKENDS, CHAT_PATH, EdgeGateway, Upstream, read_response, waits
+from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, Stopwatch, read_response, waits
 from h2_client import HEADERS, Peer, answered, code_of, data, headers, ping, raw, reset, settings, window
 from hyperframe.frame import (
     ContinuationFrame,
@@ -30,15 +30,9 @@ MOST_DELAY_S = 0.75
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def gateway(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EdgeGateway]:
-    directory = tmp_path_factory.mktemp("floods")
-    with (
-        Upstream(waits) as upstream,
-        EdgeGateway(directory, upstream, backend=request.param, server="drain_s = 1").ready() as gateway,
-    ):
-        yield gateway
+def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[EdgeGateway]:
+    with gateways.lend(request.param, waits) as running:
+        yield running.gateway
 
 
 class Flood(NamedTuple):
@@ -123,10 +117,10 @@ def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
     def ask() -> None:
         with gateway.connect() as client:
             while not (took and done.is_set()):
-                begun = time.monotonic()
+                watch = Stopwatch(gateway)
                 client.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
                 assert read_response(client).startswith(b"HTTP/1.1 200 ")
-                took.append(time.monotonic() - begun)
+                took.append(watch.seconds())
                 time.sleep(0.005)
 
     thread = threading.Thread(target=ask)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +17,14 @@ from edge import (
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
+    Gateways,
+    Running,
+    Stopwatch,
     Upstream,
     chat,
     chunk,
     post,
+    reset_at_close,
 )
 from h2.errors import ErrorCodes
 from h2_client import (
@@ -36,12 +39,13 @@ from h2_client import (
     settings,
     window,
 )
-from http_certificate import make_certificate
+from http_certificate import Certificate
 from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame
 
 pytestmark = pytest.mark.process
 
 POST = headers(method="POST", path=CHAT_PATH)
+LEAVING_S = 0.25
 
 
 def body(**more: object) -> bytes:
@@ -82,20 +86,20 @@ def play(conversation: Conversation) -> None:
         next(phase for name, phase in PHASES.items() if name.encode() in request)(conversation)
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[Upstream]:
-    with Upstream(play) as upstream:
-        yield upstream
-
-
 @pytest.fixture(scope="module", params=BACKENDS)
-def gateway(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: Upstream
-) -> Iterator[EdgeGateway]:
-    directory = tmp_path_factory.mktemp("leaving")
-    with EdgeGateway(directory, upstream, backend=request.param, server="drain_s = 1").ready() as gateway:
-        yield gateway
-        assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
+def running(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[Running]:
+    with gateways.lend(request.param, play) as running:
+        yield running
+
+
+@pytest.fixture
+def gateway(running: Running) -> EdgeGateway:
+    return running.gateway
+
+
+@pytest.fixture
+def upstream(running: Running) -> Upstream:
+    return running.upstream
 
 
 def send_reset(peer: Peer) -> None:
@@ -111,7 +115,7 @@ def send_fin(peer: Peer) -> None:
 
 
 def break_off(peer: Peer) -> None:
-    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset_at_close(peer.socket)
     peer.socket.close()
 
 
@@ -130,9 +134,9 @@ def test_a_client_that_leaves_closes_its_upstream(
             peer.until(lambda frame: isinstance(frame, DataFrame))
         if phase == "floods":
             time.sleep(0.05)  # both windows are closed by now
-        left_at = time.monotonic()
+        watch = Stopwatch(gateway)
         leave(peer)
-        assert upstream.wait_closed(conversation) - left_at < 0.25
+        assert watch.seconds(upstream.wait_closed(conversation)) < LEAVING_S
 
 
 @pytest.mark.promise("R1", "R10")
@@ -144,8 +148,9 @@ def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway
             ask(peer, stream_id, user="begins")
             peer.until(lambda frame, it=stream_id: isinstance(frame, DataFrame) and frame.stream_id == it)
         first, second = (upstream.wait_for(begun + count) for count in (1, 2))
+        watch = Stopwatch(gateway)
         peer.send(reset(1))
-        upstream.wait_closed(first, within_s=0.25)
+        assert watch.seconds(upstream.wait_closed(first)) < LEAVING_S
         assert answered(peer.settle(), RstStreamFrame | GoAwayFrame) == []
         assert second.closed_at is None
 
@@ -243,14 +248,9 @@ def test_a_stop_finishes_what_is_open_and_refuses_what_is_new(tmp_path: Path, ba
         assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
 
 
-def test_over_tls(tmp_path: Path, backend: str) -> None:
+def test_over_tls(gateways: Gateways, certificate: Certificate, tls: str, backend: str) -> None:
     """The handshake offers it, and what was refused early leaves the other streams of the connection as they are."""
-    certificate = make_certificate(tmp_path)
-    tls = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"\ndrain_s = 1'
-    with (
-        Upstream(play) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=tls).ready() as gateway,
-    ):
+    with gateways.lend(backend, play, server=tls) as (upstream, gateway):
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.begin()
             ask(peer, 1, user="begins")
@@ -261,8 +261,9 @@ def test_over_tls(tmp_path: Path, backend: str) -> None:
             peer.settle()
             peer.send(peer.request(5))
             assert peer.answer(5) == "200"
+            watch = Stopwatch(gateway)
             peer.send(reset(1))
-            upstream.wait_closed(upstream.conversations[0], within_s=0.25)
+            assert watch.seconds(upstream.wait_closed(upstream.conversations[0])) < LEAVING_S
         # What is no preface gets a GOAWAY, whatever it is.
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.send(b"GET / HTTP/1.1\r\n\r\n")

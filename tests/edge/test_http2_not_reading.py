@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pytest
 from edge import BACKENDS, CHAT_PATH, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
 from h2_client import MOST_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 from hyperframe.frame import DataFrame, Frame, RstStreamFrame
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("R9", "R10", "S10")]
@@ -56,11 +56,6 @@ def fast() -> Fast:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
-
-
-@pytest.fixture(scope="module")
 def upstream(fast: Fast) -> Iterator[Upstream]:
     with Upstream(fast) as upstream:
         yield upstream
@@ -71,9 +66,8 @@ def gateway(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     upstream: Upstream,
-    certificate: Certificate,
+    tls: str,
 ) -> Iterator[EdgeGateway]:
-    tls = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"'
     server = f"send_timeout_s = {STALL_S}\ndrain_s = 1\n{tls}"
     directory = tmp_path_factory.mktemp("not_reading")
     with EdgeGateway(directory, upstream, backend=request.param, server=server).ready() as gateway:

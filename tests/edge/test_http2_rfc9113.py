@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from edge import BACKENDS, CHAT_PATH, EdgeGateway, Upstream, waits
+from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, waits
 from h2.errors import ErrorCodes
 from h2_client import (
     HEADERS,
@@ -53,18 +53,15 @@ ACK = 0x1
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def gateway(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EdgeGateway]:
-    directory = tmp_path_factory.mktemp("rfc9113")
-    with (
-        Upstream(waits) as upstream,
-        EdgeGateway(directory, upstream, backend=request.param, server="drain_s = 1").ready() as gateway,
-    ):
-        yield gateway
+def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[EdgeGateway]:
+    with gateways.lend(request.param, waits) as running:
+        known = len(running.gateway.log())
+        yield running.gateway
         # None of the cases is an error of ours.
         assert [
-            line for line in gateway.log() if "error of ours" in str(line) or "traceback" in str(line)
+            line
+            for line in running.gateway.log()[known:]
+            if "error of ours" in str(line) or "traceback" in str(line)
         ] == []
 
 

@@ -6,26 +6,31 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 from cfg_process import DEADLINE_S
 from edge import (
+    BACKENDS,
     CHAT_PATH,
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
+    Running,
+    Stopwatch,
     Upstream,
     chat,
     chunk,
     post,
     read_response,
+    wait_until,
 )
 
 pytestmark = pytest.mark.process
 
+# Longer than wait_until_paused() takes.
+STALL_S = 0.75
 PIECE = chunk("x" * 60_000)
 # Far above what all buffers on the way hold: the kernel's of two connections, ours.
 MUCH = 64 * 2**20
@@ -73,72 +78,55 @@ def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
         yield client
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it has not come to that"
-        time.sleep(0.01)
+@pytest.fixture(scope="module", params=BACKENDS)
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One process for all tests of a backend; the last one stops it."""
+    server = f"send_timeout_s = {STALL_S}\ndrain_s = 0.2"
+    directory = tmp_path_factory.mktemp("not_reading")
+    with (
+        Upstream() as upstream,
+        EdgeGateway(directory, upstream, backend=request.param, server=server).ready() as gateway,
+    ):
+        yield Running(upstream, gateway)
 
 
 @pytest.mark.promise("R9", "R10", "S10")
-def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(tmp_path: Path, backend: str) -> None:
-    flood = Flood()
-    server = "send_timeout_s = 1"
-    with (
-        Upstream(flood) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
-    ):
-        resident = gateway.resident_bytes
-        with stalled(gateway):
-            started = time.monotonic()
-            assert flood.wait_until_paused() < MUCH / 4, "the upstream was paused"
-            assert gateway.resident_bytes - resident < 12 * 2**20
-            # Nobody else waits for it.
-            with gateway.connect() as other:
-                asked = time.monotonic()
-                other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-                assert read_response(other).startswith(b"HTTP/1.1 200")
-                assert time.monotonic() - asked < 0.5
-            upstream.wait_closed(upstream.wait_for(1))
-            assert 1 <= time.monotonic() - started < 5
-        wait_until(
-            lambda: any("a client took nothing for 1 seconds" in each["message"] for each in gateway.log())
-        )
-        assert not [line for line in gateway.output if "Traceback" in line]
-
-
-@pytest.mark.promise("R2", "R10")
-def test_the_process_still_stops_in_time(tmp_path: Path, backend: str) -> None:
-    flood = Flood()
-    server = "drain_s = 0.2"
-    with (
-        Upstream(flood) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
-        stalled(gateway),
-    ):
-        flood.wait_until_paused()
+def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) -> None:
+    upstream, gateway = running
+    flood = upstream.script = Flood()
+    resident = gateway.resident_bytes
+    with stalled(gateway):
         started = time.monotonic()
-        gateway.signal(signal.SIGTERM)
-        assert gateway.wait() == 0
-        assert time.monotonic() - started < 2, "no step of the stop had to wait for its limit"
-        assert not [line for line in gateway.output if "leaving them" in line]
+        assert flood.wait_until_paused() < MUCH / 4, "the upstream was paused"
+        assert gateway.resident_bytes - resident < 12 * 2**20
+        # Nobody else waits for it.
+        with gateway.connect() as other:
+            watch = Stopwatch(gateway)
+            other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert read_response(other).startswith(b"HTTP/1.1 200")
+            assert watch.seconds() < 0.5
+        upstream.wait_closed(upstream.conversations[-1])
+        assert STALL_S <= time.monotonic() - started < 5
+    wait_until(
+        lambda: any(
+            f"a client took nothing for {STALL_S} seconds" in each["message"] for each in gateway.log()
+        )
+    )
+    assert not [line for line in gateway.output if "Traceback" in line]
 
 
 @pytest.mark.promise("R10")
-def test_a_slow_client_gets_all_of_it(tmp_path: Path, backend: str) -> None:
+def test_a_slow_client_gets_all_of_it(running: Running) -> None:
     def some(conversation: Conversation) -> None:
         if conversation.read() is not None:
             conversation.send(STREAM_HEAD + PIECE * 120 + chunk(finish_reason="stop") + b"data: [DONE]\n\n")
 
-    server = "send_timeout_s = 0.5"
-    with (
-        Upstream(some) as upstream,
-        EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway,
-        stalled(gateway, 64 * 1024) as client,
-    ):
+    running.upstream.script = some
+    with stalled(running.gateway, 64 * 1024) as client:
         got = b""
-        # Three times the limit.
-        for _ in range(15):
+        # Twice the limit.
+        until = time.monotonic() + 2 * STALL_S
+        while time.monotonic() < until:
             time.sleep(0.1)
             got += client.recv(64 * 1024)
         while not got.endswith(b"0\r\n\r\n"):
@@ -146,3 +134,16 @@ def test_a_slow_client_gets_all_of_it(tmp_path: Path, backend: str) -> None:
             assert more, f"cut after {len(got)} bytes"
             got += more
         assert b"[DONE]" in got
+
+
+@pytest.mark.promise("R2", "R10")
+def test_the_process_still_stops_in_time(running: Running) -> None:
+    upstream, gateway = running
+    flood = upstream.script = Flood()
+    with stalled(gateway):
+        flood.wait_until_paused()
+        started = time.monotonic()
+        gateway.signal(signal.SIGTERM)
+        assert gateway.wait() == 0
+        assert time.monotonic() - started < 2, "no step of the stop had to wait for its limit"
+        assert not [line for line in gateway.output if "leaving them" in line]

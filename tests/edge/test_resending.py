@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from edge import (
-    BACKENDS,
     CHAT_PATH,
     CHAT_WHOLE,
+    LOOPS,
     Conversation,
     EdgeGateway,
     Upstream,
     chat,
     post,
     read_response,
+    reset_at_close,
+    wait_until,
     whole,
 )
 
@@ -30,7 +31,7 @@ ACCOUNTS = "".join(
 )
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Upstream, EdgeGateway]]:
@@ -51,10 +52,7 @@ def ask(gateway: EdgeGateway, conversation: str) -> dict[str, Any]:
         client.sendall(post(CHAT_PATH, {**chat(stream=False), "messages": messages}))
         answer = read_response(client)
     assert answer.startswith(b"HTTP/1.1 200"), answer
-    deadline = time.monotonic() + 10
-    while len(lines(gateway)) == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(lines(gateway)) > before)
     return lines(gateway)[-1]
 
 
@@ -106,7 +104,7 @@ def test_what_nobody_read_is_sent_once_more_and_counted(
         if not conversation.socket.recv(1, socket.MSG_PEEK):
             return
         if resetting:
-            conversation.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(conversation.socket)
         else:
             conversation.socket.shutdown(socket.SHUT_WR)
             conversation.until_closed()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from edge import CHAT_PATH, EdgeGateway, Upstream, chat, post, read_response, waits
+from edge import CHAT_PATH, Gateways, Stopwatch, chat, post, read_response, waits
 
 pytestmark = pytest.mark.process
 
 
-def test_a_stream_comes_through(tmp_path: Path, backend: str) -> None:
-    with Upstream() as upstream, EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+def test_a_stream_comes_through(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend) as (upstream, gateway):
         with gateway.connect() as client:
             client.sendall(post(CHAT_PATH, chat()))
             answer = read_response(client)
@@ -22,10 +20,11 @@ def test_a_stream_comes_through(tmp_path: Path, backend: str) -> None:
 
 
 @pytest.mark.promise("R1")
-def test_a_client_that_leaves_a_stream_closes_the_upstream(tmp_path: Path, backend: str) -> None:
-    with Upstream(waits) as upstream, EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway:
+def test_a_client_that_leaves_a_stream_closes_the_upstream(gateways: Gateways, backend: str) -> None:
+    with gateways.lend(backend, waits) as (upstream, gateway):
         with gateway.connect() as client:
             client.sendall(post(CHAT_PATH, chat()))
             while b"Hello" not in client.recv(65536):
                 pass
-        upstream.wait_closed(upstream.conversations[0], within_s=0.25)
+            watch = Stopwatch(gateway)
+        assert watch.seconds(upstream.wait_closed(upstream.conversations[0])) < 0.25

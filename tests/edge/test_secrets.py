@@ -18,6 +18,7 @@ from edge import (
     BACKENDS,
     CHAT_STREAM,
     CHAT_WHOLE,
+    LOOPS,
     STREAM_HEAD,
     Conversation,
     EdgeGateway,
@@ -32,7 +33,7 @@ from fail_answers import Say, frames
 from fail_answers import stream as stream_of
 from gw_provider import InBand, in_band
 from gw_provider_errors import anthropic, openai
-from http_certificate import Certificate, make_certificate
+from http_certificate import Certificate
 from oracle import CHAT, MESSAGES, RESPONSES
 
 pytestmark = pytest.mark.process
@@ -56,7 +57,7 @@ class Running:
             return read_response(connection)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=LOOPS)
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One process for all cases: its upstreams are called by their protocols, and some cannot be reached."""
     directory = tmp_path_factory.mktemp("secrets")
@@ -236,20 +237,14 @@ def with_headers(conversation: Conversation) -> None:
         conversation.send(whole(CHAT_WHOLE, headers=OF_UPSTREAM))
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("certificate"))
-
-
 @pytest.fixture(scope="module", params=BACKENDS)
 def over_tls(
-    request: pytest.FixtureRequest, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tls: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    lines = f'certfile = "{certificate.cert}"\nkeyfile = "{certificate.key}"'
     directory = tmp_path_factory.mktemp("headers")
     with Upstream(with_headers) as upstream:
         gateway = EdgeGateway(
-            directory, upstream, backend=request.param, server=lines, upstream_lines=f'api_key = "{KEY}"'
+            directory, upstream, backend=request.param, server=tls, upstream_lines=f'api_key = "{KEY}"'
         )
         with gateway.ready():
             yield Running(upstream, gateway)

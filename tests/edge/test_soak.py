@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from census import left_behind
+from edge import LOOPS
 from http_certificate import make_certificate
 from soak import Soak
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.promise("R2", "R9", "R10")
+@pytest.mark.parametrize("backend", LOOPS)
 def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -> None:
     figures = Soak(tmp_path, backend, make_certificate(tmp_path), clients=4).run(2.0)
     assert figures.broken() == [], figures.table()
@@ -23,4 +25,4 @@ def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -
 
 @pytest.mark.promise("R2")
 def test_clients_that_leave_leave_nothing_behind(backend: str) -> None:
-    assert left_behind(backend, 300) == []
+    assert left_behind(backend, 200) == []

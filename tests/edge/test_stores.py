@@ -8,7 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-from edge import CHAT_WHOLE, RESPONSES_PATH, Conversation, EdgeGateway, Upstream, post, read_response, whole
+from edge import (
+    CHAT_WHOLE,
+    LOOPS,
+    RESPONSES_PATH,
+    Conversation,
+    EdgeGateway,
+    Upstream,
+    post,
+    read_response,
+    whole,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("R11")]
 
@@ -18,6 +28,7 @@ def answers(conversation: Conversation) -> None:
         conversation.send(whole(CHAT_WHOLE))
 
 
+@pytest.mark.parametrize("backend", LOOPS)
 def test_a_locked_file_delays_no_answer_and_the_client_is_told(tmp_path: Path, backend: str) -> None:
     file = tmp_path / "responses.db"
     store = f'response_store = "sqlite"\nresponse_store_path = "{file}"'

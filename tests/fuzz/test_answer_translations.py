@@ -78,11 +78,11 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
 
 
 @pytest.mark.promise("R3")
-@fuzz(mutated_streams(streams()), clients, cut_places, examples=100)
+@fuzz(mutated_streams(streams()), clients, cut_places, examples=60)
 def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int]) -> None:
     judge(*drawn, client, places)
 
 
-@fuzz(mutated_json(WHOLE), clients, examples=150)
+@fuzz(mutated_json(WHOLE), clients, examples=80)
 def test_mutated_whole_answers(drawn: tuple[str, bytes], client: str) -> None:
     judge_whole(*drawn, client)

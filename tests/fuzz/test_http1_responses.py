@@ -97,6 +97,6 @@ def judge(data: bytes, places: list[int]) -> None:
     assert read is None or read == by_h11(data)
 
 
-@fuzz(responses, cut_places, examples=400)
+@fuzz(responses, cut_places, examples=250)
 def test_damaged_responses(data: bytes, places: list[int]) -> None:
     judge(data, places)

@@ -52,6 +52,6 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
 
 
 @pytest.mark.promise("R3", "R4")
-@fuzz(mutated_streams(streams()), cut_places, examples=200)
+@fuzz(mutated_streams(streams()), cut_places, examples=120)
 def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
     judge(*drawn, places)

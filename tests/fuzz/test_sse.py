@@ -54,6 +54,6 @@ def by_other_code(stream: bytes) -> list[tuple[str, str]]:
     return [(each.event or "", each.data) for each in lenient_frames(ended.encode())]
 
 
-@fuzz(st.one_of(made, taken), cut_places, examples=300)
+@fuzz(st.one_of(made, taken), cut_places, examples=200)
 def test_frames_are_those_of_the_standard(stream: bytes, places: list[int]) -> None:
     judge(stream, places)

@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,8 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving import server as server_module
-from dragoman_server.serving._limited_log import LimitedLog
-from dragoman_server.serving.connection import Worker
+from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.server import default_max_connections, serve_connections
 from dragoman_server.settings import ServerSettings
 
@@ -68,7 +68,7 @@ async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10
 ) -> AsyncIterator[tuple[str, int]]:
     settings = ServerSettings()
-    worker = Worker(hello, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
@@ -120,15 +120,24 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    monkeypatch.setattr(
-        server_module, "_log", LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
-    )
     monkeypatch.setattr(server_module, "_PAUSE_S", 0.05)
     async with serving(errno.ECONNABORTED, errno.EMFILE, errno.ENFILE) as address:
         started = anyio.current_time()
         assert (await ask(address)).endswith(b"hello")
         assert anyio.current_time() - started >= 0.1
     assert [each.message for each in caplog.records] == ["cannot accept connections for now: EMFILE"]
+
+
+@pytest.mark.promise("R2")
+async def test_the_end_of_a_connection_that_the_client_has_just_reset_raises_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    accepted.setblocking(False)
+    stream = await server_module._open(accepted, None, 5)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await stream.end(5)  # before the loop has seen it
 
 
 @pytest.mark.parametrize(("files", "connections"), [(1024, 480), (64, 16), (1_000_000, 10_000), (-1, 10_000)])

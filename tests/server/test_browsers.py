@@ -306,6 +306,15 @@ async def test_what_pages_load_without_an_origin(site: str) -> None:
     assert client.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/api/hello", "/v1/models", "/nothing", "/admin/accounts"]
+)
+async def test_no_other_page_gets_hold_of_a_whole_answer(path: str) -> None:
+    client = await Asked().answer({"x-api-key": ADMIN.reveal()}, path, "GET")
+    assert client.headers["cross-origin-resource-policy"] == "same-origin"
+    assert client.headers["x-content-type-options"] == "nosniff"
+
+
 async def test_all_origins_of_a_request_count() -> None:
     asked = Asked()
     client = await asked.answer([("origin", "http://localhost"), ("origin", EVIL)])
@@ -424,7 +433,7 @@ def test_a_loopback_name_that_leads_elsewhere_is_not_bound(monkeypatch: pytest.M
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    with pytest.raises(StartupError, match=r"dev\.localhost: it leads to 192\.0\.2\.7"):
+    with pytest.raises(StartupError, match=r"dev\.localhost: it resolves to 192\.0\.2\.7"):
         bind(ServerSettings(host="dev.localhost", port=0))
 
 

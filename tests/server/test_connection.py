@@ -16,10 +16,8 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving import connection as connection_module
-from dragoman_server.serving._limited_log import LimitedLog
-from dragoman_server.serving.connection import Connection, Worker
-from dragoman_server.serving.tasks import AppEvents
-from dragoman_server.serving.tasks import Event as OurEvent
+from dragoman_server.serving.connection import Connection, WorkerContext
+from dragoman_server.serving.tasks import AppEvents, ClearableEvent
 from dragoman_server.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -35,10 +33,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
 
 @pytest.fixture(autouse=True)
 def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("dragoman.http")
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    for name, level in (("_faults", logging.ERROR), ("_stalls", logging.WARNING)):
-        monkeypatch.setattr(connection_module, name, LimitedLog(logger, level))
     caplog.set_level(logging.WARNING)
 
 
@@ -127,7 +122,7 @@ class Floods:
 
 def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
     settings = settings or ServerSettings()
-    worker = Worker(app, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
     return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
 
 
@@ -177,18 +172,18 @@ async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_a
         tasks.start_soon(first.run)
         tasks.start_soon(second.run)
         await anyio.sleep(5)
-        await first.worker.context.terminated.set()
+        await first.worker.terminated.set()
         for each in tuple(first.worker.connections):
             await each.stop()
     assert (idle.ended_at, busy.ended_at) == (5, 10)
     assert busy.sent.endswith(b"hello")
 
 
-# Faults.
+# Errors.
 
 
-class Fault(BaseException):
-    """Not an Exception: not a fault of a connection."""
+class NoException(BaseException):
+    """Not the error of one connection."""
 
 
 def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
@@ -207,19 +202,18 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     monkeypatch.setattr(connection_module.HTTP1, "handle", failing(error))
-    for _ in range(3):
-        stream = FakeStream([GET])
-        await connect(hello, stream).run()
-        assert stream.aborted_at == 0
+    stream = FakeStream([GET])
+    await connect(hello, stream).run()
+    assert stream.aborted_at == 0
     (line,) = caplog.records
-    assert "a connection was ended by a fault of ours" in line.message
+    assert "a connection was ended by an internal error" in line.message
     assert "test_connection:" in line.message
     assert line.exc_info is None
 
 
 async def test_what_is_no_exception_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(Fault()))
-    with pytest.RaisesGroup(Fault, flatten_subgroups=True):
+    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
+    with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
 
 
@@ -340,7 +334,7 @@ async def test_the_deadline_of_reading_is_the_protocols() -> None:
 
         async def stop(self) -> None: ...
 
-    connection._begin = lambda: connection._speak(Patient())  # type: ignore[method-assign]
+    connection._begin = lambda: connection._initiate(Patient())  # type: ignore[method-assign]
     await connection.run()
     assert timed_out == [7]
     assert isinstance(connection._stream, FakeStream)
@@ -376,7 +370,7 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
 
 
 async def test_clearing_an_event_leaves_nobody_behind() -> None:
-    event = OurEvent()
+    event = ClearableEvent()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(event.wait)
         await anyio.sleep(1)

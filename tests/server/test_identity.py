@@ -41,7 +41,7 @@ IDENTITY = {
     "via": "1.1 canary",
     "x-forwarded-for": "192.0.2.1",
     "cookie": "session=canary",
-    "origin": "https://canary.example",
+    "origin": "http://canary.localhost",
 }
 # What the gateway sends, by its own word; the vendors' switches for features aside.
 OWN = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}

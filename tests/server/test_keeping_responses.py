@@ -369,13 +369,6 @@ def test_nobody_sees_what_was_made_with_another_key(kind: str, real_backend: str
 # Trouble with the store.
 
 
-class BrokenStore(MemoryResponseStore):
-    async def put(self, response: StoredResponse) -> bool:
-        raise StoreError("the disk is full")
-
-    get = item = delete = put  # type: ignore[assignment]
-
-
 @pytest.fixture
 def errors() -> Iterator[list[str]]:
     """What is written to the log of errors."""

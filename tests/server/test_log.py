@@ -337,9 +337,9 @@ def uncaught() -> None:
         ),
         (lambda: logging.getLogger("trio.x").warning("no %s %s", "one"), "no %s %s"),
         (warn, "careful with ****"),
-        (uncaught, "nobody caught ValueError"),
-        (in_a_thread, "nobody caught ValueError"),
-        (Unraisable, "nobody caught ValueError"),
+        (uncaught, "uncaught ValueError"),
+        (in_a_thread, "uncaught ValueError"),
+        (Unraisable, "uncaught ValueError"),
     ],
     ids=["asyncio", "trio", "a warning", "uncaught", "in a thread", "unraisable"],
 )
@@ -477,4 +477,4 @@ def test_each_line_that_a_process_writes_is_one_object() -> None:
     assert [line["level"] for line in repeated] == ["error"] * MOST_REPEATS
     assert all("no: ****" in line["exception"] for line in [*repeated, last])
     assert last["level"] == "critical"
-    assert left_out["message"] == "lines left out: 82 more like: nobody caught %s"
+    assert left_out["message"] == "lines left out: 82 more like: uncaught %s"

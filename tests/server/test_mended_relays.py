@@ -38,12 +38,12 @@ def anyio_backend() -> str:
 
 def openai_of(gateway: ScriptedGateway) -> AsyncOpenAI:
     http = httpx2.AsyncClient(transport=httpx2.ASGITransport(gateway.app))
-    return AsyncOpenAI(api_key="none", base_url="http://gateway.test/v1", http_client=http, max_retries=0)
+    return AsyncOpenAI(api_key="none", base_url="http://localhost/v1", http_client=http, max_retries=0)
 
 
 def anthropic_of(gateway: ScriptedGateway) -> AsyncAnthropic:
     http = httpx2.AsyncClient(transport=httpx2.ASGITransport(gateway.app))
-    return AsyncAnthropic(api_key="none", base_url="http://gateway.test", http_client=http, max_retries=0)
+    return AsyncAnthropic(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
 
 
 # Responses, as llama.cpp's server speaks them: no event has a sequence number or an output index.

@@ -35,7 +35,7 @@ async def test_the_sdks_tool_runner_keeps_its_history(upstream: str) -> None:
     calls = whole_of(upstream, Call("call_1", "add", ('{"a": 1, "b": 2}',)))
     pool = pool_of(upstream, {"a": [Answer([json.dumps(calls).encode()]), good("It is 3.")]})
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=pool.app)) as http:
-        sdk = anthropic.AsyncAnthropic(base_url="http://gate.test", api_key="any", http_client=http)
+        sdk = anthropic.AsyncAnthropic(base_url="http://localhost", api_key="any", http_client=http)
         question: Any = {"role": "user", "content": "What is 1 + 2?"}
         runner = sdk.beta.messages.tool_runner(model="up/m", max_tokens=100, tools=[add], messages=[question])
         last = await runner.until_done()

@@ -11,7 +11,12 @@ from dragoman_server import model_lists
 from dragoman_server._secret import Secret
 from dragoman_server.model_lists import ModelListError, can_list, fetch_models
 from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
-from dragoman_server.upstream import UpstreamLost, UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
+from dragoman_server.upstream import (
+    UpstreamIdleClosed,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +226,7 @@ async def test_an_upstream_of_a_protocol_of_somebodys_own_is_not_asked() -> None
 
 
 async def test_a_list_that_was_lost_on_an_idle_connection_is_asked_for_once_more() -> None:
-    lost = Script(connect=[UpstreamLost("http://up.test: the idle connection was closed")])
+    lost = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
     upstreams = ListingUpstreams({OPENAI_URL: [lost, openai_list("m")]})
     assert await ids_of(upstreams) == ["m"]
     assert len(upstreams.asked) == 2

@@ -33,13 +33,13 @@ from dragoman import Health, Rest, Verdict
 from dragoman_server.state.account_memory import MemoryAccounts
 from dragoman_server.state.accounts import AccountStoreError
 from dragoman_server.state.careful import Careful
-from dragoman_server.upstream import UpstreamBroken, UpstreamLost, UpstreamUnreachable
+from dragoman_server.upstream import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
-LOST = Answer(before=[UpstreamLost("http://up.test: the idle connection was closed")])
+LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)

@@ -8,7 +8,7 @@ import pytest
 from http_heads import CASES
 
 from dragoman import RemoteProtocolError
-from dragoman_server.serving.request_head import check_head, check_part, salvage, split_absolute
+from dragoman_server.serving.request_head import check_head, check_part, parse_broken, split_absolute
 
 # These are the application's: there is nothing at the paths of the table.
 PASSES = (200, 404, 421, 426)
@@ -87,4 +87,4 @@ def test_a_target_in_absolute_form(target: bytes, parts: tuple[bytes, bytes] | N
 def test_what_can_be_read_of_a_broken_head(
     head: bytes, method: bytes, target: bytes, fields: list[tuple[bytes, bytes]]
 ) -> None:
-    assert salvage(head) == (method, target, fields)
+    assert parse_broken(head) == (method, target, fields)

@@ -16,7 +16,7 @@ from dragoman_server.app import _OPEN_PATHS
 from dragoman_server.cli import main
 from dragoman_server.config import ConfigError, load
 from dragoman_server.serve import _HYPERCORN
-from dragoman_server.serving import _http2_connection, http2, request_head
+from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from dragoman_server.settings import SERVER_KEYS
@@ -87,8 +87,8 @@ def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
 def test_the_limits_of_http2_are_those_of_the_code() -> None:
     """Each number of the table, in the order in which it has them."""
     table = TEXT.partition("A connection of HTTP/2")[2].partition("A malformed request")[0]
-    kib, rates = 1024, _http2_connection._RATES
-    stream, connection = _http2_connection.STREAM_WINDOW, _http2_connection.CONNECTION_WINDOW
+    kib, rates = 1024, http2_connection._RATES
+    stream, connection = http2_connection.STREAM_WINDOW, http2_connection.CONNECTION_WINDOW
     streams = _HYPERCORN["h2_max_concurrent_streams"]
     bounded = http2.CONNECTION_BUFFER + streams * http2.LEAST_BUFFER
     for text in (
@@ -97,10 +97,10 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
         f"{request_head.MAX_FIELDS} lines; a path of {request_head.MAX_TARGET_BYTES // kib} KiB",
         f"{http2.STREAM_BUFFER // kib} KiB of a stream, {bounded / kib / kib} MiB of a connection",
         f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
-        f"does not read | {_http2_connection.MAX_UNSENT // kib} KiB",
-        f"below {_http2_connection.SMALL_DATA} bytes",
+        f"does not read | {http2_connection.MAX_UNSENT // kib} KiB",
+        f"below {http2_connection.SMALL_DATA} bytes",
         "{} at once, {} a second, of each".format(*rates[PingFrame][1]),
-        f"{_http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
+        f"{http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
         "{} at once, {} a second | the same".format(*rates[RstStreamFrame][1]),
         "{} at once, {} a second | the same".format(*rates[SettingsFrame][1]),
     ):

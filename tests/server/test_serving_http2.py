@@ -46,8 +46,9 @@ from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.serve import _hypercorn_config
-from dragoman_server.serving import http2
-from dragoman_server.serving._http2_connection import (
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
+from dragoman_server.serving.http2_connection import (
     CONNECTION_WINDOW,
     MAX_UNSENT,
     SMALL_DATA,
@@ -55,10 +56,7 @@ from dragoman_server.serving._http2_connection import (
     UPDATES_PER_DATA,
     HTTP2Connection,
 )
-from dragoman_server.serving._limited_log import LimitedLog
-from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
-from dragoman_server.serving.refusals import in_plain_text
-from dragoman_server.serving.tasks import TaskGroup, WorkerContext
+from dragoman_server.serving.tasks import TaskGroup
 from dragoman_server.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -70,11 +68,6 @@ POST = headers(method="POST")
 @pytest.fixture(params=VIRTUAL_BACKENDS)
 def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
     return virtual_backend(request.param)
-
-
-@pytest.fixture(autouse=True)
-def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http2, "_refusals", LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING))
 
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -92,7 +85,7 @@ class Client:
         self.encoder, self.decoder = Encoder(), Decoder()
         self.contents: Counter[int] = Counter()  # bytes of each stream
         self._buffer = bytearray()
-        self.context = WorkerContext()
+        self.context = WorkerContext(app, config, ServerSettings(), {})
         arguments = (
             app,
             config,
@@ -106,8 +99,8 @@ class Client:
         )
         transport = SimpleNamespace(
             protocol_arguments=arguments,
-            settings=ServerSettings(),
-            worker=SimpleNamespace(app=app, refusal=in_plain_text),
+            settings=self.context.settings,
+            worker=self.context,
         )
         self.protocol = HTTP2(transport)  # type: ignore[arg-type]
 
@@ -245,7 +238,7 @@ async def test_an_application_waits_when_so_much_is_held() -> None:
 async def test_one_large_message_is_not_held_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))
-        assert client.protocol._held == STREAM_BUFFER
+        assert client.protocol._buffered == STREAM_BUFFER
         await client.send(settings({4: MOST_WINDOW}))
         assert client.contents[1] == 65535  # the connection's
 
@@ -255,7 +248,7 @@ async def test_streams_that_stand_still_leave_room_for_the_others() -> None:
     async with serving(app, {4: 0}) as client:
         for number in range(STREAMS - 1):
             await client.send(client.request(2 * number + 1, headers(path=f"/{number}")))
-        held = client.protocol._held
+        held = client.protocol._buffered
         assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * LEAST_BUFFER + STREAM_BUFFER
         last = 2 * STREAMS - 1
         await client.send(client.request(last, headers(path="/last")), window(last, MOST_WINDOW))
@@ -307,10 +300,10 @@ async def test_nothing_is_held_for_a_client_that_has_left() -> None:
         await client.send(client.request(1), client.request(3))
         streams = list(client.protocol._streams.values())
         await client.send(reset(1))
-        assert client.protocol._held == STREAM_BUFFER // 1000 * 1000 + 768
+        assert client.protocol._buffered == STREAM_BUFFER // 1000 * 1000 + 768
         await client.protocol.handle(Closed())
-        assert (client.protocol._held, client.protocol._streams) == (0, {})
-        assert [len(stream.out) for stream in streams] == [0, 0]
+        assert (client.protocol._buffered, client.protocol._streams) == (0, {})
+        assert [len(stream.buffer) for stream in streams] == [0, 0]
         assert client.protocol.connection.unsent == 0
         await settle()
         assert client.protocol.idle

@@ -8,7 +8,7 @@ import pytest
 from http_certificate import Certificate, make_certificate
 from http_server import PATIENCE_S, Peer, ScriptedServer, answering
 
-from dragoman_server.transport import Http1Transport, ResponseBody
+from dragoman_server.transport import Http1Transport, IdleConnectionClosed, ResponseBody
 
 pytestmark = pytest.mark.anyio
 
@@ -185,9 +185,14 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
         ScriptedServer(once, answering(HELLO), tls=certificate.server()) as server,
         Http1Transport(tls=certificate.client()) as transport,
     ):
-        for _ in range(2):
+        body = await opened(transport, get(server))
+        assert await body.receive() == b"hello"
+        await closed.wait()
+        await anyio.wait_all_tasks_blocked()
+        try:
             body = await opened(transport, get(server))
-            assert await body.receive() == b"hello"
-            await closed.wait()
-            await anyio.wait_all_tasks_blocked()
+        except IdleConnectionClosed:
+            # uvloop tells of the end one turn later: then it is the race after which a request may be repeated.
+            body = await opened(transport, get(server))
+        assert await body.receive() == b"hello"
         assert len(server.peers) == 2

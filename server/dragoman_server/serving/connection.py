@@ -1,14 +1,14 @@
-"""One connection of a client: it reads for a protocol of hypercorn, writes for it, and ends when either side wants.
+"""One client connection: reads and writes bytes for one of hypercorn's protocols until either side ends it.
 
-In place of hypercorn's two `tcp_server.py`, on our `ByteStream`. Whatever is raised inside of a connection ends this
-connection and nothing else. All that a client is sent goes through `Connection._write`.
+It replaces hypercorn's two `tcp_server.py`, on our `ByteStream`. Whatever is raised inside a connection ends that
+connection only. All bytes for a client go through `Connection._write`.
 """
 
 import enum
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anyio
 import anyio.abc
@@ -18,59 +18,59 @@ from starlette.types import ASGIApp
 
 from .._byte_stream import ByteStream
 from ..settings import ServerSettings
-from ._limited_log import LimitedLog
 from .http1 import HTTP1
 from .http2 import HTTP2
 from .refusals import Refusal, in_plain_text
-from .tasks import TaskGroup, WorkerContext
+from .tasks import ClearableEvent, TaskGroup
 
-__all__ = ["Connection", "HTTPProtocol", "Worker", "note_fault"]
+__all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
 
 # What a client of HTTP/2 sends first (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 # Bytes given to the stream at once; the client must take them within `send_timeout_s`. A client that does not read
-# costs as many bytes here (twice as many with TLS on asyncio, whose transport tells one write late), beside what the
-# kernel's buffers hold, and what the protocol and the application keep.
+# costs as many bytes here (twice as many with TLS on asyncio, whose transport reports a full buffer one write late),
+# beside what the kernel's buffers, the protocol and the application hold.
 WRITE_SIZE = 64 * 1024
 
-# After our side has ended, what the client still sends is read and dropped for so long: closing a socket with unread
-# bytes is a reset, which can take the end of the answer away from the client (RFC 9112, 9.6).
+# After we have closed our side, what the client still sends is read and dropped for this long: closing a socket with
+# unread bytes sends a reset, by which the client can lose the end of its answer (RFC 9112, 9.6).
 LINGER_S = 1.0
-# The same where nothing was being said.
+# The same for an idle connection.
 IDLE_LINGER_S = 0.1
 
 _log = logging.getLogger("dragoman.http")
-_faults = LimitedLog(_log, logging.ERROR)
-_stalls = LimitedLog(_log, logging.WARNING)
 
 Address = tuple[str, int]
 
 
 class HTTPProtocol(Protocol):
-    """What a connection wants of `HTTP1` and `HTTP2`."""
+    """What a connection calls of `HTTP1` and `HTTP2`."""
 
     async def initiate(self) -> None:
-        """Comes once, first."""
+        """Begin. Called once, before everything else."""
 
     async def handle(self, event: Event) -> None:
-        """RawData: bytes of the client. Closed: the connection has ended; comes once, last.
+        """Take RawData, which the client has sent, or Closed, once and last, when the connection has ended.
 
-        Nothing is read while it runs. It must return soon, or the client's leaving is not seen.
+        Nothing is read meanwhile, so it must return soon: otherwise nobody notices that the client has left.
         """
 
     async def timed_out(self) -> None:
-        """The deadline of reading has passed. It may write; the connection ends after it."""
+        """React to the deadline of read_within(). It may write; the connection ends after it."""
 
     async def stop(self) -> None:
-        """The worker is being stopped. It may write. An idle connection ends after it."""
+        """React to the stop of the worker. It may write; an idle connection ends after it."""
 
 
 @dataclass(slots=True)
-class Worker:
-    """What the connections of one worker have in common.
+class WorkerContext:
+    """What the connections of one worker share. Hypercorn's protocols get it as their `context`.
 
-    state: of the application's lifespan. refusal: answers what never becomes a request of the application.
+    state: of the application's lifespan.
+    refusal: makes the answer to what never becomes a request of the application.
+    terminated: the worker takes no new requests.
+    connections: all of them. idle: those without a request, the one that has been idle longest first.
     """
 
     app: ASGIApp
@@ -78,23 +78,33 @@ class Worker:
     settings: ServerSettings
     state: dict[str, Any]
     refusal: Refusal = in_plain_text
-    context: WorkerContext = field(default_factory=WorkerContext)
-    # All connections, and those without a request, which fell idle in this order.
+    terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: "dict[Connection, None]" = field(default_factory=dict)
+
+    event_class: ClassVar = ClearableEvent
+
+    async def mark_request(self) -> None:
+        """Hypercorn counts requests here, to end a worker after so many."""
 
 
 class _End(enum.Enum):
     LEFT = enum.auto()  # the client has closed, or the connection broke
     TIMED_OUT = enum.auto()
-    ENDED = enum.auto()  # we want no more of it
+    ENDED = enum.auto()  # by us
 
 
 class Connection:
-    """One connection. client, server: the addresses. tls: whether it is used."""
+    """One connection. client, server: the addresses of both ends. tls: whether it is used."""
 
     def __init__(
-        self, worker: Worker, stream: ByteStream, client: Address | None, server: Address | None, *, tls: bool
+        self,
+        worker: WorkerContext,
+        stream: ByteStream,
+        client: Address | None,
+        server: Address | None,
+        *,
+        tls: bool,
     ) -> None:
         self.worker = worker
         self.settings = worker.settings
@@ -104,7 +114,7 @@ class Connection:
         self._stream = stream
         self._protocol: HTTPProtocol | None = None
         self._tasks: anyio.abc.TaskGroup
-        # The scope around a wait for bytes, and nothing else: a write is never cut by it.
+        # Around a wait for bytes, and around nothing else: it never interrupts a write.
         self._reading: anyio.CancelScope | None = None
         self._deadline = math.inf
         self._ended = False  # nothing more is read
@@ -117,13 +127,13 @@ class Connection:
         """What the constructors of hypercorn's protocols take."""
         worker = self.worker
         tasks = TaskGroup(self._tasks)
-        context, state = worker.context, worker.state
-        return worker.app, worker.config, context, tasks, state, self.tls, self.client, self.server, self.send
+        addresses = self.client, self.server
+        return worker.app, worker.config, worker, tasks, worker.state, self.tls, *addresses, self.send
 
     # Called by the server.
 
     async def run(self) -> None:
-        """Serve the client until either side ends. What goes wrong is one line in the log."""
+        """Serve the client until either side ends the connection. Logs errors of our own, and raises none."""
         self.worker.connections[self] = None
         self._updated(idle=True)
         try:
@@ -134,23 +144,23 @@ class Connection:
             # hypercorn 0.18 trio/run.py:98: one connection's exception ends them all, and the process.
             ours, other = group.split(Exception)
             if ours is not None:
-                note_fault(ours)
+                log_internal_error(ours)
             if other is not None:
                 raise other from None
         finally:
             self._closed = True
-            self._protocol = None  # they refer to each other
+            self._protocol = None  # a reference cycle
             self._stream.abort()
             self.worker.idle.pop(self, None)
             del self.worker.connections[self]
 
     async def stop(self) -> None:
-        """The worker takes no new requests. Ends the connection at once if it is idle. Raises nothing."""
+        """Take no new requests: end at once if idle, else after the open ones. Raises nothing."""
         try:
             if self._protocol is not None:
                 await self._protocol.stop()
         except Exception as error:
-            note_fault(error)
+            log_internal_error(error)
             self._break()
         if self in self.worker.idle:
             self.end()
@@ -158,7 +168,7 @@ class Connection:
     # Called by the protocol.
 
     async def send(self, event: Event) -> None:
-        """RawData: bytes for the client. Updated: whether a request is open. Closed: end()."""
+        """Take RawData for the client, Updated (whether a request is open), or Closed, which is end()."""
         if isinstance(event, RawData):
             await self._write(event.data)
         elif isinstance(event, Updated):
@@ -167,7 +177,7 @@ class Connection:
             self.end()
 
     def end(self) -> None:
-        """Read no more. What is written by then still reaches the client."""
+        """Stop reading, which ends the connection. What was written before still reaches the client."""
         if self in self.worker.idle:
             del self.worker.idle[self]
             self._linger_s = IDLE_LINGER_S
@@ -176,9 +186,9 @@ class Connection:
             self._reading.cancel()
 
     def read_within(self, seconds: float | None) -> None:
-        """Set the deadline of reading, from now, or take it away. When it passes: HTTPProtocol.timed_out().
+        """Set the deadline for reading to `seconds` from now; None removes it. HTTPProtocol.timed_out() follows it.
 
-        Updated(idle=True) sets it to the time that a connection may be idle, Updated(idle=False) takes it away.
+        Updated(idle=True) sets it to the time that a connection may be idle; Updated(idle=False) removes it.
         """
         self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
         if self._reading is not None:
@@ -190,22 +200,22 @@ class Connection:
             self.read_within(None)
         elif not self._ended:
             self.worker.idle[self] = None
-            # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task that sleeps for as long, and
-            # keeps the socket of a client that has left.
+            # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
+            # socket although the client has left.
             self.read_within(self.worker.config.keep_alive_timeout)
-            if self.worker.context.terminated.is_set():
+            if self.worker.terminated.is_set():
                 self.end()
 
     # Reading.
 
     async def _begin(self) -> None:
-        """Choose the protocol, where that needs nothing from the client."""
+        """Choose the protocol, where that needs no bytes of the client."""
         if self._stream.alpn_protocol() == "h2":
-            await self._speak(HTTP2(self))
+            await self._initiate(HTTP2(self))
         elif self.tls or not self.settings.http2:
-            await self._speak(HTTP1(self))
+            await self._initiate(HTTP1(self))
 
-    async def _speak(self, protocol: HTTPProtocol) -> None:
+    async def _initiate(self, protocol: HTTPProtocol) -> None:
         self._protocol = protocol
         await protocol.initiate()
 
@@ -224,12 +234,11 @@ class Connection:
             if not data:
                 return _End.LEFT
             if self._protocol is None:
-                # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), which proxies speak to what is behind
-                # them. A switch of its own would help nobody: it is the same HTTP/2 as with TLS.
+                # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
                 data = first = first + data
                 if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                     continue
-                await self._speak(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
+                await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
             if self._protocol is not None:
                 await self._protocol.handle(RawData(data))
         return _End.ENDED
@@ -237,14 +246,14 @@ class Connection:
     async def _finish(self, end: _End) -> None:
         self._ended = True
         if end is _End.LEFT:
-            # The descriptor is given back now, whatever the tasks still do.
+            # Free the descriptor now, because the tasks may need a while to end.
             self._closed = True
             self._stream.abort()
         if self._protocol is not None:
             if end is _End.TIMED_OUT:
                 await self._protocol.timed_out()
             await self._protocol.handle(Closed())
-        async with self._writing:  # after those who wait to write
+        async with self._writing:  # after the writes that wait for their turn
             closed, self._closed = self._closed, True
         if not closed:
             await self._stream.end(self._linger_s)
@@ -257,7 +266,7 @@ class Connection:
         if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
             await self._writing.acquire()
         else:
-            # Mostly the kernel takes it at once, and nothing has to wait.
+            # In most cases the kernel takes it at once.
             try:
                 unsent = self._stream.send_now(data)
             except OSError:
@@ -274,7 +283,7 @@ class Connection:
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:
-            # Who writes without an end must let others run.
+            # An application that writes without end must let other tasks run.
             await anyio.lowlevel.checkpoint()
             return
         timeout = self.settings.send_timeout_s
@@ -282,14 +291,14 @@ class Connection:
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
-            _stalls.log("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            _log.warning("a client took nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
             self._tasks.cancel_scope.cancel()
         except OSError:
             self._break()
         except BaseException:
-            # Cancelled with a part of the bytes sent: nothing may follow it. hypercorn 0.18 trio/tcp_server.py:86
-            # shields the write instead, so that a client which does not read keeps its request for ever.
+            # Cancelled after a part of the bytes: nothing may follow. hypercorn 0.18 trio/tcp_server.py:86 shields the
+            # write instead, so that the request of a client which does not read never ends.
             self._break()
             raise
 
@@ -299,14 +308,14 @@ class Connection:
         self.end()
 
 
-def note_fault(error: BaseException) -> None:
-    """One line for what a connection has ended with."""
+def log_internal_error(error: BaseException) -> None:
+    """Log the type and place of an error of our own that ended a connection. Its text may quote the client."""
     cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
         trace = cause.__traceback__ or trace
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})"
-    _faults.log("a connection was ended by a fault of ours: %s: %s%s", type(cause).__name__, cause, where)
-    _log.debug("the fault of this connection", exc_info=error)
+    where = "?" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    _log.error("a connection was ended by an internal error: %s in %s", type(cause).__name__, where)
+    _log.debug("the traceback of this error", exc_info=error)

@@ -1,10 +1,10 @@
-"""HTTP/1.1 on one connection: hypercorn's protocol, with what it lacks against clients that leave, attack, or send what
-can be read in two ways.
+"""HTTP/1.1 on one connection: hypercorn's protocol, made safe against clients that leave, attack, or send what can be
+read in two ways.
 
-Strategy: bytes that come go into a buffer. A head is checked whole (`request_head`) before h11 sees it, a body is h11's
-as it comes, and what lies behind a request waits here until the request is answered. So whoever reads the socket never
-waits for an answer, and sees at once that the client has left. Each request has an h11 of its own, so nothing of one
-can become part of another. What is refused here is answered as the application refuses (`refusals`).
+Strategy: received bytes go into a buffer. A head is checked whole (`request_head`) before h11 parses it; a body goes to
+h11 as it comes; what follows a request stays in the buffer until the request is answered. So the task that reads the
+socket never waits for an answer, and notices at once that the client has left. Each request has an h11 connection of
+its own, so nothing of one can become part of another.
 """
 
 from enum import Enum, auto
@@ -19,18 +19,17 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 
 from dragoman import RemoteProtocolError
 
-from ..exchange import encode_headers
 from .refusals import refused_scope
-from .request_head import MAX_HEAD_BYTES, check_head, check_part, salvage, split_absolute
+from .request_head import MAX_HEAD_BYTES, check_head, check_part, parse_broken, split_absolute
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 
-# What is held of bytes that a client sends behind a request before that one is answered. With more, they are dropped
-# and the connection ends with the answer: "a client that pipelines requests SHOULD retry unanswered requests if the
-# connection closes" (RFC 9112, 9.3.2). Not to read instead would be not to see the client leave.
+# Bytes buffered that a client sends behind a request before it is answered. If there are more, they are dropped and the
+# connection ends with the answer: "a client that pipelines requests SHOULD retry unanswered requests if the connection
+# closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client leaves.
 READ_AHEAD_BYTES = 64 * 1024
 
 _EMPTY_LINE = b"\r\n"
@@ -46,7 +45,7 @@ class _Reading(Enum):
 
 
 class HTTP1(H11Protocol):
-    """transport: the connection; `connection` is h11's."""
+    """transport: our Connection. `connection`, a name of hypercorn's, is h11's."""
 
     def __init__(self, transport: "Connection") -> None:
         super().__init__(*transport.protocol_arguments)
@@ -54,8 +53,8 @@ class HTTP1(H11Protocol):
         self.connection = self._new_h11()
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
-        self._checked = 0  # bytes of an incomplete head that were looked at
-        # Both the reader and the end of an answer, with bytes behind its request, go on parsing.
+        self._checked = 0  # bytes of an incomplete head that check_part() has seen
+        # The reader parses, and so does the end of an answer if bytes follow its request.
         self._parsing = anyio.Lock(fast_acquire=True)
 
     # Called by the connection.
@@ -71,7 +70,7 @@ class HTTP1(H11Protocol):
             await super().handle(event)
 
     async def timed_out(self) -> None:
-        """The deadline of reading has passed (see Connection.read_within). The connection ends after this."""
+        """Refuse a head that is not complete in time."""
         async with self._parsing:
             if self._reading is _Reading.HEAD and self._buffer:
                 within = f"{self.transport.settings.header_timeout_s:g} seconds"
@@ -79,12 +78,12 @@ class HTTP1(H11Protocol):
                 await self._refuse(RemoteProtocolError(late, status_hint=408), bytes(self._buffer))
 
     async def stop(self) -> None:
-        """The worker is being stopped, and this connection is not idle."""
+        """Nothing to do: _maybe_recycle() ends the connection with the open answer."""
 
     # Called by the stream.
 
     async def stream_send(self, event: StreamEvent) -> None:
-        if isinstance(event, Body):  # the piece of a stream: the first to be looked for
+        if isinstance(event, Body):  # first, because most events are pieces of streams
             await self._send_h11_event(h11.Data(data=event.data))
             return
         if isinstance(event, Response) and self._is_last:
@@ -93,7 +92,7 @@ class HTTP1(H11Protocol):
 
     @property
     def _is_last(self) -> bool:
-        """Whether the connection ends with this answer; hypercorn 0.18 protocol/h11.py:279 does not say so.
+        """Whether the connection ends with this answer; hypercorn 0.18 protocol/h11.py:289 does not tell the client.
 
         "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
         """
@@ -120,8 +119,8 @@ class HTTP1(H11Protocol):
                 await self._read_head()
             if self._reading is _Reading.BODY:
                 await self._read_body()
-            # hypercorn 0.18 protocol/h11.py:173 waits from the first byte behind a request on, so that nobody reads the
-            # socket and nobody sees the client leave.
+            # hypercorn 0.18 protocol/h11.py:176 waits from the first byte behind a request on: the socket is not read,
+            # and nobody notices that the client leaves.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._read_nothing_more()
 
@@ -138,7 +137,7 @@ class HTTP1(H11Protocol):
             if end < 4:
                 check_part(head, self._checked)
                 if not self._checked:
-                    # hypercorn 0.18 protocol/h11.py:153 has no time limit for a head but that of an idle connection.
+                    # hypercorn 0.18 protocol/h11.py:171 ends the idle time with the whole head: no other limit.
                     self.transport.read_within(self.transport.settings.header_timeout_s)
                 self._checked = len(head)
                 return
@@ -148,7 +147,7 @@ class HTTP1(H11Protocol):
             self.connection.receive_data(head)
             request = self.connection.next_event()
         except h11.RemoteProtocolError as error:
-            # h11 has no rule that check_head() lacks; should it get one, it counts.
+            # Not reached with h11 0.16, which has no rule that check_head() lacks.
             await self._refuse(RemoteProtocolError(str(error), status_hint=error.error_status_hint), head)
             return
         except RemoteProtocolError as error:
@@ -157,14 +156,13 @@ class HTTP1(H11Protocol):
         assert isinstance(request, h11.Request)
         self._reading = _Reading.BODY
         await self.send(Updated(idle=False))
-        # hypercorn 0.18 protocol/h11.py:292 changes to HTTP/2 here whatever `http2` says. Prior knowledge is seen by
-        # the connection, where HTTP/2 is wanted; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110,
-        # 7.8 allows, since clients that want HTTP/2 in clear text have prior knowledge.
+        # hypercorn 0.18 protocol/h11.py:311 switches to HTTP/2 here, whatever `http2` is. Connection recognizes prior
+        # knowledge; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110, 7.8 allows.
         await self._create_stream(_as_served(request))
 
     async def _read_body(self) -> None:
-        # In place of hypercorn 0.18 protocol/h11.py:147, which answers a broken body itself, with nothing in it, and
-        # tells the application that the client has left.
+        # In place of hypercorn 0.18 protocol/h11.py:164, which answers a broken body with an empty 400 and gives the
+        # application a disconnect, as if the client had left.
         if self._buffer:
             self.connection.receive_data(bytes(self._buffer))
             self._buffer.clear()
@@ -183,8 +181,8 @@ class HTTP1(H11Protocol):
             if isinstance(event, h11.Data):
                 await self.stream.handle(Body(STREAM_ID, bytes(event.data)))
             elif isinstance(event, Data):
-                # hypercorn 0.18 protocol/ws_stream.py:235 answers bytes behind the handshake of a WebSocket with a 400
-                # of its own, beside the application's answer. No WebSocket is accepted here, so nobody reads them.
+                # hypercorn 0.18 protocol/ws_stream.py:239 answers bytes behind the handshake of a WebSocket with a 400
+                # of its own, beside the application's answer. They are dropped, as no WebSocket is accepted here.
                 continue
             elif isinstance(event, h11.EndOfMessage):
                 self._buffer += self.connection.trailing_data[0]
@@ -195,17 +193,17 @@ class HTTP1(H11Protocol):
                 return
 
     async def _refuse(self, error: RemoteProtocolError, head: bytes) -> None:
-        """Answer what is no request, and end the connection."""
+        """Answer a head that cannot be served, and end the connection."""
         self._read_nothing_more()
-        method, target, fields = salvage(head)
+        method, target, fields = parse_broken(head)
         await self.send(Updated(idle=False))
         reply = self.transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
-        # h11 gets a request of ours in place of the one that it has not seen, or that broke it: it frames the answer.
+        # h11 frames the answer, for which it needs a request. It gets one of ours, because it has not seen the
+        # client's, or failed to parse it.
         self.connection = self._new_h11()
         self.connection.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
         self.connection.next_event()
-        headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-        await self.stream_send(Response(STREAM_ID, headers, reply.status))
+        await self.stream_send(Response(STREAM_ID, reply.encoded_headers(), reply.status))
         if method != b"HEAD":
             await self.stream_send(Body(STREAM_ID, reply.body))
         await self.send(Closed())
@@ -219,7 +217,7 @@ class HTTP1(H11Protocol):
 
 
 def _as_served(request: h11.Request) -> h11.Request:
-    """The request with a path for a URL, and without an upgrade that is none."""
+    """Replace a URL as the target by its path, and drop an upgrade that is not a valid WebSocket handshake."""
     target, headers = request.target, list(request.headers)
     if (parts := split_absolute(target)) is not None:
         # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
@@ -230,8 +228,8 @@ def _as_served(request: h11.Request) -> h11.Request:
     if b"upgrade" in fields and not (
         b"sec-websocket-key" in fields and fields.get(b"sec-websocket-version") == b"13"
     ):
-        # hypercorn 0.18 protocol/ws_stream.py:217 answers the handshake of a WebSocket that is none (RFC 6455, 4.2.1)
-        # with a bare 400. "A server MAY ignore a received Upgrade header field" -- RFC 9110, 7.8
+        # hypercorn 0.18 protocol/ws_stream.py:231 answers an invalid handshake (RFC 6455, 4.2.1) with an empty 400.
+        # "A server MAY ignore a received Upgrade header field" -- RFC 9110, 7.8
         headers = [each for each in headers if each[0] != b"upgrade"]
     if target == request.target and headers == list(request.headers):
         return request

@@ -2,10 +2,10 @@
 
 Strategy: requests come in as h2's events; answers go out through one task, `send_task`, which frames what there is,
 one DATA frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a
-client that does not: it sees its frames, and its leaving, at once.
+client that does not read: it handles the client's frames, and notices that it leaves, at once.
 
-What is held is bounded both ways. Of a request's body, the client may send what the application has taken (the windows
-of `_http2_connection`). Of an answer, the application is made to wait as soon as STREAM_BUFFER bytes are held.
+What is buffered is bounded in both directions. A request's body: the windows of `http2_connection`, which grow by what
+the application has read. An answer: the application waits while STREAM_BUFFER bytes are buffered.
 """
 
 import logging
@@ -45,10 +45,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError
 
-from ..exchange import encode_headers
-from ..replies import Reply
-from ._http2_connection import HTTP2Connection
-from ._limited_log import LimitedLog
+from ..replies import Reply, send_reply
+from .http2_connection import HTTP2Connection
 from .refusals import refused_scope
 from .request_head import check_fields
 
@@ -57,34 +55,34 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTP2"]
 
-_refusals = LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
+_log = logging.getLogger("dragoman.http")
 
-# Bytes held of one answer that its client has no window for, two frames of the usual size. When all streams of the
-# connection together hold CONNECTION_BUFFER, each waits from LEAST_BUFFER on, so that streams which stand still do not
-# stop the others, and a connection holds 1.5 MiB at most (128 streams).
+# Bytes buffered of one answer that its client has no window for, two frames of the usual size. When all streams of the
+# connection together have CONNECTION_BUFFER, each may have only LEAST_BUFFER, so that streams which stand still do not
+# stop the others, and a connection has 1.5 MiB at most (128 streams).
 STREAM_BUFFER = 32 * 1024
 CONNECTION_BUFFER = 1024 * 1024
 LEAST_BUFFER = 4 * 1024
 
 # The largest DATA frame, whatever the client allows: streams take turns by frames.
 MAX_FRAME = 16 * 1024
-# Bytes framed for one write.
-_WRITE = 64 * 1024
-# Bytes read before other tasks run again: some 1,000 of the smallest frames.
-_SLICE = 16 * 1024
+# Bytes framed before one write.
+_WRITE_SIZE = 64 * 1024
+# Bytes handled before other tasks run again: some 1,000 of the smallest frames.
+_READ_SIZE = 16 * 1024
 
-# How long a client may take the last frames of a connection that is ended.
-_LAST_WRITE_S = 1.0
+# How long a client has to take the last frames of a connection that we end.
+_LAST_FRAMES_S = 1.0
 
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # "the path and query parts of the target URI", which begins with a slash (RFC 9113, 8.3.1)
 _PATH = re.compile(rb"/[!\"$-~]*")
-# What would be more than one line in HTTP/1.1.
+# A value with one of these would be more than one line in HTTP/1.1.
 _CONTROL = re.compile(rb"[\0\r\n]")
 
 
 class _Stream(HTTPStream):
-    """One request: hypercorn's ASGI side of it, and what is held of both bodies."""
+    """One request: hypercorn's ASGI side of it, and the buffers of both bodies."""
 
     def __init__(self, protocol: "HTTP2", stream_id: int, length: int | None) -> None:
         super().__init__(
@@ -99,29 +97,29 @@ class _Stream(HTTPStream):
             stream_id,
         )
         self.app = partial(protocol.run_app, self)
-        self.refusal: Reply | None = None  # the answer, where the application does not see the request
-        self.length = length  # what content-length says
+        self.reply: Reply | None = None  # instead of what the application would answer
+        self.length = length  # content-length
         self.received = 0
-        self.unread = 0  # bytes that the application has not taken
-        self.out = bytearray()
-        self.complete = False  # nothing more comes into `out`
+        self.unread = 0  # bytes received that the application has not read
+        self.buffer = bytearray()
+        self.complete = False  # nothing more comes into `buffer`
         self.ended = False  # END_STREAM is framed
-        self._moved: anyio.Event | None = None
+        self._progress: anyio.Event | None = None
 
-    async def moved(self) -> None:
-        """Wait until something of `out` was framed, or the stream was closed."""
-        if self._moved is None:
-            self._moved = anyio.Event()
-        await self._moved.wait()
+    async def wait_for_progress(self) -> None:
+        """Wait until a part of `buffer` has been framed, or the stream has been closed."""
+        if self._progress is None:
+            self._progress = anyio.Event()
+        await self._progress.wait()
 
-    def move(self) -> None:
-        if self._moved is not None:
-            self._moved.set()
-            self._moved = None
+    def note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
 
 
 class HTTP2(H2Protocol):
-    """transport: the connection; `connection` is that of h2."""
+    """transport: our Connection. `connection`, a name of hypercorn's, is h2's."""
 
     connection: HTTP2Connection
 
@@ -133,14 +131,14 @@ class HTTP2(H2Protocol):
             config.h2_max_concurrent_streams, config.h2_max_header_list_size, anyio.current_time()
         )
         self._streams: dict[int, _Stream] = {}
-        self._running = 0  # applications: one may go on for a while after its stream is closed
+        self._running = 0  # applications; one may need a while to end after its stream is closed
         # Streams that have something to send, in the order of their turns. hypercorn 0.18 protocol/h2.py:122 keeps
         # a tree of priorities, which RFC 9113, 5.3.2 has deprecated, and which raises when a client makes it too large.
         self._ready: dict[int, None] = {}
-        self._held = 0  # bytes in `out` of all streams
-        self._work = anyio.Event()
+        self._buffered = 0  # bytes in the buffers of all streams
+        self._has_work = anyio.Event()
         self._writing = False
-        self._written = anyio.Event()  # all of it, and nothing will follow
+        self._written = anyio.Event()  # everything, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read, what is framed is written, then the connection ends
 
@@ -153,25 +151,25 @@ class HTTP2(H2Protocol):
     async def initiate(
         self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
     ) -> None:
-        # Without the upgrade from HTTP/1.1, for which the arguments are (deprecated: RFC 9113, 3.1).
+        # The arguments are for the upgrade from HTTP/1.1, which is not offered (deprecated: RFC 9113, 3.1).
         self.connection.begin()
         self.task_group.spawn(self.send_task)
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
             data = memoryview(event.data)
-            for start in range(0, len(data), _SLICE):
+            for start in range(0, len(data), _READ_SIZE):
                 if start:
                     await anyio.lowlevel.checkpoint()
                 if self.closed or self._ending:
                     return
-                await self._receive(data[start : start + _SLICE])
+                await self._receive(data[start : start + _READ_SIZE])
         elif isinstance(event, Closed):
             self.closed = True
             await self._close_all()
-            # hypercorn 0.18 protocol/h2.py:191: what was buffered hangs in reference cycles until a collection.
+            # hypercorn 0.18 protocol/h2.py:191 leaves this in a reference cycle until the next garbage collection.
             self.connection.clear_outbound_data_buffer()
-            self._work.set()
+            self._has_work.set()
 
     async def timed_out(self) -> None:
         self.connection.announce_end()
@@ -180,12 +178,12 @@ class HTTP2(H2Protocol):
 
     async def stop(self) -> None:
         if not (self._stopping or self._ending or self.closed):
-            # hypercorn 0.18 protocol/h2.py:228 tells nothing as long as a stream is open.
+            # hypercorn 0.18 protocol/h2.py:228 sends no GOAWAY while a stream is open.
             self._stopping = True
             self.connection.announce_end()
-            self._work.set()
+            self._has_work.set()
             if self.idle:
-                await self._end()  # the connection ends after this, with or without what was framed
+                await self._end()  # here, because the connection ends after stop() whatever is left to write
 
     # What the client sends.
 
@@ -194,18 +192,18 @@ class HTTP2(H2Protocol):
             for event in self.connection.receive(data, anyio.current_time()):
                 await self._handle_event(event)
         except ProtocolError as error:
-            # h2's words may have header values in them.
+            # The text of h2's own errors may contain header values.
             reason = error if isinstance(error, DenialOfServiceError) else ErrorCodes(error.error_code).name
-            _refusals.log("an HTTP/2 connection was ended: %s", reason)
+            _log.warning("an HTTP/2 connection was ended: %s", reason)
             await self._end()
             return
         if self.connection.peer_has_ended:
             self._end_if_done()
-        self._work.set()
+        self._has_work.set()
 
     async def _handle_event(self, event: FrameEvent) -> None:
         if isinstance(event, RequestReceived):
-            # It may have been reset by what came with it.
+            # A later frame of the same read may have reset it.
             if self.connection.is_open(event.stream_id):
                 await self._begin_request(event)
         elif isinstance(event, DataReceived):
@@ -219,7 +217,7 @@ class HTTP2(H2Protocol):
                     await stream.handle(EndBody(stream_id=event.stream_id))
         elif isinstance(event, StreamReset):
             if not event.remote_reset:
-                _refusals.log("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
+                _log.warning("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
             await self._close_stream(event.stream_id)
         elif isinstance(event, WindowUpdated) and event.stream_id:
             if event.stream_id in self._streams:
@@ -230,20 +228,22 @@ class HTTP2(H2Protocol):
             await self._end()
 
     async def _begin_request(self, event: RequestReceived) -> None:
-        """hypercorn 0.18 protocol/h2.py:320: a request without method or path is an UnboundLocalError."""
+        """Start the application for a request, or refuse it.
+
+        hypercorn 0.18 protocol/h2.py:320: a request without method or path is an UnboundLocalError.
+        """
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
         method, path = fields[b":method"], fields.get(b":path", b"")
         length = fields.get(b"content-length")
         if not _is_usable(method, path) or b":protocol" in fields:
-            # CONNECT is none of a gateway's methods, and websockets are refused over HTTP/1.1 too, so that the extended
-            # form (RFC 8441) is not offered.
-            _refusals.log("an HTTP/2 request was refused: its method or path cannot be used")
+            # :protocol is the extended CONNECT of WebSockets (RFC 8441), which are refused over HTTP/1.1 too.
+            _log.warning("an HTTP/2 request was refused: its method or path cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
             # hypercorn 0.18 protocol/h2.py:248 does not say that the request may be sent again (RFC 9113, 8.7).
-            # Applications count, not streams: one that was cancelled may still be closing its upstream.
+            # Applications count, not streams, because a cancelled one may still be closing its upstream.
             self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         stream = _Stream(self, stream_id, None if length is None else int(length))
@@ -251,7 +251,7 @@ class HTTP2(H2Protocol):
             check_fields(path, headers)
         except RemoteProtocolError as error:
             scope = refused_scope(method.decode("ascii"), path, headers)
-            stream.refusal = self.transport.worker.refusal(scope, error)
+            stream.reply = self.transport.worker.refusal(scope, error)
         self._streams[stream_id] = stream
         self._running += 1
         await self.send(Updated(idle=False))
@@ -274,43 +274,43 @@ class HTTP2(H2Protocol):
         stream = self._streams.get(event.stream_id)
         # hypercorn 0.18 protocol/h2.py:259 is a KeyError for a stream that is answered.
         if stream is None or stream.closed:
-            self._give_back(event.flow_controlled_length, event.stream_id)
+            self._acknowledge(event.flow_controlled_length, event.stream_id)
             return
-        self._give_back(event.flow_controlled_length - size, event.stream_id)
+        self._acknowledge(event.flow_controlled_length - size, event.stream_id)
         stream.received += size
         if size:
-            # hypercorn 0.18 protocol/h2.py:262 gives the room back here, before anybody has read. As it is now, the
-            # queue to the application never holds more than the stream's window, and this never waits.
+            # hypercorn 0.18 protocol/h2.py:262 opens the window again here, before the application has read. We do it
+            # afterwards: its queue never has more than the stream's window, and handle() does not wait.
             stream.unread += size
             await stream.handle(Body(stream_id=event.stream_id, data=event.data))
 
-    def _give_back(self, size: int, stream_id: int) -> None:
+    def _acknowledge(self, size: int, stream_id: int) -> None:
         if size and not (self._ending or self.closed):
             self.connection.acknowledge_received_data(size, stream_id)
-            self._work.set()
+            self._has_work.set()
 
     # The applications.
 
     async def run_app(self, stream: _Stream, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application for one request, and see what it takes of the body."""
+        """Run the application for one request, and open the window by what it reads of the body."""
 
         async def read() -> Message:
             message = await receive()
             if size := len(message.get("body", b"")):
                 stream.unread -= size
-                if stream.stream_id in self._streams:  # else _close_stream() has given it back
-                    self._give_back(size, stream.stream_id)
+                if stream.stream_id in self._streams:  # else _close_stream() has done it
+                    self._acknowledge(size, stream.stream_id)
             return message
 
         try:
-            if stream.refusal is None:
+            if stream.reply is None:
                 await self.transport.worker.app(scope, read, send)
             else:
-                await _send_reply(stream.refusal, send)
+                await send_reply(send, stream.reply)
         finally:
             self._running -= 1
             if stream.stream_id not in self._streams:
-                # hypercorn 0.18 protocol/h2.py:272: after a reset nobody says that the connection is idle.
+                # hypercorn 0.18 protocol/h2.py:272 does not send Updated(idle=True) after a reset.
                 await self._update()
 
     async def stream_send(self, event: StreamEvent) -> None:
@@ -343,46 +343,48 @@ class HTTP2(H2Protocol):
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
-            _refusals.log("an HTTP/2 answer cannot be sent: %s", error)
+            _log.warning("an HTTP/2 answer cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
-        self._work.set()
+        self._has_work.set()
 
     async def _push(self, stream: _Stream, data: bytes) -> None:
-        """Hold the bytes, waiting as long as too much is held.
+        """Buffer the bytes, waiting while too much is buffered.
 
-        hypercorn 0.18 protocol/h2.py:74 wakes the application when what was taken is small, not what is held, so that a
-        client without a window never makes it wait; and :67 clears the event after the wait, not before.
+        hypercorn 0.18 protocol/h2.py:74 compares what it has just taken with its limit, not what is left, so that an
+        application never waits for a client without a window; and :67 clears the event after the wait, not before.
         """
         rest = memoryview(data)
         while True:
-            part = rest[: max(0, self._limit() - len(stream.out))]
+            part = rest[: max(0, self._limit() - len(stream.buffer))]
             if part:
-                stream.out += part
-                self._held += len(part)
+                stream.buffer += part
+                self._buffered += len(part)
                 self._ready[stream.stream_id] = None
-                self._work.set()
+                self._has_work.set()
                 rest = rest[len(part) :]
             if not rest or not await self._wait(stream):
                 return
 
     def _limit(self) -> int:
-        return STREAM_BUFFER if self._held < CONNECTION_BUFFER else LEAST_BUFFER
+        return STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else LEAST_BUFFER
 
     async def _drain(self, stream: _Stream) -> None:
-        """Wait until all is framed, with the end of the stream if it is complete."""
+        """Wait until everything is framed, with END_STREAM if the stream is complete."""
         self._ready[stream.stream_id] = None
-        self._work.set()
-        while (stream.complete and not stream.ended) or stream.out:
+        self._has_work.set()
+        while (stream.complete and not stream.ended) or stream.buffer:
             if not await self._wait(stream):
                 return
 
     async def _wait(self, stream: _Stream) -> bool:
-        """Wait for a frame of this stream. False when there will be none any more."""
+        """Wait until a frame of this stream has been written, at most send_timeout_s. False: there will be none."""
         stall_s = self.transport.settings.send_timeout_s
         with anyio.move_on_after(stall_s) as scope:
-            await stream.moved()
+            await stream.wait_for_progress()
         if scope.cancelled_caught and stream.stream_id in self._streams:
-            _refusals.log("an HTTP/2 client took nothing of an answer for %g seconds", stall_s)
+            _log.warning(
+                "an HTTP/2 client took nothing of an answer for %g seconds; its request is cancelled", stall_s
+            )
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams
 
@@ -391,7 +393,7 @@ class HTTP2(H2Protocol):
     async def _reset(self, stream_id: int, error_code: ErrorCodes) -> None:
         if self.connection.is_open(stream_id) and not self._ending:
             self.connection.reset_stream(stream_id, error_code)
-            self._work.set()
+            self._has_work.set()
         await self._close_stream(stream_id)
 
     async def _close_stream(self, stream_id: int) -> None:
@@ -399,11 +401,11 @@ class HTTP2(H2Protocol):
         if stream is None:
             return
         self._ready.pop(stream_id, None)
-        self._held -= len(stream.out)
-        stream.out.clear()
-        self._give_back(stream.unread, stream_id)
+        self._buffered -= len(stream.buffer)
+        stream.buffer.clear()
+        self._acknowledge(stream.unread, stream_id)
         await stream.handle(StreamClosed(stream_id=stream_id))
-        stream.move()
+        stream.note_progress()
         await self._update()
 
     async def _close_all(self) -> None:
@@ -418,14 +420,14 @@ class HTTP2(H2Protocol):
     def _end_if_done(self) -> None:
         if (self._stopping or self.connection.peer_has_ended) and self.idle:
             self._ending = True
-            self._work.set()
+            self._has_work.set()
 
     async def _end(self) -> None:
-        """End the connection; what is framed is still written, if the client takes it."""
+        """End the connection. Frames that are ready are still written, if the client reads them soon."""
         self._ending = True
-        self._work.set()
+        self._has_work.set()
         await self._close_all()
-        with anyio.move_on_after(_LAST_WRITE_S):
+        with anyio.move_on_after(_LAST_FRAMES_S):
             await self._written.wait()
         await self.send(Closed())
 
@@ -443,11 +445,11 @@ class HTTP2(H2Protocol):
                 await self.send(Closed())
                 return
             else:
-                await self._work.wait()
-                self._work = anyio.Event()
+                await self._has_work.wait()
+                self._has_work = anyio.Event()
 
     def _next_frames(self) -> bytes:
-        room = _WRITE
+        room = _WRITE_SIZE
         while self._ready and room > 0:
             stream_id = next(iter(self._ready))
             del self._ready[stream_id]
@@ -456,37 +458,31 @@ class HTTP2(H2Protocol):
         return self.connection.data_to_send()
 
     def _frame(self, stream: _Stream) -> int:
-        """Frame what one turn of a stream allows; its size."""
+        """Frame one turn of a stream. Returns the bytes of its content."""
         connection, stream_id = self.connection, stream.stream_id
         if stream.ended or not connection.is_open(stream_id):
             return 0
         window = min(
             connection.local_flow_control_window(stream_id), connection.max_outbound_frame_size, MAX_FRAME
         )
-        size = min(len(stream.out), max(window, 0))
-        is_last = stream.complete and size == len(stream.out)
+        size = min(len(stream.buffer), max(window, 0))
+        is_last = stream.complete and size == len(stream.buffer)
         if not size and not is_last:
             return 0
-        connection.send_data(stream_id, bytes(stream.out[:size]), end_stream=is_last)
+        connection.send_data(stream_id, bytes(stream.buffer[:size]), end_stream=is_last)
         connection.note_data_sent()
-        del stream.out[:size]
-        self._held -= size
+        del stream.buffer[:size]
+        self._buffered -= size
         if is_last:
             stream.ended = True
             if connection.is_open(stream_id):
-                # The client is still sending what nobody will read: "a server MAY request that the client abort
+                # The client is still sending a body that is not needed: "a server MAY request that the client abort
                 # transmission of a request without error" (RFC 9113, 8.1)
                 connection.reset_stream(stream_id, ErrorCodes.NO_ERROR)
-        elif stream.out:
+        elif stream.buffer:
             self._ready[stream_id] = None
-        stream.move()
+        stream.note_progress()
         return size
-
-
-async def _send_reply(reply: Reply, send: Send) -> None:
-    headers = encode_headers([*reply.headers, ("content-length", str(len(reply.body)))])
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:

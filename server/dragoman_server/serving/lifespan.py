@@ -17,10 +17,10 @@ _log = logging.getLogger("dragoman.server")
 
 @asynccontextmanager
 async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIterator[dict[str, Any]]:
-    """Inside of it the application is started; gives the state that each request's scope gets.
+    """Start the application, and shut it down at the end of the block. Yields the state for the scope of each request.
 
-    Raises StartupError when the application refuses to start, or does not say within startup_s that it has. Its
-    shutdown is waited for as long as shutdown_s.
+    startup_s, shutdown_s: seconds that it may take. Raises StartupError if the application refuses to start or is not
+    ready in time.
     """
     run = _Lifespan(app)
     async with anyio.create_task_group() as tasks:
@@ -42,7 +42,7 @@ async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIt
 class _Lifespan:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._told_startup = False
+        self._sent_startup = False
         self.state: dict[str, Any] = {}
         self.failure: str | None = None
         self.started, self.stopping, self.stopped = anyio.Event(), anyio.Event(), anyio.Event()
@@ -53,7 +53,7 @@ class _Lifespan:
             await self._app(scope, self._receive, self._send)
         except Exception as error:
             if self.started.is_set():
-                # Requests may still be answered; a stop will find nothing left to shut down.
+                # It may still answer requests; only its shutdown will not run.
                 _log.exception("the application's lifespan failed")
             else:
                 self.failure = f"{type(error).__name__}: {error}"
@@ -62,8 +62,8 @@ class _Lifespan:
             self.stopped.set()
 
     async def _receive(self) -> Message:
-        if not self._told_startup:
-            self._told_startup = True
+        if not self._sent_startup:
+            self._sent_startup = True
             return {"type": "lifespan.startup"}
         await self.stopping.wait()
         return {"type": "lifespan.shutdown"}

@@ -1,8 +1,7 @@
-"""Answers to what never becomes a request of the application: it cannot be read, is too large, or takes too long.
+"""Answers to what never becomes a request of the application: it cannot be parsed, is too large, or takes too long.
 
-Strategy: the application makes the answer, in the form of the path's protocol, and writes its line in the log, as for
-all that it refuses; the protocols of this package send it. So an application that has `refusal` is asked; any other one
-gets plain text for its clients.
+Strategy: if the application has a method `refusal`, that makes the answer, in the form of the path's protocol, and logs
+it like everything else that the application refuses; HTTP1 and HTTP2 send it. For other applications it is plain text.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,18 +15,18 @@ from ..replies import Reply
 
 __all__ = ["Refusal", "in_plain_text", "refusal_of", "refused_scope"]
 
-# Of the request, as far as it is known (see refused_scope), and what is wrong with it: the whole answer.
+# Makes the whole answer from what is known of the request (see refused_scope) and from what is wrong with it.
 Refusal = Callable[[Scope, RemoteProtocolError], Reply]
 
 
 def refusal_of(app: Any) -> Refusal:
-    """How this application refuses."""
+    """The application's own `refusal`, or in_plain_text()."""
     refusal: Refusal = getattr(app, "refusal", in_plain_text)
     return refusal
 
 
 def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Scope:
-    """What is known of a request that is refused before the application sees it.
+    """Make a scope of what is known of a request that the application will not see.
 
     target: in origin form; b"" where none can be read. headers: lower-case names.
     """
@@ -42,5 +41,5 @@ def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, byt
 
 
 def in_plain_text(scope: Scope, error: RemoteProtocolError) -> Reply:
-    """For an application that does not say how it refuses."""
+    """Answer with the error's message, for an application without `refusal`."""
     return Reply(error.status_hint, [("content-type", "text/plain")], f"{error.message}\n".encode())

@@ -16,11 +16,11 @@ __all__ = [
     "MAX_FIELDS",
     "MAX_HEAD_BYTES",
     "MAX_TARGET_BYTES",
-    "Salvaged",
+    "BrokenHead",
     "check_fields",
     "check_head",
     "check_part",
-    "salvage",
+    "parse_broken",
     "split_absolute",
 ]
 
@@ -41,7 +41,7 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
-# What makes a head none, before it is complete and after: pattern, what is wrong.
+# What makes a head invalid, also before it is complete: pattern, what is wrong.
 _BROKEN = (
     # "A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP";
     # it "MAY recognize a single LF as a line terminator" -- RFC 9112, 2.2
@@ -49,6 +49,7 @@ _BROKEN = (
     # "CTL characters are invalid" in a field value -- RFC 9110, 5.5
     (re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "it has a control character"),
 )
+# The same, of a complete head.
 _MALFORMED = (
     # "A server that receives an obs-fold ... MUST either reject the message by sending a 400 (Bad Request) ... or
     # replace" -- RFC 9112, 5.2. The first line: "MUST either reject the message as invalid or consume" -- 2.2
@@ -60,7 +61,7 @@ _MALFORMED = (
 
 
 def check_part(part: bytes | bytearray, start: int = 0) -> None:
-    """Look at what there is of a head before its end has come. start: what comes before was looked at already.
+    """Check an incomplete head. start: how many bytes of it were checked before.
 
     Raises RemoteProtocolError with status 400, 414 or 431.
     """
@@ -73,7 +74,7 @@ def check_part(part: bytes | bytearray, start: int = 0) -> None:
 
 
 def check_head(head: bytes) -> None:
-    """Look at a whole head, with the empty line at its end.
+    """Check a whole head, with the empty line at its end.
 
     Raises RemoteProtocolError with status 400, 414, 417, 431, 501 or 505.
     """
@@ -93,11 +94,11 @@ def check_head(head: bytes) -> None:
     if any(value.lower() != b"100-continue" for value in _values(b"expect", names, lines)):
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
-        raise _refused(417, "of Expect, only 100-continue is known here")
+        raise _refused(417, "the only expectation that it may have is 100-continue")
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
-    """The same limits for a head of HTTP/2, of which h2 has checked the rest.
+    """Apply the same limits to a head of HTTP/2; h2 has checked everything else.
 
     Raises RemoteProtocolError with status 414 or 431.
     """
@@ -112,7 +113,7 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
-    """The authority and the rest of a target in absolute form, None for another one.
+    """Split a target in absolute form into authority and path; None for other forms.
 
     "a server MUST accept the absolute-form in requests" -- RFC 9112, 3.2.2
     """
@@ -123,16 +124,16 @@ def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
     return match[0].partition(b"://")[2], rest if rest.startswith(b"/") else b"/" + rest
 
 
-class Salvaged(NamedTuple):
-    """What a refusal needs to know of a head that is refused. target: "" where there is none that can be read."""
+class BrokenHead(NamedTuple):
+    """What can be read of a head that is refused. target: b"" if none can be read."""
 
     method: bytes
     target: bytes
     fields: list[tuple[bytes, bytes]]
 
 
-def salvage(head: bytes) -> Salvaged:
-    """What can be read of a head that is broken or is not complete."""
+def parse_broken(head: bytes) -> BrokenHead:
+    """Read what is needed for a refusal from a head that is invalid or incomplete."""
     request_line, *lines = head.split(b"\n")
     words = request_line.split()
     target = words[1] if len(words) > 1 else b""
@@ -141,7 +142,7 @@ def salvage(head: bytes) -> Salvaged:
     if re.fullmatch(rb"/[!-~]*", target) is None:
         target = b""
     fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
-    return Salvaged(
+    return BrokenHead(
         b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
         target[:MAX_TARGET_BYTES],
         [(name.strip().lower(), value.strip()) for name, colon, value in fields if colon],
@@ -149,7 +150,7 @@ def salvage(head: bytes) -> Salvaged:
 
 
 def _checked_request_line(line: bytes) -> tuple[bytes, int]:
-    """The target and the minor version."""
+    """Check the request line. Returns the target and the minor version."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > _MAX_LINE_BYTES:
@@ -159,12 +160,15 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
     method, target, major, minor = match.groups()
     if major != b"1" or minor not in b"01":
         # "the server does not support, or refuses to support, the major version of HTTP" -- RFC 9110, 15.6.6
-        raise _refused(505, f"HTTP/{major.decode()}.{minor.decode()} is not spoken here in this form")
+        raise _refused(505, f"its version is HTTP/{major.decode()}.{minor.decode()}; send HTTP/1.1")
     if len(target) > MAX_TARGET_BYTES:
         raise _target_too_long()
     if method == b"CONNECT" or method != method.upper():
-        # "The method token is case-sensitive" -- RFC 9112, 3.1. hypercorn 0.18 protocol/h11.py:247 makes `get` GET.
-        raise _refused(501, f"there is no method {method[:20].decode()} here")
+        # "The method token is case-sensitive" -- RFC 9112, 3.1. hypercorn 0.18 protocol/h11.py:240 makes `get` GET.
+        raise _refused(
+            501,
+            f"the method {method[:20].decode()} is not supported; names of methods are upper-case",
+        )
     is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
         raise _refused(400, "its target is neither a path nor a URL")  # RFC 9112, 3.2
@@ -172,13 +176,13 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
 
 
 def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -> None:
-    """One way to tell where the body ends. RFC 9112, 6.1 to 6.3."""
+    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3)."""
     codings = [each for value in _values(b"transfer-encoding", names, lines) for each in _members(value)]
     lengths = _values(b"content-length", names, lines)
     if b"transfer-encoding" in names:
         if lengths:
             # "ought to be handled as an error" -- RFC 9112, 6.3
-            raise _refused(400, "it has both Content-Length and Transfer-Encoding")
+            raise _refused(400, "it has both Content-Length and Transfer-Encoding; send one of them")
         if minor == 0:
             # "MUST treat the message as if the framing is faulty" -- RFC 9112, 6.1
             raise _refused(400, "HTTP/1.0 has no Transfer-Encoding")
@@ -189,7 +193,7 @@ def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -
         if len(codings) > 1 or names.count(b"transfer-encoding") > 1:
             # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
             # with 501" -- RFC 9112, 6.1
-            raise _refused(501, "of transfer codings, only chunked is known here")
+            raise _refused(501, "the only Transfer-Encoding that is supported is chunked")
     elif lengths and (len(lengths) > 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None):
         # RFC 9112, 6.3: "unrecoverable error" but for a list of equal values, which nginx refuses as well.
         raise _refused(400, "its Content-Length is not one number")
@@ -201,7 +205,7 @@ def _check_host(names: Sequence[bytes], lines: Sequence[bytes], target: bytes, m
     # with an invalid field value." -- RFC 9112, 3.2
     hosts = _values(b"host", names, lines)
     if len(hosts) > 1 or (minor == 1 and not hosts):
-        raise _refused(400, "it must have one Host header")
+        raise _refused(400, "it needs exactly one Host header")
     if (absolute := split_absolute(target)) is not None:
         hosts.append(absolute[0])
     if not all(map(_HOST.fullmatch, hosts)):
@@ -226,16 +230,16 @@ def _named(
 
 
 def _refused(status: int, what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request's head cannot be used: {what}", status_hint=status)
+    return RemoteProtocolError(f"the request's head is refused: {what}", status_hint=status)
 
 
 def _too_large() -> RemoteProtocolError:
-    return _refused(431, f"it has more than {MAX_HEAD_BYTES // 1024} KiB")
+    return _refused(431, f"it is larger than {MAX_HEAD_BYTES // 1024} KiB; send fewer or shorter headers")
 
 
 def _too_many() -> RemoteProtocolError:
-    return _refused(431, f"it has more than {MAX_FIELDS} header lines")
+    return _refused(431, f"it has more than {MAX_FIELDS} header lines; send fewer")
 
 
 def _target_too_long() -> RemoteProtocolError:
-    return _refused(414, f"its target has more than {MAX_TARGET_BYTES} bytes")
+    return _refused(414, f"its target is longer than {MAX_TARGET_BYTES} bytes; shorten the path or the query")

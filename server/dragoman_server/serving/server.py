@@ -1,4 +1,4 @@
-"""Accepts connections and serves them, on every event loop alike; in place of hypercorn's two `run.py`."""
+"""Accepts connections and serves them, on all event loops alike. It replaces hypercorn's two `run.py`."""
 
 import asyncio
 import errno
@@ -11,28 +11,27 @@ import anyio
 import anyio.abc
 
 from .._byte_stream import ByteStream
-from ._limited_log import LimitedLog
-from .connection import Address, Connection, Worker, note_fault
+from .connection import Address, Connection, WorkerContext, log_internal_error
 
 __all__ = ["serve_connections"]
 
-# Most connections taken before other tasks run again.
+# Connections accepted before other tasks run again.
 _BATCH = 64
 
-# How long nothing is accepted after an error that accepting again would only repeat.
+# How long to wait after an error that the next accept() would only repeat.
 _PAUSE_S = 1.0
 
-# Descriptors for what is no connection: listener, event loop, stores, log.
+# Descriptors of everything else: listener, event loop, stores, log.
 _OTHER_DESCRIPTORS = 64
 _MOST_BY_DEFAULT = 10_000
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-_log = LimitedLog(logging.getLogger("dragoman.http"), logging.WARNING)
+_log = logging.getLogger("dragoman.http")
 
 
 async def serve_connections(
-    worker: Worker,
+    worker: WorkerContext,
     listener: socket.socket,
     tls: ssl.SSLContext | None,
     *,
@@ -49,7 +48,7 @@ async def serve_connections(
             await stopping.wait()
             accepting.cancel_scope.cancel()
         listener.close()
-        await worker.context.terminated.set()
+        await worker.terminated.set()
         for scope in tuple(server.handshakes):
             scope.cancel()
         for connection in tuple(worker.connections):
@@ -58,7 +57,7 @@ async def serve_connections(
 
 class _Server:
     def __init__(
-        self, worker: Worker, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
+        self, worker: WorkerContext, listener: socket.socket, tls: ssl.SSLContext | None, handshake_s: float
     ) -> None:
         self._worker = worker
         self._listener = listener
@@ -67,6 +66,9 @@ class _Server:
         self._most = worker.settings.max_connections or default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
+        # One line in the log for each time that these begin.
+        self._is_full = False
+        self._is_short_of_files = False
         self.tasks: anyio.abc.TaskGroup
         self.handshakes: set[anyio.CancelScope] = set()
 
@@ -74,39 +76,46 @@ class _Server:
         while True:
             await anyio.wait_readable(self._listener)
             for _ in range(_BATCH):
-                if self._count >= self._most:
+                if self._count < self._most:
+                    self._is_full = False
+                else:
                     await self._make_room()
                 try:
                     sock, _ = self._listener.accept()
                 except BlockingIOError:
+                    self._is_short_of_files = False
                     break
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
                         # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
-                        _log.log("cannot accept connections for now: %s", error.strerror)
-                        await self._room(_PAUSE_S)
+                        if not self._is_short_of_files:
+                            _log.warning("cannot accept connections for now: %s", error.strerror)
+                        self._is_short_of_files = True
+                        await self._end_an_idle_one()
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
                 self._count += 1
                 self.tasks.start_soon(self._serve, sock)
 
     async def _make_room(self) -> None:
-        """The cap is reached: wait until there is room again.
+        """Wait until fewer connections are open than the limit.
 
-        An idle connection is closed, the one that is idle longest; if there is none, clients wait in the listener's
-        backlog, where another worker may take them, instead of getting an error.
+        The one that has been idle longest is closed. If none is idle, clients wait in the listener's backlog instead
+        of getting an error; another worker may accept them.
         """
-        _log.log("max_connections is reached: %d are open", self._count)
+        if not self._is_full:
+            _log.warning("max_connections is reached: %d are open", self._count)
+        self._is_full = True
         while self._count >= self._most:
-            await self._room(_PAUSE_S)
+            await self._end_an_idle_one()
 
-    async def _room(self, seconds: float) -> None:
-        """Wait for a connection to end, at most for so long. The one that is idle longest is ended for it."""
+    async def _end_an_idle_one(self) -> None:
+        """End the connection that has been idle longest, if any, and wait until one has ended, at most _PAUSE_S."""
         for connection in self._worker.idle:
             connection.end()
             break
         self._one_ended = anyio.Event()
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(_PAUSE_S):
             await self._one_ended.wait()
 
     async def _serve(self, sock: socket.socket) -> None:
@@ -114,10 +123,10 @@ class _Server:
             client, server = _address(sock.getpeername()), _address(sock.getsockname())
             stream = await self._shake_hands(sock)
         except OSError:
-            # It left before it was asked for its address, or the handshake failed: the client was told why.
+            # It left before its address was known, or the handshake failed, which TLS itself reports to the client.
             sock.close()
         except Exception as error:
-            note_fault(error)
+            log_internal_error(error)
             sock.close()
         else:
             if stream is not None:
@@ -127,7 +136,7 @@ class _Server:
             self._one_ended.set()
 
     async def _shake_hands(self, sock: socket.socket) -> ByteStream | None:
-        """None: it took too long, or the worker is being stopped."""
+        """Return None if it took too long or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
             try:
@@ -152,7 +161,7 @@ def _address(name: object) -> Address | None:
 
 
 def default_max_connections() -> int:
-    """Half of the files that the process may open, less some: a request needs a connection to its upstream as well."""
+    """Half of the files that the process may open, less some: most requests need a connection to their upstream too."""
     try:
         import resource
     except ImportError:  # not a Unix

@@ -1,7 +1,6 @@
-"""What hypercorn's protocols want of an event loop, on anyio: events, tasks, and the queue to an application."""
+"""Events, tasks, and the queue to an application, as hypercorn's protocols use them; on anyio."""
 
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -11,16 +10,16 @@ import anyio.abc
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
-__all__ = ["AppEvents", "Event", "TaskGroup", "WorkerContext"]
+__all__ = ["AppEvents", "ClearableEvent", "TaskGroup"]
 
 _log = logging.getLogger("dragoman.http")
 
-# Bytes of a request's body that wait for the application; then the client is not read any further.
+# Bytes of a request's body that wait for the application. With more, the client is paused.
 _MOST_WAITING = 256 * 1024
 
 
-class Event:
-    """An event that can be cleared."""
+class ClearableEvent:
+    """An event that can be cleared, as hypercorn wants it."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -29,8 +28,8 @@ class Event:
         self._event.set()
 
     async def clear(self) -> None:
-        # An event that is not set stays, since somebody may be waiting for it (hypercorn 0.18
-        # trio/worker_context.py:49 leaves them behind).
+        # Not where it is not set, because tasks may wait for it (hypercorn 0.18 trio/worker_context.py:47 leaves them
+        # behind).
         if self._event.is_set():
             self._event = anyio.Event()
 
@@ -41,34 +40,11 @@ class Event:
         return self._event.is_set()
 
 
-class WorkerContext:
-    """What all connections of a worker have in common. terminated: the worker takes no new requests."""
-
-    event_class = Event
-    # Protocols never use it; hypercorn's own connections do.
-    single_task_class: Any = None
-
-    def __init__(self) -> None:
-        self.terminate = Event()
-        self.terminated = Event()
-
-    async def mark_request(self) -> None:
-        """Hypercorn counts requests here, to end a worker after so many."""
-
-    @staticmethod
-    async def sleep(wait: float) -> None:
-        await anyio.sleep(wait)
-
-    @staticmethod
-    def time() -> float:
-        return time.monotonic()
-
-
 class AppEvents:
-    """The ASGI events that wait for one application, a bounded number of bytes.
+    """A queue of ASGI events for one application, bounded by their bytes.
 
-    Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:53) is full after ten events, the client's
-    leaving among them, and stays so when the application has ended without reading them: whoever puts waits for ever.
+    Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
+    among them, and stays full if the application ends without reading them: the reader of the socket waits for ever.
     """
 
     def __init__(self) -> None:
@@ -79,7 +55,7 @@ class AppEvents:
         self._changed: anyio.Event | None = None
 
     async def put(self, event: ASGIReceiveEvent) -> None:
-        """Waits while too much is waiting. Never waits with a disconnect, nor when the application has ended."""
+        """Add an event, waiting while the queue is full. Nothing waits after a disconnect or close()."""
         if event["type"] in ("http.disconnect", "websocket.disconnect"):
             self._disconnected = True
         while self._bytes > _MOST_WAITING and not self._closed and not self._disconnected:
@@ -90,7 +66,7 @@ class AppEvents:
             self._wake()
 
     async def get(self) -> ASGIReceiveEvent:
-        """The next event. The last one, a disconnect, comes again and again."""
+        """Wait for the next event. A disconnect stays in the queue, because ASGI repeats it at each call."""
         while not self._events:
             await self._change()
         event = self._events[0]
@@ -101,7 +77,7 @@ class AppEvents:
         return event
 
     def close(self) -> None:
-        """The application has ended: nothing is kept for it any more."""
+        """Drop all events, now and later, because the application has ended."""
         self._closed = True
         self._events.clear()
         self._bytes = 0
@@ -153,9 +129,9 @@ async def _run_app(
     try:
         await app(scope, events.get, send)  # type: ignore[arg-type]
     except Exception:
-        # One line, as for any other request that failed through a fault of ours; the client gets a 500 if it can.
+        # One line, as for any other request that failed because of an internal error; the client gets a 500 if it can.
         _log.exception("the application failed")
     finally:
         events.close()
-    # Not when the task is cancelled: then the connection ends, and nothing more is to be said on it.
+    # Not when the task is cancelled: then the connection ends.
     await send(None)

@@ -32,7 +32,7 @@ _BUSY_S = 2.0
 # only fall behind further.
 _TURN_S = 5.0
 
-# How long an answer may wait to be written, in seconds: its client waits for its end meanwhile. The writing goes on.
+# Seconds for which the end of an answer waits to be stored. After that the client gets it, and the writing goes on.
 _PUT_S = 0.25
 
 # Told apart from other programs' files ("drgm") and from other versions of ours.
@@ -133,13 +133,13 @@ class SQLiteResponseStore:
     async def put(self, response: StoredResponse) -> bool:
         if response.size > self._limits.max_bytes:
             return False
-        failures: list[StoreError] = []
+        failures: list[Exception] = []
         written = anyio.Event()
 
         async def write() -> None:
             try:
                 await self._call(lambda: self._put(response))
-            except StoreError as error:
+            except Exception as error:  # it is the caller's, and must not end the group
                 failures.append(error)
             finally:
                 written.set()
@@ -214,7 +214,7 @@ class SQLiteResponseStore:
                     raise
 
     def _drop_oldest(self, size: int) -> bool:
-        """Make room on a full disk. Whether there was anything to drop."""
+        """Make room on a full disk. Returns whether there was anything to drop."""
         with writing(self._open_connection) as connection:
             left = connection.execute(_TOTAL).fetchone()[0] - size
             dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount

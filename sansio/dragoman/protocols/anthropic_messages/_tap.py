@@ -18,7 +18,7 @@ from ._errors import error_frame, fault_of
 from ._usage import UsageReader
 
 _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
-# What a block's start and a delta carry, beside their type.
+# The members of a start and of a delta that can have content.
 _CARRIERS = ("content_block", "delta")
 
 
@@ -85,7 +85,7 @@ class MessagesTap:
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether a frame of a block shows anything: blocks are opened empty, but for tools and results."""
+    """Whether a frame of a block has content. Blocks are opened empty, but for tools and results."""
     try:
         value = decode(data)
     except RemoteProtocolError:

@@ -78,7 +78,7 @@ def logprobs_of(content: list[JSON], refusal: list[JSON]) -> JSONObject:
 
 
 def _tokens(tokens: JSON) -> list[JSONObject]:
-    """With `bytes`, null where nobody told them: events of Responses have none, but Chat requires the member."""
+    """Add `bytes`, null where unknown: events of Responses have none, but Chat requires the member."""
     if type(tokens) is not list:
         return []
     whole = ({"bytes": None, **token} for token in tokens if type(token) is dict)

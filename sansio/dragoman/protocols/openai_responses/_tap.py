@@ -25,7 +25,7 @@ _FAILED_ENDS = frozenset(("response.failed", "response.cancelled"))
 _FAILURES = _FAILED_ENDS | {"error"}
 # The events that open and end a response carry it, and no others do.
 END_MARKS = (b'"response"',)
-# What says where content belongs, and what pads it.
+# Members that say where content belongs, and padding.
 _NO_CONTENT = frozenset(
     (
         *("type", "id", "status", "role", "phase", "sequence_number", "item_id", "obfuscation"),
@@ -113,9 +113,9 @@ def _object(data: bytes) -> JSONObject:
 
 
 def _has_content(event: JSONObject) -> bool:
-    """Whether an event shows anything: items and their parts are added empty, but for calls."""
-    return any(_says(value) for name, value in event.items() if name not in _NO_CONTENT)
+    """Whether an event has content. Items and their parts are added empty, but for calls."""
+    return any(_is_content(value) for name, value in event.items() if name not in _NO_CONTENT)
 
 
-def _says(value: JSON) -> bool:
+def _is_content(value: JSON) -> bool:
     return _has_content(value) if type(value) is dict else bool(value)

@@ -1,8 +1,8 @@
-"""The frames of one HTTP/2 connection: h2's connection, which here counts what a peer does, and ends one stream where
-RFC 9113 asks for that and h2 4.4 ends the connection.
+"""h2's connection with limits on what a peer may do. It resets one stream where RFC 9113 asks for that and h2 4.4 ends
+the connection.
 
-Strategy: all that h2 reads goes through `_receive_frame`, one frame a call, so that is where frames are counted and
-errors judged. The checks are h2's own; here is what it leaves out or does in another way.
+Strategy: h2 passes all frames through `_receive_frame`, one a call, so frames are counted there and errors handled. The
+checks are h2's; this module adds what it leaves out.
 """
 
 from typing import NamedTuple
@@ -32,16 +32,16 @@ from hyperframe.frame import (
 __all__ = ["HTTP2Connection"]
 
 if not hasattr(H2Connection, "_receive_frame"):
-    # hypercorn asks for h2 4.3 or any later one: without this hook nothing would be counted, and nobody would notice.
+    # hypercorn allows any h2 from 4.3 on. Without this private method there would be no limits, and no error either.
     raise ImportError("this version of h2 has no H2Connection._receive_frame")
 
-# Bytes of request bodies that a client may send before the application has taken any: of one stream, and of all of the
-# connection's. The first is what crosses a continent in a tenth of a second at 20 Mbit/s.
+# Bytes of request bodies that a client may send before the application has read any: of one stream, and of all streams.
+# The first is enough for 20 Mbit/s with a round trip of 0.1 s.
 STREAM_WINDOW = 256 * 1024
 CONNECTION_WINDOW = 1024 * 1024
 
-# Bytes that are framed and that the client has not taken. Bodies are framed when there is room, so these are heads and
-# answers to control frames: 128 streams make some 100 KiB. More means that a client asks and does not read.
+# Bytes framed and not written yet. Bodies are framed when there is room, so these are heads and answers to control
+# frames: 128 streams make some 100 KiB. A client for which there are more asks and does not read.
 MAX_UNSENT = 512 * 1024
 
 # A DATA frame below this many bytes, which does not end its stream, carries next to nothing.
@@ -52,14 +52,14 @@ _HEADER_TABLE = 4096
 
 
 class Rate(NamedTuple):
-    """So many at once, and so many a second in the long run."""
+    """A limit on events: `burst` at once, `per_second` in the long run."""
 
     burst: int
     per_second: int
 
 
-# What a client may do that costs work and brings nothing. Each is far above what clients do, and far below what takes a
-# noticeable part of a CPU: a frame costs some 30 microseconds, a request that is reset some 500.
+# Limits on frames that cost work and bring nothing. Each is far above what clients send, and far below what would be a
+# noticeable load: a frame costs some 30 microseconds, a request that is reset some 500.
 #
 # Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
 _CONTROL = Rate(1000, 100)
@@ -88,8 +88,8 @@ _EXCESS = ("excess HEADERS", _CONTROL)
 UPDATES_PER_DATA = 8
 
 
-class _Allowance:
-    """What is left of a rate."""
+class _TokenBucket:
+    """Enforces one Rate."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -98,31 +98,34 @@ class _Allowance:
         self._left: float = rate.burst
         self._at = now
 
-    def spend(self, now: float) -> bool:
+    def take(self, now: float) -> bool:
         """Take one. False when none is left."""
-        self.earn((now - self._at) * self._rate.per_second)
+        self.add((now - self._at) * self._rate.per_second)
         self._at = now
         self._left -= 1
         return self._left >= 0
 
-    def earn(self, count: float) -> None:
+    def add(self, count: float) -> None:
         self._left = min(self._rate.burst, self._left + count)
 
 
 class HTTP2Connection(H2Connection):
-    """A server's side of one connection. max_streams: open at once; max_header_bytes: of one list, with 32 for each."""
+    """A server's side of one connection.
+
+    max_streams: open at once. max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts. now: see receive().
+    """
 
     def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:
         super().__init__(H2Configuration(client_side=False, header_encoding=None))
         self._now = now
         self._max_streams = max_streams
         self._max_header_bytes = max_header_bytes
-        self._allowances: dict[str, _Allowance] = {}
+        self._buckets: dict[str, _TokenBucket] = {}
         self._has_settings = False
-        self.peer_has_ended = False  # it has sent a GOAWAY without an error: it opens no more streams
+        self.peer_has_ended = False  # by a GOAWAY without an error: it opens no more streams
 
     def begin(self) -> None:
-        """Write what comes first: settings, and the connection's window."""
+        """Write the settings and the connection's window. Called once, first."""
         values = {
             SettingCodes.MAX_CONCURRENT_STREAMS: self._max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: self._max_header_bytes,
@@ -140,9 +143,9 @@ class HTTP2Connection(H2Connection):
         self.decoder.max_header_list_size = 2 * self._max_header_bytes
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
-        """What the bytes mean. now: seconds of a clock that never goes back.
+        """Parse bytes into events. now: seconds of a monotonic clock.
 
-        Raises ProtocolError when the connection has to end; the GOAWAY is written then.
+        Raises ProtocolError when the connection has to end; the GOAWAY is in data_to_send() then.
         """
         self._now = now
         try:
@@ -153,21 +156,18 @@ class HTTP2Connection(H2Connection):
             raise
 
     def note_data_sent(self) -> None:
-        """A DATA frame was sent: the client may answer it with WINDOW_UPDATE frames."""
-        allowance = self._allowances.get(_RATES[WindowUpdateFrame][0])
-        if allowance is not None:
-            allowance.earn(UPDATES_PER_DATA)
+        """Allow for the WINDOW_UPDATE frames with which a client answers a DATA frame."""
+        bucket = self._buckets.get(_RATES[WindowUpdateFrame][0])
+        if bucket is not None:
+            bucket.add(UPDATES_PER_DATA)
 
     def announce_end(self) -> None:
-        """Write a GOAWAY, and go on with the streams that are open (RFC 9113, 6.8).
-
-        h2's own close_connection() lets nothing be written after it.
-        """
+        """Write a GOAWAY and let the open streams finish (RFC 9113, 6.8), which h2's close_connection() does not."""
         goaway = GoAwayFrame(0, last_stream_id=self.highest_inbound_stream_id, error_code=ErrorCodes.NO_ERROR)
         self._prepare_for_sending([goaway])
 
     def refuse(self, stream_id: int, error_code: ErrorCodes) -> None:
-        """Reset a stream for what its client has sent. Raises ProtocolError as receive() does."""
+        """Reset a stream because of what its client has sent. Raises ProtocolError like receive()."""
         if self.is_open(stream_id):
             self.reset_stream(stream_id, error_code)
         try:
@@ -178,7 +178,7 @@ class HTTP2Connection(H2Connection):
 
     @property
     def unsent(self) -> int:
-        """Bytes that are written and not taken with data_to_send()."""
+        """Bytes that data_to_send() would return."""
         return len(self._data_to_send)
 
     def is_open(self, stream_id: int) -> bool:
@@ -218,7 +218,7 @@ class HTTP2Connection(H2Connection):
                 raise ProtocolError("the first frame is no SETTINGS frame")
             self._has_settings = True
         if isinstance(frame, ContinuationFrame):
-            # Those that continue something were joined with it; h2 makes some of the others a stream error.
+            # h2 has joined the valid ones with their HEADERS; of the others it makes some a stream error.
             raise ProtocolError("CONTINUATION without HEADERS (RFC 9113, 6.10)")
         if isinstance(frame, RstStreamFrame) and self._is_idle(frame.stream_id):
             raise ProtocolError("RST_STREAM for an idle stream (RFC 9113, 6.4)")
@@ -229,14 +229,14 @@ class HTTP2Connection(H2Connection):
     def _count(self, what: str, rate: Rate | None) -> None:
         if rate is None:
             return
-        allowance = self._allowances.get(what)
-        if allowance is None:
-            allowance = self._allowances[what] = _Allowance(rate, self._now)
-        if not allowance.spend(self._now):
+        bucket = self._buckets.get(what)
+        if bucket is None:
+            bucket = self._buckets[what] = _TokenBucket(rate, self._now)
+        if not bucket.take(self._now):
             raise DenialOfServiceError(f"too many {what} frames")
 
     def _end_stream_for(self, error: ProtocolError, frame: Frame) -> list[Event]:
-        """What an error costs: a stream where it is that of one request (RFC 9113, 8.1.1), else the connection."""
+        """Reset the stream if only one request is malformed (RFC 9113, 8.1.1); else raise the error again."""
         if isinstance(error.__cause__, HPACKError) and not isinstance(error, DenialOfServiceError):
             # "MUST be treated as a connection error of type COMPRESSION_ERROR" (RFC 9113, 4.3)
             error.error_code = ErrorCodes.COMPRESSION_ERROR
@@ -263,7 +263,7 @@ class HTTP2Connection(H2Connection):
 
 
 def _keep_known_settings(frame: SettingsFrame) -> None:
-    """Take out what h2 would keep a queue of for each of 65,536 numbers, and what would make tables large."""
+    """Drop unknown settings, because h2 keeps a queue for each number, and limit the size of the header table."""
     settings = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
     if settings.get(SettingCodes.HEADER_TABLE_SIZE, 0) > _HEADER_TABLE:
         settings[SettingCodes.HEADER_TABLE_SIZE] = _HEADER_TABLE

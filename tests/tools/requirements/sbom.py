@@ -20,7 +20,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 _LOCKED = re.compile(r"^(\S+)==(\S+)((?:[^\n]*\\\n)[^#]*)", re.MULTILINE)
 # How SPDX names what packages say that have no licence expression (PEP 639) yet.
 _SPDX = {
