@@ -229,7 +229,9 @@ class Relay:
             if frame is not None:
                 trial = self._protocol.tap(self._exchange)
                 trial.watch(frame)
-                fails = trial.fault is not None or frame.event == b"error"
+                # One that is neither content nor what may be the end is none of the protocol's own.
+                other = not trial.begun and not any(mark in piece for mark in self._marks)
+                fails = trial.fault is not None or frame.event == b"error" or other
                 data = masked_document(frame.data, mask) if fails else frame.data
                 if data != frame.data:
                     piece = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
