@@ -6,12 +6,12 @@ Not a subclass of str, on purpose: a subclass leaks through `"".join`, `%s` in C
 import base64
 import binascii
 import hmac
-import html
-import json
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from string import ascii_lowercase, ascii_uppercase
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "****"
 # The last characters tell two keys apart. Of a short secret they would tell too much.
@@ -28,9 +28,6 @@ _CLIENT_KEY = re.compile(rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}")
 
 # Authentication schemes: the word before the secret in a header's value.
 _SCHEMES = frozenset({"apikey", "basic", "bearer", "key", "token"})
-
-# How a text ends that was cut.
-_CUT = "..."
 
 
 class Secret:
@@ -89,8 +86,9 @@ def secrets_in(value: object) -> Iterator[Secret]:
 class Mask:
     """A function from text to text that puts MASK in the place of each secret.
 
-    It finds a secret as it is, and as servers and libraries write it: in a URL, in a JSON string, in HTML, in base64,
-    as credentials. If a text was cut inside a secret, the rest of the secret is masked too.
+    It finds a secret however its letters are written: large or small, escaped for a URL, for HTML or for JSON, once or
+    several times; and in base64, whatever stands beside it. If a text was cut inside a secret, the rest of the secret
+    is masked too.
 
     Args:
         secrets: what to mask. In a URL also its password and the values of its query, in a header's value also what
@@ -102,7 +100,9 @@ class Mask:
 
     def __init__(self, secrets: Iterable[str], shown: Collection[str] = ()) -> None:
         parts = {part for secret in secrets for part in _parts_of(secret)}
-        forms = {form for part in parts if part not in shown for form in _forms_of(part)}
+        forms = {
+            form for part in parts if len(part) >= SHORTEST and part not in shown for form in _forms_of(part)
+        }
         # A secret may be a part of another one.
         self._forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
         self._heads = tuple({form[:SHORTEST] for form in self._forms} | {CLIENT_KEY_PREFIX})
@@ -112,23 +112,83 @@ class Mask:
 
     def may_change(self, text: str) -> bool:
         """A quick test. False for nearly all texts, which have nothing in them that a secret begins with."""
-        return any(head in text for head in self._heads)
+        return self._may_change(_read(text))
 
     def __call__(self, text: str) -> str:
-        if not self.may_change(text):
+        if len(text) < SHORTEST:
             return text
-        for form in self._forms:
-            if form in text:
-                text = text.replace(form, MASK)
-        return self._without_rest(_CLIENT_KEY.sub(MASK, text))
+        read = _read(text)
+        if not self._may_change(read):
+            return text
+        places = _places(text)
+        shown, done = [], 0
+        for first, last in self._found(read):
+            start, end = places[first], places[last]
+            if start >= done:
+                shown += [text[done:start], MASK]
+            done = max(done, end)
+        return _CLIENT_KEY.sub(MASK, "".join([*shown, text[done:]]))
 
-    def _without_rest(self, text: str) -> str:
-        end = text.removesuffix(_CUT)
+    def _may_change(self, read: str) -> bool:
+        for head in self._heads:  # noqa: SIM110 -- a generator costs more than the search
+            if head in read:
+                return True
+        return False
+
+    def _found(self, read: str) -> list[tuple[int, int]]:
+        """Where secrets begin and end, in the order of the text; they may overlap."""
+        spans = []
+        ends = {cut.start() for each in _CUTS if (cut := each.search(read))}
         for form in self._forms:
-            start = end.rfind(form[:SHORTEST], max(0, len(end) - len(form)))
-            if start >= 0 and form.startswith(end[start:]):
-                return end[:start] + MASK + text[len(end) :]
-        return text
+            start = read.find(form)
+            while start >= 0:
+                spans.append((start, start + len(form)))
+                start = read.find(form, start + len(form))
+            for end in ends:
+                start = read.rfind(form[:SHORTEST], max(0, end - len(form)), end)
+                if start >= 0 and form.startswith(read[start:end]):
+                    spans.append((start, end))
+        return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+
+# A letter that is written otherwise: %73 and %2573; \u0073 and \\u0073, \/ and \"; &#115; and &#x73;, &amp;.
+_WRITTEN = re.compile(
+    r"""%(?:25)*([0-9a-fA-F]{2}) | \\+u([0-9a-fA-F]{4}) | \\+(["/\\]) | &\#[xX]([0-9a-fA-F]{1,6}); | &\#([0-9]{1,7});
+    | &(amp|lt|gt|quot|apos);""",
+    re.VERBOSE,
+)
+_BASES = (16, 16, 0, 16, 10, 0)  # of the groups; 0: no number
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+# How a text ends that was cut, and how one that was cut inside of such a letter.
+_CUTS = (re.compile(r"(?:\.\.\.|…)?\Z"), re.compile(r"(?:%|\\+u?|&\#?x?)\w{0,7}(?:\.\.\.|…)?\Z"))
+
+
+def _read(text: str) -> str:
+    """A text as it reads, in small letters."""
+    if "%" in text or "\\" in text or "&" in text:
+        text = _WRITTEN.sub(_letter, text)
+    return text.lower() if text.isascii() else text.translate(_SMALL)
+
+
+def _places(text: str) -> list[int]:
+    """Where in a text each letter is that _read() gives, and the end."""
+    places: list[int] = []
+    done = 0
+    for found in _WRITTEN.finditer(text):
+        places += range(done, found.start() + 1)
+        done = found.end()
+    return [*places, *range(done, len(text) + 1)]
+
+
+def _letter(found: re.Match[str]) -> str:
+    number = found.lastindex or 1
+    written, base = found[number], _BASES[number - 1]
+    if not base:
+        return _NAMED.get(written, written)
+    code = int(written, base)
+    return chr(code) if code <= sys.maxunicode else MASK[0]
 
 
 def _parts_of(secret: str) -> Iterator[str]:
@@ -165,12 +225,13 @@ def _credentials(text: str) -> Iterator[str]:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    yield secret
-    yield quote(secret, safe="")
-    yield re.sub("%..", lambda match: match[0].lower(), quote(secret, safe=""))
-    yield html.escape(secret)
-    escaped = json.dumps(secret)[1:-1]
-    yield escaped
-    yield escaped.replace("/", "\\/")
-    # Only whole groups of three bytes, which do not depend on what follows the secret.
-    yield base64.b64encode(secret.encode())[: len(secret) // 3 * 4].decode()
+    """As what a secret reads."""
+    yield _read(secret)
+    data = secret.encode()
+    yield _read(data.decode("latin-1"))  # in a URL each byte is escaped
+    for before in range(3):
+        # In base64 as far as it does not depend on what stands beside it: only whole groups of three bytes at the end.
+        coded = base64.b64encode(b"\0" * before + data).decode()
+        coded = coded[(before * 8 + 5) // 6 : (before + len(data)) // 3 * 4]
+        yield coded.translate(_SMALL)
+        yield coded.translate(_SMALL | {ord("+"): "-", ord("/"): "_"})

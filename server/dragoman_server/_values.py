@@ -25,6 +25,8 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _CREDENTIALS = re.compile(r"//[^@]*@")
+# Some vendors take the key there.
+_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
@@ -69,11 +71,11 @@ class BadValue(Exception):
 
 
 def show(value: object) -> str:
-    """How a message quotes what the user wrote. Credentials in URLs are left out."""
+    """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        visible = _CREDENTIALS.sub("//****@", value)
+        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
         visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
         return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
     try:

@@ -35,6 +35,9 @@ __all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size goes out in one write with the head; to copy a larger one costs more than a write.
 _JOIN_LIMIT = 64 * 1024
+# How much of a body is handled at once. One read gives up to 256 KiB, which may hold 36,000 empty events, or chunks of
+# one byte: half a second of work, during which nobody else would be served.
+_TURN_BYTES = 16 * 1024
 # A reused connection that ends within this time after the request was written was closed before the request arrived:
 # the FIN or RST comes back after one round trip, which is shorter on earth. After a longer silence the server may have
 # worked on the request.
@@ -92,13 +95,16 @@ class _NoResponse(Exception):
 
 
 class ResponseBody(httpx2.AsyncByteStream):
-    """A response's body bytes, in the portions in which the socket gave them.
+    """A response's body bytes, in the portions in which the socket gave them, large ones in several.
 
     Either `receive` or iteration, by one task at a time. `aclose` may be called at any moment: in the
     middle of a body it closes the connection at once.
     """
 
-    __slots__ = ("_decoder", "_first", "_keep_alive", "_lease", "_read_timeout", "_stream", "_where")
+    __slots__ = (
+        *("_decoder", "_first", "_keep_alive", "_lease"),
+        *("_read_timeout", "_stream", "_unread", "_where"),
+    )
 
     def __init__(
         self, head: ResponseHead, stream: ByteStream, lease: Lease, read_timeout: float | None, where: str
@@ -109,12 +115,12 @@ class ResponseBody(httpx2.AsyncByteStream):
         self._lease = lease
         self._read_timeout = read_timeout
         self._where = where
-        self._first = self._decoder.receive_data(head.leftover) if head.leftover else b""
+        turn, self._unread = head.leftover[:_TURN_BYTES], memoryview(head.leftover)[_TURN_BYTES:]
+        self._first = self._decoder.receive_data(turn) if turn else b""
         self._end_if_complete()
 
     async def receive(self) -> bytes:
-        """The body bytes of the next socket read, never empty before the end; b"" at the end and ever
-        after.
+        """The next body bytes, never none before the end; b"" at the end and ever after.
 
         Raises ReadTimeout, ReadError when the connection breaks, and RemoteProtocolError when the bytes are
         not HTTP/1.1 or end too early. After any of them the connection is closed.
@@ -127,7 +133,7 @@ class ResponseBody(httpx2.AsyncByteStream):
             while not decoder.complete:
                 if decoder.fault is not None:
                     raise httpx2.RemoteProtocolError(f"{self._where}: {decoder.fault}")
-                coded = await self._stream.receive(self._read_timeout)
+                coded = await self._receive_coded()
                 if coded:
                     data = decoder.receive_data(coded)
                 else:
@@ -149,6 +155,18 @@ class ResponseBody(httpx2.AsyncByteStream):
             self._lease.release(keep=False)
             raise
 
+    async def _receive_coded(self) -> bytes:
+        """No more than is handled at once, and others have their turn in between."""
+        if self._unread:
+            await anyio.lowlevel.checkpoint()
+        else:
+            data = await self._stream.receive(self._read_timeout)
+            if len(data) <= _TURN_BYTES:
+                return data
+            self._unread = memoryview(data)
+        turn, self._unread = self._unread[:_TURN_BYTES], self._unread[_TURN_BYTES:]
+        return bytes(turn)
+
     def __aiter__(self) -> "ResponseBody":
         return self
 
@@ -168,7 +186,7 @@ class ResponseBody(httpx2.AsyncByteStream):
         # Bytes behind the body answer no request of ours: such a connection cannot be trusted with another
         # one.
         if self._decoder.complete:
-            self._lease.release(keep=self._keep_alive and not self._decoder.unused)
+            self._lease.release(keep=self._keep_alive and not self._decoder.unused and not self._unread)
 
 
 class Http1Transport(httpx2.AsyncBaseTransport):

@@ -618,7 +618,9 @@ def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) 
         (b"event: error\ndata: a secret\n\n", b"event: error\ndata: a ****\n\n"),
         (b"event: error\ndata: a secret\ndata: b\n\n", b"event: error\ndata: a ****\ndata: b\n\n"),
         (b": a secret error\n\n", None),
-        (b"data: a secret error\n\n", None),
+        # Neither content nor the protocol's own.
+        (b"data: a secret error\n\n", b"data: a **** error\n\n"),
+        (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
     ],
 )
 def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:

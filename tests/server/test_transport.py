@@ -168,6 +168,36 @@ async def test_one_socket_read_is_one_bytes_object() -> None:
         assert [await body.receive(), await body.receive()] == [b"", b""]
 
 
+async def test_a_large_read_is_given_in_turns_and_others_have_theirs_in_between() -> None:
+    """256 KiB of empty events, or of chunks of one byte, are half a second of work."""
+    content = b"data:\n\n" * 37_000
+    turns = others = 0
+
+    async def count_turns() -> None:
+        nonlocal others
+        while True:
+            await anyio.lowlevel.checkpoint()
+            others += 1
+
+    async with (
+        ScriptedServer(answering(OK + b"content-length: %d\r\n\r\n" % len(content) + content)) as server,
+        Http1Transport() as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        _, body = await send(transport, post(server))
+        await anyio.sleep(0.05)  # all of it is in the buffers
+        tasks.start_soon(count_turns)
+        received = []
+        while data := await body.receive():
+            received.append(data)
+            turns += 1
+        tasks.cancel_scope.cancel()
+        assert counts(transport) == (0, 1)
+    assert b"".join(received) == content
+    assert max(map(len, received)) <= 16 * 1024
+    assert others >= turns // 2
+
+
 async def test_body_bytes_that_come_with_the_head_wait_for_the_reader() -> None:
     async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
         _, body = await send(transport, post(server))

@@ -123,6 +123,7 @@ class Connection:
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
+        self._first = b""  # of the client, until it is known which protocol it speaks
         self._writing = anyio.Lock(fast_acquire=True)
 
     @property
@@ -228,28 +229,44 @@ class Connection:
         await protocol.initiate()
 
     async def _read(self) -> _End:
-        first = b""
         while not self._ended:
-            try:
-                with anyio.CancelScope(deadline=self._deadline) as self._reading:
-                    data = await self._stream.receive(None)
-            except OSError:
-                return _End.LEFT
-            finally:
-                scope, self._reading = self._reading, None
-            if scope is not None and scope.cancelled_caught:
+            data = b""
+            # One scope for many waits; what is done in between cannot be cut by it.
+            with anyio.CancelScope() as scope:
+                while not self._ended:
+                    if self._deadline != math.inf:
+                        scope.deadline = self._deadline
+                    self._reading = scope
+                    try:
+                        data = await self._stream.receive(None)
+                    except OSError:
+                        return _End.LEFT
+                    finally:
+                        self._reading = None
+                    if scope.cancel_called:
+                        break  # as the bytes came
+                    if self._deadline != math.inf:
+                        scope.deadline = math.inf
+                    if not data:
+                        return _End.LEFT
+                    await self._received(data)
+            if scope.cancelled_caught:
                 return _End.ENDED if self._ended else _End.TIMED_OUT
-            if not data:
-                return _End.LEFT
-            if self._protocol is None:
-                # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
-                data = first = first + data
-                if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
-                    continue
-                await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
-            if self._protocol is not None:
-                await self._protocol.handle(RawData(data))
+            if scope.cancel_called:
+                if not data:
+                    return _End.LEFT
+                await self._received(data)
         return _End.ENDED
+
+    async def _received(self, data: bytes) -> None:
+        if self._protocol is None:
+            # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
+            data = self._first = self._first + data
+            if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
+                return
+            await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
+        if self._protocol is not None:
+            await self._protocol.handle(RawData(data))
 
     async def _finish(self, end: _End) -> None:
         self._ended = True

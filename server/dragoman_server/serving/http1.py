@@ -178,7 +178,8 @@ class HTTP1(H11Protocol):
         await self.send(Updated(idle=False))
         # hypercorn 0.18 protocol/h11.py:311 switches to HTTP/2 here, whatever `http2` is. Connection recognizes prior
         # knowledge; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110, 7.8 allows.
-        await self._create_stream(_as_served(request))
+        usual = request.target.startswith(b"/") and b"\nupgrade:" not in head.lower()
+        await self._create_stream(request if usual else _as_served(request))
 
     async def _read_body(self) -> None:
         # Of chunks of a byte, a read of the socket may have 40,000: others run in between.

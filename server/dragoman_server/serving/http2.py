@@ -314,6 +314,7 @@ class HTTP2(H2Protocol):
                 await send_reply(send, stream.reply)
         finally:
             self._running -= 1
+            stream.app = self.app  # what it was refers to the stream
             if stream.stream_id not in self._streams:
                 # hypercorn 0.18 protocol/h2.py:272 does not send Updated(idle=True) after a reset.
                 await self._update()

@@ -73,7 +73,7 @@ class ResponsesTap:
             elif kind in _FAILURES:
                 # A failed response says why inside of it.
                 self.fault = self.fault or fault_of(event if kind == "error" else event.get("response"))
-            elif kind not in _OPENINGS:
+            elif kind and kind not in _OPENINGS:  # without a type it is none of this protocol
                 self.begun = self.begun or _has_content(event)
             if (kind in _ENDS or kind in _FAILED_ENDS) and type(response) is dict:
                 self.last = True
