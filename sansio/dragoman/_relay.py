@@ -329,6 +329,10 @@ class Relay:
 
     def _whole_frames(self, data: bytes) -> bytes:
         """All up to the last blank line; the rest is held."""
+        if data.endswith(b"\n\n"):  # as most reads do
+            whole = b"".join([*self._held, data]) if self._held else data
+            self._edge, self._held, self._held_bytes = b"\n\n", [], 0
+            return whole
         joined = self._edge + data
         if b"\r" in joined:
             end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)

@@ -10,6 +10,7 @@ import contextlib
 import math
 import socket
 import ssl
+from copy import copy
 from typing import cast
 
 import anyio
@@ -18,8 +19,11 @@ from ._byte_stream import SocketLike
 
 __all__ = ["AsyncioStream"]
 
-# Bytes that may wait for a slow consumer before the socket is paused; the kernel's window does the rest.
-HIGH_WATER = 256 * 1024
+# Bytes that may wait for a slow consumer before the socket is paused; the kernel's window does the rest. One read of
+# the loop's comes on top, of 256 KiB at most.
+HIGH_WATER = 64 * 1024
+# Most bytes given out at once: each step of an answer's way to a slow client holds so many.
+READ_SIZE = 64 * 1024
 # Bytes handed to the loop in one write.
 WRITE_SIZE = 128 * 1024
 
@@ -73,19 +77,24 @@ class AsyncioStream(asyncio.Protocol):
         return self
 
     async def receive(self, timeout: float | None) -> bytes:
-        # All that is there is taken at once, so the next call has to wait: no checkpoint is needed to stay
+        # What is there is taken in a few calls, and the next one has to wait: no checkpoint is needed to stay
         # fair.
         if not self._buffer:
             if not self._eof:
                 await self._wait(timeout)
             if not self._buffer:
                 if isinstance(self._error, OSError):
-                    raise self._error
+                    # A copy, because the traceback of what is raised refers to all callers, and so to this stream.
+                    raise copy(self._error)
                 if self._error is not None:
                     raise ConnectionResetError(f"the connection broke: {self._error}")
                 return b""
         data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
         self._buffer.clear()
+        if self._buffered > READ_SIZE:
+            self._buffer.append(data[READ_SIZE:])
+            self._buffered -= READ_SIZE
+            return data[:READ_SIZE]
         self._buffered = 0
         if self._paused:
             self._paused = False

@@ -18,8 +18,8 @@ from ._byte_stream import SocketLike
 
 __all__ = ["TrioStream", "TrioTlsStream"]
 
-# Most bytes taken in one read.
-READ_SIZE = 128 * 1024
+# Most bytes taken in one read: each step of an answer's way to a slow client holds so many.
+READ_SIZE = 64 * 1024
 
 
 class TrioStream:

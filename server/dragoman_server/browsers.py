@@ -14,7 +14,8 @@ With client keys these checks are not needed: a page does not know a key, and ca
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from dragoman import RemoteProtocolError
 
@@ -30,6 +31,11 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
 
 # "A CORS-safelisted request-header value" of Content-Type -- the Fetch standard, 2.2.2
 _FORM_TYPES = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+
+_NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type"})
+
+# Names that it is remembered of whether they are known: clients call the gateway by one or two.
+_HOSTS = 64
 
 # As in an ASGI scope.
 _Headers = Iterable[tuple[bytes, bytes]]
@@ -47,27 +53,27 @@ class BrowserGate:
         self._allows = allows
         # Where other machines can connect, any address is a good host: no page's own name is one.
         self._takes_addresses = not is_loopback(server.host)
+        self._knows = lru_cache(maxsize=_HOSTS)(self._is_known)
 
     def check(self, headers: _Headers) -> None:
         """Raise RemoteProtocolError: 421 for an unknown host, 403 for a page that is not allowed."""
+        said = _said(headers)
         if self._keyless or self._server.allowed_hosts:
-            self._check_host(_values(headers, b"host"))
+            self._check_host(said.get(b"host", []))
         if self._keyless:
-            for origin in _origins(headers):
+            for origin in _origins(said):
                 if not self._allows(origin):
                     raise RemoteProtocolError(_no_origin(origin), status_hint=403, code="origin_not_allowed")
 
-    def _check_host(self, found: Iterator[str]) -> None:
-        values = list(found)
-        if len(values) != 1 or not self._is_known(values[0].lower()):
-            raise RemoteProtocolError(_no_host(", ".join(values)), status_hint=421, code="host_not_allowed")
+    def _check_host(self, values: Sequence[str]) -> None:
+        if len(values) != 1 or not self._knows(values[0].lower()):
+            # The name as allowed_hosts takes it: without the port.
+            host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
+            raise RemoteProtocolError(_no_host(host), status_hint=421, code="host_not_allowed")
 
     def _is_known(self, value: str) -> bool:
-        match = _HOST.fullmatch(value)
-        if match is None:
-            return False
-        host = match[1] or match[2].removesuffix(".")
-        return (
+        host = _host_name(value)
+        return host is not None and (
             is_loopback(host)
             or host == self._server.host.lower()
             or (self._takes_addresses and _is_address(host))
@@ -77,9 +83,10 @@ class BrowserGate:
 
 def check_form(headers: _Headers) -> None:
     """Raise RemoteProtocolError (415) for a body that a page sends with a form's content type."""
-    if not any(True for _ in _values(headers, b"origin")):
+    said = _said(headers)
+    if b"origin" not in said:
         return
-    for value in _values(headers, b"content-type"):
+    for value in said.get(b"content-type", ()):
         if value.partition(";")[0].strip().lower() in _FORM_TYPES:
             raise RemoteProtocolError(
                 "a web page must send its body with content-type: application/json; browsers send plain text and "
@@ -88,17 +95,27 @@ def check_form(headers: _Headers) -> None:
             )
 
 
-def _values(headers: _Headers, name: bytes) -> Iterator[str]:
-    return (value.decode("latin-1").strip() for each, value in headers if each == name)
+def _host_name(value: str) -> str | None:
+    match = _HOST.fullmatch(value)
+    return match and (match[1] or match[2].removesuffix("."))
 
 
-def _origins(headers: _Headers) -> Iterator[str]:
+def _said(headers: _Headers) -> dict[bytes, list[str]]:
+    """The values of each header that is of interest here."""
+    said: dict[bytes, list[str]] = {}
+    for name, value in headers:
+        if name in _NAMES:
+            said.setdefault(name, []).append(value.decode("latin-1").strip())
+    return said
+
+
+def _origins(said: Mapping[bytes, Sequence[str]]) -> Sequence[str]:
     """The origins of the page that sent this, "null" if the browser hides it; none for other clients."""
-    origins = list(_values(headers, b"origin"))
-    if not origins and "cross-site" in _values(headers, b"sec-fetch-site"):
+    origins = said.get(b"origin", ())
+    if not origins and "cross-site" in said.get(b"sec-fetch-site", ()):
         # Requests for images, scripts and links, and those whose answer the page cannot read (mode "no-cors").
-        return iter(("null",))
-    return iter(origins)
+        return ("null",)
+    return origins
 
 
 def _is_address(host: str) -> bool:

@@ -277,9 +277,10 @@ class BaseEndpoint(ABC):
         thoughts = self.gateway.thoughts
         if thoughts is None:
             return None
+        owner = call.owner  # the call refers to the plan, which must not refer to the call
 
         def remember(keepsake: Keepsake) -> None:
-            thoughts.keep(call.owner, *keepsake, anyio.current_time())
+            thoughts.keep(owner, *keepsake, anyio.current_time())
 
         return remember
 
@@ -375,7 +376,8 @@ class ProtocolEndpoint(BaseEndpoint):
         thoughts = self.gateway.thoughts
         if thoughts is None:
             return None
-        return lambda calls: thoughts.recall(call.owner, calls, anyio.current_time())
+        owner = call.owner  # as in _remember()
+        return lambda calls: thoughts.recall(owner, calls, anyio.current_time())
 
 
 def seconds() -> int:

@@ -1,6 +1,6 @@
 """One request, one task group: everything that a request started ends with it.
 
-Strategy: four tasks under one cancel scope. The disconnect watcher cancels the scope when the client leaves,
+Strategy: four tasks in one group. The disconnect watcher cancels reading and writing when the client leaves,
 from the moment when its request was read; the upstream reader owns the upstream response, so that cancelling
 closes that connection at once; the ticker sends heartbeats into silence; the writer is the only one that calls
 `send`. Reader, ticker and writer meet at a hand-off without a buffer: a client that reads slowly pauses the
@@ -109,17 +109,21 @@ class ClientExchange:
         self._unsent = 0  # chunks on their way to `send`
         # Held from taking bytes (or from the decision for a plain error) to the end of the hand-off.
         self._turn = anyio.Lock(fast_acquire=True)
+        # Scopes inside of the tasks: on asyncio, a task that its group cancels keeps all that it refers to, the request
+        # with its body, until the collector comes.
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
+        self._reading, self._writing = anyio.CancelScope(), anyio.CancelScope()
 
     async def run(self) -> None:
         """Answer the client. Returns when it is answered or has left; a cancelled run leaves nothing behind."""
         outbox, inbox = anyio.create_memory_object_stream[Reply | Chunk](0)
         async with anyio.create_task_group() as tasks, inbox:
-            tasks.start_soon(self._watch_disconnect, tasks.cancel_scope)
+            tasks.start_soon(self._watch_disconnect)
             if self._plan.streams:
                 tasks.start_soon(self._tick, outbox.clone())
             tasks.start_soon(self._read_upstream, outbox)
-            await self._write_client(inbox)
+            with self._writing:
+                await self._write_client(inbox)
             for helper in self._helpers:
                 helper.cancel()
         self._note_end()
@@ -129,14 +133,15 @@ class ClientExchange:
         self._answer = self._winner = self._unkept = None
         self._failed.clear()
 
-    async def _watch_disconnect(self, whole: anyio.CancelScope) -> None:
+    async def _watch_disconnect(self) -> None:
         with self._helpers[0]:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
             if self._last_words:
                 return  # servers also say "disconnect" when a response is complete
             self._record.outcome = "completed" if self._has_end() else "client_left"
-            whole.cancel()
+            self._reading.cancel()
+            self._writing.cancel()
 
     def _has_end(self) -> bool:
         """Settle the answer of a client that leaves, and tell whether it was sent its end.
@@ -182,12 +187,13 @@ class ClientExchange:
 
     async def _read_upstream(self, outbox: ObjectSendStream[Reply | Chunk]) -> None:
         self._outbox = outbox
-        async with outbox, self._pool.attempts(self._plan) as attempts:
-            self._attempts = attempts
-            while self._winner is None and (lease := await attempts.next()) is not None:
-                await self._try(lease)
-            if self._winner is None:
-                await self._give_up(attempts)
+        with self._reading:
+            async with outbox, self._pool.attempts(self._plan) as attempts:
+                self._attempts = attempts
+                while self._winner is None and (lease := await attempts.next()) is not None:
+                    await self._try(lease)
+                if self._winner is None:
+                    await self._give_up(attempts)
 
     async def _try(self, lease: Lease) -> None:
         hedge_s = lease.plan.settings.hedge_s

@@ -156,8 +156,9 @@ class ClientLimits:
         reserved = await self._reserve(key, dollars, now)
         try:
             await self._count(key, now)
-        except LimitReached:
-            await self._charge(reserved, None, 0.0)
+        except BaseException:  # it is too fast, or was cancelled meanwhile
+            with anyio.CancelScope(shield=True):  # bounded by _STORE_S
+                await self._charge(reserved, None, 0.0)
             raise
         return reserved
 

@@ -320,17 +320,20 @@ def make_plan(
             conversation=conversation,
             check_input=check_input,
             advice=goal.advice,
-            unsigned=partial(plan_for, goal, False) if signed_reasoning else None,
         )
+
+    # Not in plan_for(): a function that refers to itself keeps the request's body until the collector comes.
+    def with_unsigned(goal: Destination) -> Plan:
+        return replace(plan_for(goal), unsigned=partial(plan_for, goal, False))
 
     refusals: list[RemoteProtocolError] = []
     for number, goal in enumerate(chain, 1):
         try:
-            first = plan_for(goal)
+            first = with_unsigned(goal)
         except RemoteProtocolError as error:
             refusals.append(error)
             continue
-        later = (Later(each.settings, each.accounts, partial(plan_for, each)) for each in chain[number:])
+        later = (Later(each.settings, each.accounts, partial(with_unsigned, each)) for each in chain[number:])
         return replace(first, later=tuple(later))
     raise refusals[0]
 

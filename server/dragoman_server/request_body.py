@@ -6,6 +6,7 @@ name: to take them for JSON would blame the client for what it did not do wrong.
 than any network, is refused too, because it would keep its connection open for ever.
 """
 
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -45,31 +46,32 @@ async def read_body(
         raise _too_large(limit)
     parts: list[bytes] = []
     received = 0
-    latest = anyio.current_time() + silence_s
-    more = True
-    while more:
-        message = await _receive(receive, silence_s, latest + received / _SLOWEST_BYTES_PER_S)
-        if message["type"] == "http.disconnect":
-            # serving/http1.py adds the error if the body was broken and the client has not left.
-            raise message.get("error") or ClientLeft
-        data = message.get("body", b"")
-        more = message.get("more_body", False)
-        received += len(data)
-        if received > limit:
-            raise _too_large(limit)
-        if decoder is None:
-            parts.append(data)
-        else:
-            await _unpack(decoder, data, more, parts, limit)
-    return b"".join(parts)
-
-
-async def _receive(receive: Receive, silence_s: float, latest: float) -> MutableMapping[str, Any]:
-    """Wait for the next message, for silence_s at most, and until `latest` (anyio.current_time())."""
-    deadline = min(latest, anyio.current_time() + silence_s)
-    with anyio.CancelScope(deadline=deadline):
-        return await receive()
-    silent = "stopped in the middle" if deadline < latest else "comes too slowly"
+    deadline = latest = anyio.current_time() + silence_s
+    # One scope for all messages: most bodies are there when they are asked for.
+    with anyio.CancelScope(deadline=deadline) as scope:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                # serving/http1.py adds the error if the body was broken and the client has not left.
+                raise message.get("error") or ClientLeft
+            data = message.get("body", b"")
+            more = message.get("more_body", False)
+            received += len(data)
+            if received > limit:
+                raise _too_large(limit)
+            if decoder is None:
+                parts.append(data)
+            else:
+                scope.deadline = math.inf  # unpacking is our own time
+                await _unpack(decoder, data, more, parts, limit)
+            if not more:
+                return b"".join(parts)
+            now = anyio.current_time()
+            deadline = min(latest + received / _SLOWEST_BYTES_PER_S, now + silence_s)
+            scope.deadline = deadline
+    silent = (
+        "stopped in the middle" if deadline < latest + received / _SLOWEST_BYTES_PER_S else "comes too slowly"
+    )
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
     raise RemoteProtocolError(

@@ -7,6 +7,7 @@ own words, scrubbed: without secrets, which some servers repeat, its address, an
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -61,12 +62,17 @@ class Scrub:
 
     def __call__(self, text: str) -> str:
         text = _CUSTOMER.sub(MASK, self.mask(text))
-        url = self.upstream.base_url
-        if provider_name(url) is not None:
-            return text  # the address is public
-        origin, host = origin_of(url)
-        # A host of one word may occur with another meaning.
-        return _without_address(text, self.upstream, origin, host if "." in host or ":" in host else "")
+        return _without_address(text, self.upstream, *_private_address(self.upstream.base_url))
+
+
+@lru_cache(maxsize=256)  # each answer asks, and only the settings have such URLs
+def _private_address(base_url: str) -> tuple[str, str]:
+    """The origin and the host of an upstream, as far as they are nobody else's business."""
+    if provider_name(base_url) is not None:
+        return "", ""  # the address is public
+    origin, host = origin_of(base_url)
+    # A host of one word may occur with another meaning.
+    return origin, host if "." in host or ":" in host else ""
 
 
 def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
@@ -128,7 +134,7 @@ def told(
 
 
 def _without_address(text: str, upstream: UpstreamSettings, origin: str, host: str) -> str:
-    if origin:
+    if origin and origin in text:
         text = text.replace(origin, _called(upstream))
     if host and host in text:
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(:\d+)?(?![\w-])", "its host", text)

@@ -24,7 +24,7 @@ import canaries
 from cfg_process import DEADLINE_S, Server
 
 BACKENDS = ("asyncio", "uvloop", "trio")
-# For what no transport has a part in: on uvloop the same code runs as on asyncio.
+# For tests in which no transport matters: on uvloop the same code runs as on asyncio.
 LOOPS = ("asyncio", "trio")
 
 CHAT_PATH = "/v1/chat/completions"
@@ -121,11 +121,16 @@ class Conversation:
         self.requests.append(head + b"\r\n\r\n" + body)
         return self.requests[-1]
 
+    @property
+    def unread(self) -> bytes:
+        """What has come and is no whole request."""
+        return self._buffer
+
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def close(self) -> None:
-        """From another thread than that of the script, which is woken."""
+        """Close, from another thread than that of the script, and wake that."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -266,7 +271,7 @@ class EdgeGateway(Server):
 
     @property
     def starved_s(self) -> float:
-        """How long its event loop has waited for a processor so far; 0 where the kernel does not tell."""
+        """Seconds that its event loop has waited for a processor so far; 0 where the kernel does not count them."""
         file = Path(f"/proc/{self.pid}/schedstat")
         return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
 
@@ -276,7 +281,7 @@ class EdgeGateway(Server):
 
 
 class Stopwatch:
-    """How long a gateway takes for something, without the time in which a busy machine did not let it run."""
+    """Measures how long a gateway takes for something, without the time for which a busy machine did not run it."""
 
     def __init__(self, gateway: EdgeGateway) -> None:
         self._gateway = gateway
@@ -295,8 +300,9 @@ class Running(NamedTuple):
 
 
 class Gateways:
-    """Gateways that tests have in common, because a process takes its time to start: one for each backend and text of
-    its configuration. What wants to end its process, or to know its memory, starts one of its own.
+    """Gateways that tests share, because starting a process takes time: one for each backend and configuration.
+
+    A test that ends its process, or measures its memory, starts one of its own.
     """
 
     def __init__(self, make_directory: Callable[[], Path]) -> None:
@@ -308,8 +314,9 @@ class Gateways:
     def lend(
         self, backend: str, script: Script = streams, *, server: str = "", more: str = ""
     ) -> Iterator[Running]:
-        """A running gateway and its upstream, which knows nothing of those who had it before. Fails behind who makes
-        the gateway write an error of its own.
+        """Lend a running gateway, with an upstream that has forgotten the tests before.
+
+        Fails at the end of the block if the gateway has logged an error of its own.
         """
         key = backend, server, more
         running = self._running.get(key)

@@ -11,9 +11,11 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from edge import (
@@ -36,11 +38,14 @@ from http_certificate import Certificate
 
 # What is never reached is a failure after this time.
 MOST_S = 30.0
+# Of [server].
+SERVER = "patience_s = 3600"
 # "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
 WAYS = ("fin", "rst", "close", "reset")
 # Where a request can be when its client leaves, and the model that it asks for to get there.
 PHASES = {
     "connecting": "deaf/m",
+    "in the TLS handshake": "secure/m",
     "before the first byte": "up/m",
     "mid-stream": "up/m",
     "in a whole answer": "up/m",
@@ -54,12 +59,13 @@ PHASES = {
 }
 _WHOLE = {"in a whole answer", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
+_HELLO = b"\x16\x03"  # a record of TLS's handshake
 _CLOSE = "connection: close\r\n"
 _PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
 
 
-def play(conversation: Conversation) -> None:
-    """The upstream's side of all phases, one request a connection."""
+def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    """The upstream's side of all phases, one request a connection. answers: whole ones, in phases beside PHASES."""
     request = conversation.read()
     if request is None:
         return
@@ -73,6 +79,9 @@ def play(conversation: Conversation) -> None:
         return
     if phase == "in a fallback" and b'"first"' in request:
         conversation.send(whole({"error": {"message": "broken"}}, "503 No", _CLOSE))
+        return
+    if phase in answers:
+        conversation.send(answers[phase])
         return
     if phase == "in a whole answer":
         conversation.send(_PIECE)
@@ -111,6 +120,28 @@ def deaf_port() -> Iterator[tuple[int, set[int]]]:
         yield listener.getsockname()[1], ports
 
 
+def ways(url: str, deaf: int) -> str:
+    """The rest of a configuration with the upstream `up`: what the models of PHASES lead to."""
+    table = (
+        '[[upstreams]]\nname = "{}"\nprotocol = "openai_chat"\nmodels = ["m", "first"]\nmodel_list = false\n'
+    )
+    lines = ""
+    for name, base_url, line in (
+        ("deaf", f"http://127.0.0.1:{deaf}/v1", ""),
+        ("resting", url, ""),
+        ("hedged", url, "hedge_s = 0.01"),
+        ("secure", url.replace("http:", "https:"), ""),
+    ):
+        lines += table.format(name) + f'base_url = "{base_url}"\n{line}\n'
+    for name in ("hedged", "resting"):
+        for account in ("one", "two"):
+            lines += (
+                f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
+            )
+            lines += "most_at_once = 100000\n"
+    return lines + '[models]\nspare = ["resting/first", "up/m"]\n'
+
+
 class World:
     """Two gateways of one backend, with TLS and without, and their upstream."""
 
@@ -140,45 +171,52 @@ class World:
     def _gateway(self, name: str, server: str) -> EdgeGateway:
         directory = self._directory / name
         directory.mkdir()
-        table = '[[upstreams]]\nname = "{}"\nprotocol = "openai_chat"\nmodels = ["m", "first"]\nmodel_list = false\n'
-        more = ""
-        for other, url, line in (
-            ("deaf", f"http://127.0.0.1:{self._deaf}/v1", ""),
-            ("resting", self.upstream.url, ""),
-            ("hedged", self.upstream.url, "hedge_s = 0.01"),
-        ):
-            more += table.format(other) + f'base_url = "{url}"\n{line}\n'
-        for name in ("hedged", "resting"):
-            for account in ("one", "two"):
-                more += f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
-        more += '[models]\nspare = ["resting/first", "up/m"]\n'
         return EdgeGateway(
-            directory, self.upstream, backend=self._backend, server=f"{server}patience_s = 3600", more=more
+            directory,
+            self.upstream,
+            backend=self._backend,
+            server=f"{server}{SERVER}",
+            more=ways(self.upstream.url, self._deaf),
         )
 
     def leaves(self, phase: str, way: str, path: str = CHAT_PATH) -> float:
         """Be a client that gets to this phase and leaves. The seconds from then until nothing is kept any more."""
-        number = next(self._numbers)
-        said = f"phase {phase} number {number}"
-        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
-        gateway = self.plain if way in ("fin", "rst") else self.tls
+        return self.leave(phase, [way], path)[0]
+
+    def leave(self, phase: str, ways: Sequence[str], path: str = CHAT_PATH) -> list[float]:
+        """Be clients that get to this phase together, and leave one after the other. See leaves()."""
+        gateway = self.plain if ways[0] in ("fin", "rst") else self.tls
         if phase == "waiting for an account":
             self._tire(gateway)
         lines = len(gateway.output)
         with contextlib.ExitStack() as to_close:
-            client = to_close.enter_context(gateway.connect())
-            if gateway is self.plain:
-                leave = self._ask(client, way, phase, path, body)
-            else:
-                client = to_close.enter_context(over_tls(client, self._certificate.client()))
-                leave = self._ask_http2(client, way, phase, path, body)
-            gone = self._reached(phase, said.encode(), gateway, lines, client.getsockname()[1])
-            watch = Stopwatch(gateway)
-            leave()
-            seconds = watch.seconds(gone())
-        # Else it could be taken for that of the next one.
-        wait_until(lambda: _outcomes(gateway, lines), MOST_S)
-        return seconds
+            connected = [to_close.enter_context(gateway.connect()) for _ in ways]
+            ports = [each.getsockname()[1] for each in connected]
+            clients = [
+                self._comes(phase, way, path, each, to_close)
+                for way, each in zip(ways, connected, strict=True)
+            ]
+            taken = []
+            for leave, gone in self._reached(phase, clients, gateway, lines, ports):
+                watch = Stopwatch(gateway)
+                leave()
+                taken.append(watch.seconds(gone()))
+            if phase == "connecting":
+                assert not self._connecting()  # to look at all sockets takes its time
+        # Else they could be taken for those of the next ones.
+        _logged(gateway, lines, len(ways))
+        return taken
+
+    def _comes(
+        self, phase: str, way: str, path: str, client: socket.socket, to_close: contextlib.ExitStack
+    ) -> tuple[bytes, Callable[[], None]]:
+        """Send a request. What it says, and what makes its client leave."""
+        said = f"phase {phase} number {next(self._numbers)}"
+        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
+        if way in ("fin", "rst"):
+            return said.encode(), self._ask(client, way, phase, path, body)
+        client = to_close.enter_context(over_tls(client, self._certificate.client()))
+        return said.encode(), self._ask_http2(client, way, phase, path, body)
 
     def _tire(self, gateway: EdgeGateway) -> None:
         """One request whose account is told to wait; the next ones find it resting."""
@@ -226,46 +264,59 @@ class World:
         return peer.close if way == "close" else lambda: peer.send(reset(1))
 
     def _reached(
-        self, phase: str, said: bytes, gateway: EdgeGateway, lines: int, port: int
-    ) -> Callable[[], float]:
-        """Wait until the request has got there. What tells when nothing is kept any more."""
-        if phase == "connecting":
-            wait_until(self._connecting, MOST_S)
-
-            def gone() -> float:
-                at = wait_until(
-                    lambda: _outcomes(gateway, lines), MOST_S
-                )  # to look at all sockets takes its time
-                assert not self._connecting()
-                return at
-
-            return gone
-        if phase in ("sending the body", "waiting for an account"):
-            # Nobody but the gateway sees it there. What leaves before it was read has never been a request.
-            wait_until(lambda: _is_read(port), MOST_S)
-            time.sleep(0.03)
-            return lambda: wait_until(lambda: _outcomes(gateway, lines), MOST_S)
+        self,
+        phase: str,
+        clients: list[tuple[bytes, Callable[[], None]]],
+        gateway: EdgeGateway,
+        lines: int,
+        ports: list[int],
+    ) -> Iterator[tuple[Callable[[], None], Callable[[], float]]]:
+        """Wait until all have got there. Of each: what makes it leave, and what then tells when nothing is kept."""
+        if phase in ("connecting", "sending the body", "waiting for an account"):
+            if phase == "connecting":
+                wait_until(lambda: self._connecting() == len(clients), MOST_S)
+            else:
+                # Nobody but the gateway sees it there. What leaves before it was read has never been a request.
+                wait_until(lambda: all(_is_read(port) for port in ports), MOST_S)
+                time.sleep(0.05)
+            for number, (_, leave) in enumerate(clients, 1):
+                yield leave, partial(_logged, gateway, lines, number)
+            return
+        if phase == "in the TLS handshake":
+            wait_until(lambda: len(self._shaking_hands()) == len(clients), MOST_S)
+            waiting = self._shaking_hands()
+            for left, (_, leave) in zip(reversed(range(len(clients))), clients, strict=True):
+                yield leave, partial(_closed, waiting, left)
+            return
         # Of a hedged request both attempts wait; of one with a fallback the second one does.
         attempts = 2 if phase == "in a hedged attempt" else 1
-        found: list[Conversation] = []
+        those_of: list[list[Conversation]] = []
 
         def are_there() -> bool:
-            found[:] = [each for each in self.upstream.conversations[-20:] if _waits(each, said)]
-            return len(found) >= attempts
+            last = self.upstream.conversations[-100:]
+            those_of[:] = [[each for each in last if _waits(each, said)] for said, _ in clients]
+            return all(len(each) >= attempts for each in those_of)
 
         wait_until(are_there, MOST_S)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
-        waiting = list(found)
-        return lambda: max(self.upstream.wait_closed(each, MOST_S) for each in waiting)
+        for (_, leave), conversations in zip(clients, those_of, strict=True):
+            yield leave, partial(_closed, conversations, 0)
 
-    def _connecting(self) -> bool:
-        """Whether somebody but those of the test tries to connect to the deaf port."""
+    def _shaking_hands(self) -> list[Conversation]:
+        return [
+            each
+            for each in self.upstream.conversations[-100:]
+            if each.unread.startswith(_HELLO) and each.closed_at is None
+        ]
+
+    def _connecting(self) -> int:
+        """How many but those of the test try to connect to the deaf port."""
         trying = {
             _port(local)
             for _, local, remote, state, *_ in _sockets()
             if (_port(remote), state) == (self._deaf, "02")
         }
-        return bool(trying - self._waiting)
+        return len(trying - self._waiting)
 
 
 def _sockets() -> list[list[str]]:
@@ -289,5 +340,14 @@ def _waits(conversation: Conversation, said: bytes) -> bool:
     return said in last and b'"first"' not in last
 
 
-def _outcomes(gateway: EdgeGateway, start: int) -> bool:
-    return any('"client_left"' in line for line in gateway.output[start:])
+def _logged(gateway: EdgeGateway, start: int, count: int) -> float:
+    """When the log said of so many that they have left."""
+    return wait_until(
+        lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count, MOST_S
+    )
+
+
+def _closed(conversations: list[Conversation], left: int) -> float:
+    """When all but so many of them were closed."""
+    wait_until(lambda: sum(each.closed_at is None for each in conversations) <= left, MOST_S)
+    return max(each.closed_at for each in conversations if each.closed_at is not None)

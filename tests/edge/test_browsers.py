@@ -113,7 +113,7 @@ REQUESTS: dict[str, tuple[dict[str, str], int]] = {
 
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_pages_may(site: Site, version: str, name: str) -> None:
+def test_only_pages_that_are_listed_may_send_requests(site: Site, version: str, name: str) -> None:
     headers, status = REQUESTS[name]
     headers = {"host": "localhost", "content-type": JSON, "content-length": str(len(BODY)), **headers}
     before = site.spent

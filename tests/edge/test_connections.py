@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import signal
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from cfg_process import DEADLINE_S
 from edge import (
     CHAT_PATH,
-    MESSAGES_PATH,
     EdgeGateway,
     Gateways,
     Upstream,
@@ -26,16 +23,9 @@ from edge import (
     wait_until,
     waits,
 )
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2_client import over_tls
-from http_certificate import Certificate
 
 pytestmark = pytest.mark.process
 
-# A client key that nobody has.
-SECRET = f'secret = "{"s" * 32}"'
-KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
 GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
@@ -72,68 +62,9 @@ def assert_quiet(gateway: EdgeGateway) -> None:
     assert not [line for line in gateway.output if "Traceback" in line]
 
 
-# One connection's exception ends that connection.
-
-
-def data_behind_a_refusal(client: socket.socket, path: str = MESSAGES_PATH) -> None:
-    """A POST without its body, which is refused at once; then the body."""
-    h2 = H2Connection(H2Configuration(client_side=True))
-    h2.initiate_connection()
-    headers = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":authority", "127.0.0.1"),
-        (":path", path),
-    ]
-    h2.send_headers(1, [*headers, ("content-type", "application/json")])
-    client.sendall(h2.data_to_send())
-    ended = False
-    client.settimeout(DEADLINE_S)
-    with contextlib.suppress(ConnectionError):
-        while not ended and (data := client.recv(65536)):
-            if data.startswith(b"HTTP/1.1"):  # it is not HTTP/2 that is spoken here
-                return
-            # By hand: this h2 would send no DATA on a stream that is closed.
-            ended = any(kind in (0, 3) for kind in frame_types(data))
-        client.sendall(struct.pack(">I", 2)[1:] + b"\0\1" + struct.pack(">I", 1) + b"{}")
-        client.settimeout(0.3)
-        with contextlib.suppress(TimeoutError):
-            while client.recv(65536):
-                pass
-
-
-def frame_types(data: bytes) -> Iterator[int]:
-    while len(data) >= 9:
-        yield data[3]
-        data = data[9 + int.from_bytes(data[:3], "big") :]
-
-
-@pytest.mark.promise("R2", "S11")
-@pytest.mark.parametrize("http2", ["true", "false"])
-def test_data_behind_a_refusal_ends_no_other_connection(gateways: Gateways, backend: str, http2: str) -> None:
-    server = f"http2 = {http2}\n{SECRET}"
-    with gateways.lend(backend, server=server, more=KEY) as (_, gateway):
-        with gateway.connect() as bystander:
-            bystander.sendall(GET[:20])
-            with gateway.connect() as attacker:
-                data_behind_a_refusal(attacker)
-            bystander.sendall(GET[20:])
-            assert read_response(bystander).startswith(b"HTTP/1.1 200")
-        assert serving(gateway)
-
-
-@pytest.mark.promise("R2", "S11")
-def test_the_same_with_tls(gateways: Gateways, backend: str, certificate: Certificate, tls: str) -> None:
-    context = certificate.client()
-    with gateways.lend(backend, server=tls) as (_, gateway):
-        for _ in range(2):
-            with over_tls(gateway.connect(), context) as attacker:
-                data_behind_a_refusal(attacker, "/nowhere")
-
-
 @pytest.mark.promise("S11")
 def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
-    with gateways.lend(backend, server=f"http2 = false\n{SECRET}", more=KEY) as (_, gateway):
+    with gateways.lend(backend, server="http2 = false") as (_, gateway):
         for asked in (
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
@@ -144,36 +75,6 @@ def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: st
                 answer = client.recv(65536)
                 assert answer.startswith(b"HTTP/1.1 ")
                 assert not answer.startswith(b"HTTP/1.1 101")
-
-
-@pytest.mark.promise("R2")
-def test_frames_after_a_stop_was_asked_for(tmp_path: Path, upstream: Upstream, backend: str) -> None:
-    server = "drain_s = 0.5"
-    with EdgeGateway(tmp_path, upstream, backend=backend, server=server).ready() as gateway:
-        h2 = H2Connection(H2Configuration(client_side=True))
-        h2.initiate_connection()
-        headers = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":authority", "127.0.0.1"),
-            (":path", CHAT_PATH),
-        ]
-        with gateway.connect() as client, begin_stream(gateway) as streaming:
-            h2.send_headers(1, headers)
-            client.sendall(h2.data_to_send())
-            client.recv(65536)
-            gateway.signal(signal.SIGTERM)
-            gateway.wait_until_closed()
-            h2.send_headers(3, headers)
-            h2.send_data(3, b"{}")
-            h2.send_data(1, b"{}")
-            with contextlib.suppress(ConnectionError):
-                client.sendall(h2.data_to_send())
-            streaming.settimeout(0.1)
-            with contextlib.suppress(TimeoutError):
-                assert streaming.recv(65536), "the open stream was cut before its time"
-            assert gateway.wait() == 0
-        assert_quiet(gateway)
 
 
 # What a client leaves behind.

@@ -61,6 +61,13 @@ def bomb(peer: Peer, _: int) -> list[bytes]:
     return [raw(1, 0x5, 1, peer.encoder.encode([*HEADERS, ("x-bomb", "a" * 3000)]) + b"\xbe" * 4000)]
 
 
+def table_sizes(peer: Peer, _: int) -> list[bytes]:
+    """A request behind 160,000 changes of the decoder's table, of a byte each, which add nothing to the list."""
+    changes = bytes([0x20]) * 16_000
+    more = [raw(9, 0, 1, changes)] * 9
+    return [raw(1, 0x1, 1, changes), *more, raw(9, 0x4, 1, peer.encoder.encode(HEADERS))]
+
+
 FLOODS = [
     Flood("PING", 50_000, lambda _, __: [ping().serialize()]),
     Flood("SETTINGS", 3000, lambda _, __: [settings({4: 65535}).serialize()]),
@@ -105,6 +112,7 @@ FLOODS = [
         "PROTOCOL_ERROR",
     ),
     Flood("a small block of large headers", 1, bomb),
+    Flood("a large block of no headers", 1, table_sizes),
 ]
 
 

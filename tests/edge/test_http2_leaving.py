@@ -24,6 +24,7 @@ from edge import (
     chat,
     chunk,
     post,
+    read_response,
     reset_at_close,
 )
 from h2.errors import ErrorCodes
@@ -45,6 +46,7 @@ from hyperframe.frame import ContinuationFrame, DataFrame, GoAwayFrame, HeadersF
 pytestmark = pytest.mark.process
 
 POST = headers(method="POST", path=CHAT_PATH)
+GET = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 LEAVING_S = 0.25
 
 
@@ -170,7 +172,8 @@ def test_data_behind_a_refusal_hurts_nobody(
 ) -> None:
     """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""
     begun = len(upstream.conversations)
-    with Peer(gateway.connect()) as peer:
+    with Peer(gateway.connect()) as peer, gateway.connect() as bystander:
+        bystander.sendall(GET[:20])
         peer.begin()
         ask(peer, 1, user="begins")
         peer.until(lambda frame: isinstance(frame, DataFrame))
@@ -185,6 +188,8 @@ def test_data_behind_a_refusal_hurts_nobody(
             peer.send(*(data(stream_id, bytes(16384)) for _ in range(16)))
             peer.settle()
         assert upstream.wait_for(begun + 1).closed_at is None
+        bystander.sendall(GET[20:])
+        assert read_response(bystander).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.promise("S7")
@@ -248,8 +253,9 @@ def test_a_stop_finishes_what_is_open_and_refuses_what_is_new(tmp_path: Path, ba
         assert [line for line in gateway.log() if line["level"] in ("error", "critical")] == []
 
 
-def test_over_tls(gateways: Gateways, certificate: Certificate, tls: str, backend: str) -> None:
-    """The handshake offers it, and what was refused early leaves the other streams of the connection as they are."""
+def test_with_tls_too_a_refusal_leaves_the_other_streams_as_they_are(
+    gateways: Gateways, certificate: Certificate, tls: str, backend: str
+) -> None:
     with gateways.lend(backend, play, server=tls) as (upstream, gateway):
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.begin()

@@ -435,7 +435,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.section}-{row.what}".replace(" ", "_"))
 @pytest.mark.promise("S11")
-def test_frames_and_what_they_get(gateway: EdgeGateway, row: Row) -> None:
+def test_each_frame_gets_what_the_rfc_says(gateway: EdgeGateway, row: Row) -> None:
     with Peer(gateway.connect()) as peer:
         peer.begin()
         peer.send(*row.frames(peer))

@@ -16,6 +16,8 @@ MOST_S = 0.25
 CASES = [
     ("connecting", "fin", CHAT_PATH),
     ("connecting", "reset", MESSAGES_PATH),
+    ("in the TLS handshake", "rst", CHAT_PATH),
+    ("in the TLS handshake", "close", CHAT_PATH),
     ("before the first byte", "rst", RESPONSES_PATH),
     ("before the first byte", "close", CHAT_PATH),
     ("mid-stream", "fin", MESSAGES_PATH),

@@ -7,7 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from cfg_process import DEADLINE_S
@@ -113,6 +114,27 @@ def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) 
         )
     )
     assert not [line for line in gateway.output if "Traceback" in line]
+
+
+@pytest.mark.promise("R9", "R10")
+def test_many_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> None:
+    flood = Flood()
+    with (
+        Upstream(flood) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend).ready() as gateway,
+        ExitStack() as clients,
+    ):
+        clients.enter_context(stalled(gateway))
+        flood.wait_until_paused()
+        resident = gateway.resident_bytes
+        for _ in range(10):
+            clients.enter_context(stalled(gateway))
+        upstream.wait_for(11)
+        flood.wait_until_paused()
+        assert gateway.resident_bytes - resident < 10 * 2**20
+        clients.close()
+        for conversation in upstream.conversations:
+            upstream.wait_closed(conversation)
 
 
 @pytest.mark.promise("R10")

@@ -23,6 +23,8 @@ def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -
     assert figures.broken() == [], figures.table()
 
 
-@pytest.mark.promise("R2")
-def test_clients_that_leave_leave_nothing_behind(backend: str) -> None:
-    assert left_behind(backend, 200) == []
+@pytest.mark.promise("R2", "R9")
+def test_clients_that_leave_leave_nothing_behind(tmp_path: Path, backend: str) -> None:
+    behind = left_behind(backend, 200, tmp_path)
+    assert behind.found == []
+    assert behind.uncollected == []

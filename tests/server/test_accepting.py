@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -65,9 +65,9 @@ class Listener:
 
 @asynccontextmanager
 async def serving(
-    *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10
+    *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
 ) -> AsyncIterator[tuple[str, int]]:
-    settings = ServerSettings()
+    settings = ServerSettings(max_connections=max_connections)
     worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
@@ -88,8 +88,8 @@ async def serving(
         assert not worker.connections
 
 
-async def ask(address: tuple[str, int]) -> bytes:
-    async with await anyio.connect_tcp(*address) as stream:
+async def ask(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bytes:
+    async with await anyio.connect_tcp(*address, ssl_context=tls, tls_standard_compatible=False) as stream:
         await stream.send(GET)
         got = b""
         while b"hello" not in got:
@@ -113,6 +113,18 @@ async def test_a_stop_does_not_wait_for_a_handshake(certificate: Certificate) ->
             silent = await anyio.connect_tcp(*address)
             await anyio.wait_all_tasks_blocked()
         await silent.aclose()
+
+
+@pytest.mark.promise("S10")
+@pytest.mark.parametrize("with_tls", [False, True])
+async def test_those_who_only_connect_keep_nobody_out(certificate: Certificate, with_tls: bool) -> None:
+    server, client = (certificate.server(), certificate.client()) if with_tls else (None, None)
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(serving(tls=server, max_connections=2))
+        for _ in range(60):  # they say nothing, and do not close when the server does
+            await stack.enter_async_context(await anyio.connect_tcp(*address))
+        with anyio.fail_after(3):
+            assert (await ask(address, client)).endswith(b"hello")
 
 
 @pytest.mark.promise("S10", "S12")

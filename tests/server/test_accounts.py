@@ -595,6 +595,7 @@ async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> 
 # Odd answers.
 
 
+@pytest.mark.promise("S7")
 @BOTH
 @pytest.mark.parametrize("answers", [1, 2])
 async def test_an_answer_without_an_end_is_trouble(

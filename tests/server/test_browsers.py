@@ -166,6 +166,17 @@ async def test_another_name_is_refused_before_anything_is_done(host: str, origin
 
 
 @pytest.mark.parametrize(
+    "host", ["Host.Docker.internal:8080", "172.17.0.1:8080", "[fd00::1]:8080", "gate.lan."]
+)
+async def test_the_name_in_the_error_is_what_the_setting_takes(host: str) -> None:
+    message = json.loads((await Asked().answer({"host": host})).body)["error"]["message"]
+    name = re.search("the host '(.*?)'", message)
+    assert name
+    settings = load(environ={"DRAGOMAN_ALLOWED_HOSTS": name[1]}, flags={}).settings.server
+    assert (await Asked(allowed_hosts=settings.allowed_hosts).answer({"host": host})).status == 200
+
+
+@pytest.mark.parametrize(
     "hosts",
     [
         [],
@@ -210,7 +221,9 @@ async def test_there_is_one_host(hosts: list[str]) -> None:
     ],
     ids=str,
 )
-async def test_hosts_by_settings(settings: dict[str, Any], host: str, status: int) -> None:
+async def test_the_settings_decide_which_hosts_are_known(
+    settings: dict[str, Any], host: str, status: int
+) -> None:
     assert (await Asked(**settings).answer({"host": host})).status == status
 
 
@@ -295,7 +308,7 @@ async def test_nothing_is_there_for_other_pages(path: str, method: str, protocol
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
-async def test_what_pages_load_without_an_origin(site: str) -> None:
+async def test_what_other_sites_load_without_an_origin_is_refused(site: str) -> None:
     """Images, scripts, links. Those of the same machine are same-site, whatever their port."""
     asked = Asked()
     client = await asked.answer({"sec-fetch-site": site}, "/v1/models", "GET")
@@ -382,7 +395,9 @@ async def test_a_page_asks_before_it_reaches_into_the_private_network(origin: st
     ],
     ids=str,
 )
-async def test_with_client_keys(headers: dict[str, str], status: int, allowed: str | None) -> None:
+async def test_with_client_keys_the_key_decides(
+    headers: dict[str, str], status: int, allowed: str | None
+) -> None:
     asked = Asked(keys=True)
     client = await asked.answer(headers)
     assert client.status == status
@@ -401,7 +416,7 @@ async def test_with_client_keys(headers: dict[str, str], status: int, allowed: s
         ({"host": "rebind.evil.example", "origin": "http://rebind.evil.example"}, 421),
     ],
 )
-async def test_websockets(headers: dict[str, str], status: int) -> None:
+async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str, str], status: int) -> None:
     sent: list[Any] = []
 
     async def receive() -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +14,11 @@ from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
-from dragoman_server.limits import _counter
+from dragoman_server.limits import ClientLimits, _counter
 from dragoman_server.prices import cost, names_of, price_of
-from dragoman_server.settings import ClientKey, Price
+from dragoman_server.settings import ClientKey, Price, Settings
 from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.accounts import Rate
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -306,3 +308,18 @@ async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> No
         last = await gateway.ask()
     assert last.status == 429  # too fast
     assert await spent() < price + 1e-5
+
+
+@pytest.mark.anyio
+async def test_what_a_request_had_reserved_is_free_again_when_it_is_cut_before_it_passed() -> None:
+    class Slow(MemoryAccounts):
+        async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    key = ClientKey(name="red", hash="", budget=1.0, budget_period="total", requests_per_minute=5)
+    store = Slow()
+    limits = ClientLimits(Settings(), store, lambda: NOON)
+    with anyio.move_on_after(0.1):
+        await limits.admit(key, 0.5)
+    assert await store.total("budget:red:total", NOON) == 0

@@ -82,6 +82,7 @@ async def test_an_upstream_with_choices_is_asked_once() -> None:
     assert [sent.body["n"] for sent in gateway.sent] == [3]
 
 
+@pytest.mark.promise("S7")
 async def test_more_answers_than_the_gateway_asks_for() -> None:
     gateway = scripted(MESSAGES, said("a"))
     client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})

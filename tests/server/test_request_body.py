@@ -8,10 +8,12 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
+from dragoman_server._content_coding import MAX_PORTION
 from dragoman_server.request_body import ClientLeft, read_body
 
 if sys.version_info >= (3, 14):
@@ -173,7 +175,15 @@ async def test_an_undeclared_length_stops_at_the_limit() -> None:
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize(
     ("coding", "pack"),
-    [("gzip", lambda data: gzip.compress(data, 9)), ("zstd", lambda data: zstd.compress(data, 9))],
+    [
+        ("gzip", lambda data: gzip.compress(data, 9)),
+        ("zstd", lambda data: zstd.compress(data, 9)),
+        # A frame that decoders skip (RFC 8878, 3.1.2): all that the outer coding unpacks to comes to nothing.
+        (
+            "zstd, gzip",
+            lambda data: gzip.compress(b"\x50\x2a\x4d\x18" + len(data).to_bytes(4, "little") + data, 9),
+        ),
+    ],
 )
 async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], bytes]) -> None:
     bomb = pack(bytes(200 * 2**20))
@@ -186,6 +196,23 @@ async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], b
         tracemalloc.stop()
     assert status == 413
     assert peak < 4 * 2**20
+
+
+@pytest.mark.promise("S8")
+async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await read(gzip.compress(bytes(64 * MAX_PORTION)), coding="gzip", limit=64 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
 
 
 async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:

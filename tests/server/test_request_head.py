@@ -31,7 +31,7 @@ def status_of(sent: bytes, *, cut: bool) -> int | None:
 
 @pytest.mark.promise("S5", "S7")
 @pytest.mark.parametrize("name", CASES)
-def test_a_head(name: str) -> None:
+def test_a_head_passes_or_has_its_status(name: str) -> None:
     case = CASES[name]
     expected = None if case.statuses[0] in PASSES else case.statuses[0]
     assert status_of(case.sent, cut=False) == expected

@@ -157,9 +157,7 @@ def ways(upstream: str) -> dict[str, Script]:
         "a connection that breaks": Script(
             [*good[:-3], UpstreamBroken("http://up.corp.test: reading the body failed")]
         ),
-        "its address": Script(
-            [b"".join(good[:-3]), json.dumps({"x": 1}).encode()[:0] or b"", _told(upstream)]
-        ),
+        "its address": Script([b"".join(good[:-3]), _told(upstream)]),
     }
 
 
@@ -196,7 +194,9 @@ def told(heard: FakeClient) -> str:
 @pytest.mark.parametrize("way", ways(MESSAGES))
 @pytest.mark.parametrize("upstream", PROTOCOLS)
 @pytest.mark.parametrize("client", PROTOCOLS)
-async def test_an_upstream_that_repeats_secrets(client: str, upstream: str, way: str, log: Heard) -> None:
+async def test_secrets_that_an_upstream_repeats_reach_nobody(
+    client: str, upstream: str, way: str, log: Heard
+) -> None:
     heard = await ask(gateway(upstream, ways(upstream)[way]), client)
     assert leaked(told(heard)) == []
     assert leaked(log.text) == []
@@ -380,7 +380,7 @@ def test_commands_show_nothing(
 
 
 @pytest.mark.promise("S3")
-def test_a_proxy_of_the_environment() -> None:
+def test_the_credentials_of_a_proxy_of_the_environment_are_masked() -> None:
     loaded = load(
         environ={"HTTPS_PROXY": "http://me:canary-of-the-proxy@proxy.test:1", "OPENAI_API_KEY": "sk-1"}
     )

@@ -68,6 +68,7 @@ def test_the_commands_run_in_their_order() -> None:
     assert load(environ={}).settings.client_keys == ()
 
 
+@pytest.mark.promise("S7")
 def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{KEY_PREFIX}`" in TEXT
@@ -84,6 +85,7 @@ def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)
 
 
+@pytest.mark.promise("S11")
 def test_the_limits_of_http2_are_those_of_the_code() -> None:
     """Each number of the table, in the order in which it has them."""
     table = TEXT.partition("A connection of HTTP/2")[2].partition("A malformed request")[0]

@@ -409,6 +409,20 @@ async def test_an_application_that_fails_is_a_500(caplog: pytest.LogCaptureFixtu
         assert dict(client.decoder.decode(client.take(HeadersFrame)[0].data))[":status"] == "500"
 
 
+@pytest.mark.promise("R3")
+async def test_an_answer_that_breaks_off_is_reset() -> None:
+    async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+
+    async with serving(breaks_off) as client:
+        await client.send(client.request(1))
+        assert client.contents[1] == 1
+        assert client.resets() == [(1, "INTERNAL_ERROR")]
+        assert client.idle
+        assert not client.closed
+
+
 async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
     async def bad(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send, (b"x-bad", b"a\r\nb"))

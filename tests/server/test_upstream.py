@@ -6,11 +6,13 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from http_certificate import make_certificate
 from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
 
+from dragoman_server._content_coding import MAX_PORTION
 from dragoman_server.transport import Http1Transport
 from dragoman_server.upstream import (
     PoolLimits,
@@ -176,6 +178,31 @@ async def test_compressed_events_come_out_one_by_one() -> None:
             assert await response.receive() == b"data: 1\n\n"
             event.set()
         assert await response.receive() == b""
+
+
+@pytest.mark.promise("S8")
+async def test_others_have_their_turn_while_a_read_is_unpacked() -> None:
+    body = gzip.compress(bytes(64 * MAX_PORTION))
+    head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with (
+        ScriptedServer(answering(head, body)) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+        anyio.create_task_group() as tasks,
+    ):
+        await response.receive()  # all of it has come
+        tasks.start_soon(others)
+        assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
 
 
 @pytest.mark.promise("S8")

@@ -7,6 +7,7 @@ connection only. All bytes for a client go through `Connection._write`.
 import enum
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -80,7 +81,9 @@ class WorkerContext:
     refusal: Refusal = in_plain_text
     terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
-    idle: "dict[Connection, None]" = field(default_factory=dict)
+    # What has no request and may be closed for a new connection, by what closes it: connections, and TLS handshakes.
+    # Who has been idle longest comes first.
+    idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     event_class: ClassVar = ClearableEvent
 
@@ -120,6 +123,7 @@ class Connection:
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
+        self._first = b""  # of the client, until it is known which protocol it speaks
         self._writing = anyio.Lock(fast_acquire=True)
 
     @property
@@ -185,6 +189,11 @@ class Connection:
         if self._reading is not None:
             self._reading.cancel()
 
+    def make_room(self) -> None:
+        """End an idle connection for a new one, without waiting for what its client does."""
+        self.end()
+        self._linger_s = 0.0
+
     def read_within(self, seconds: float | None) -> None:
         """Set the deadline for reading to `seconds` from now; None removes it. HTTPProtocol.timed_out() follows it.
 
@@ -199,7 +208,7 @@ class Connection:
             self.worker.idle.pop(self, None)
             self.read_within(None)
         elif not self._ended:
-            self.worker.idle[self] = None
+            self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
             self.read_within(self.worker.config.keep_alive_timeout)
@@ -220,28 +229,44 @@ class Connection:
         await protocol.initiate()
 
     async def _read(self) -> _End:
-        first = b""
         while not self._ended:
-            try:
-                with anyio.CancelScope(deadline=self._deadline) as self._reading:
-                    data = await self._stream.receive(None)
-            except OSError:
-                return _End.LEFT
-            finally:
-                scope, self._reading = self._reading, None
-            if scope is not None and scope.cancelled_caught:
+            data = b""
+            # One scope for many waits; what is done in between cannot be cut by it.
+            with anyio.CancelScope() as scope:
+                while not self._ended:
+                    if self._deadline != math.inf:
+                        scope.deadline = self._deadline
+                    self._reading = scope
+                    try:
+                        data = await self._stream.receive(None)
+                    except OSError:
+                        return _End.LEFT
+                    finally:
+                        self._reading = None
+                    if scope.cancel_called:
+                        break  # as the bytes came
+                    if self._deadline != math.inf:
+                        scope.deadline = math.inf
+                    if not data:
+                        return _End.LEFT
+                    await self._received(data)
+            if scope.cancelled_caught:
                 return _End.ENDED if self._ended else _End.TIMED_OUT
-            if not data:
-                return _End.LEFT
-            if self._protocol is None:
-                # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
-                data = first = first + data
-                if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
-                    continue
-                await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
-            if self._protocol is not None:
-                await self._protocol.handle(RawData(data))
+            if scope.cancel_called:
+                if not data:
+                    return _End.LEFT
+                await self._received(data)
         return _End.ENDED
+
+    async def _received(self, data: bytes) -> None:
+        if self._protocol is None:
+            # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
+            data = self._first = self._first + data
+            if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
+                return
+            await self._initiate(HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self))
+        if self._protocol is not None:
+            await self._protocol.handle(RawData(data))
 
     async def _finish(self, end: _End) -> None:
         self._ended = True

@@ -11,7 +11,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, Data, EndBody, Response
 from hypercorn.protocol.events import Event as StreamEvent
@@ -20,7 +22,15 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from dragoman import RemoteProtocolError
 
 from .refusals import refused_scope
-from .request_head import MAX_HEAD_BYTES, check_head, check_part, parse_broken, split_absolute
+from .request_head import (
+    MAX_HEAD_BYTES,
+    check_head,
+    check_part,
+    is_chunk_line,
+    is_trailer_section,
+    parse_broken,
+    split_absolute,
+)
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -32,7 +42,15 @@ __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 # closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client leaves.
 READ_AHEAD_BYTES = 64 * 1024
 
+# Bytes of a body that are read before other tasks run again: some 2,700 chunks of a byte.
+_SLICE = 16 * 1024
+
 _EMPTY_LINE = b"\r\n"
+
+
+if not hasattr(h11.Connection(h11.SERVER), "_receive_buffer"):
+    # hypercorn asks for any version of h11: without it _Body would not be used, and nobody would notice.
+    raise ImportError("this version of h11 has no Connection._receive_buffer")
 
 
 class _Reading(Enum):
@@ -154,43 +172,57 @@ class HTTP1(H11Protocol):
             await self._refuse(error, head)
             return
         assert isinstance(request, h11.Request)
+        assert isinstance(self.connection, h11.Connection)
+        self.connection._receive_buffer = _Body()
         self._reading = _Reading.BODY
         await self.send(Updated(idle=False))
         # hypercorn 0.18 protocol/h11.py:311 switches to HTTP/2 here, whatever `http2` is. Connection recognizes prior
         # knowledge; "Upgrade: h2c" is deprecated (RFC 9113, 3.1) and ignored, as RFC 9110, 7.8 allows.
-        await self._create_stream(_as_served(request))
+        usual = request.target.startswith(b"/") and b"\nupgrade:" not in head.lower()
+        await self._create_stream(request if usual else _as_served(request))
 
     async def _read_body(self) -> None:
-        # In place of hypercorn 0.18 protocol/h11.py:164, which answers a broken body with an empty 400 and gives the
-        # application a disconnect, as if the client had left.
+        # Of chunks of a byte, a read of the socket may have 40,000: others run in between.
+        await self._read_part_of_body()
+        while self._buffer and self._reading is _Reading.BODY:
+            await anyio.lowlevel.checkpoint()
+            await self._read_part_of_body()
+
+    async def _read_part_of_body(self) -> None:
+        # In place of hypercorn 0.18 protocol/h11.py:164, which answers a broken body with an empty 400, gives the
+        # application a disconnect, as if the client had left, and each chunk by itself, however small.
         if self._buffer:
-            self.connection.receive_data(bytes(self._buffer))
-            self._buffer.clear()
-        while self.stream is not None:
-            if self.connection.they_are_waiting_for_100_continue:
-                headers = self.config.response_headers("h11")
-                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=headers))
-            try:
-                event = self.connection.next_event()
-            except h11.RemoteProtocolError as error:
-                self._reading = _Reading.NOTHING
-                broken = RemoteProtocolError(f"the request's body cannot be read: {error}")
-                put: Any = self.stream.app_put
-                await put({"type": "http.disconnect", "error": broken})
-                return
-            if isinstance(event, h11.Data):
-                await self.stream.handle(Body(STREAM_ID, bytes(event.data)))
-            elif isinstance(event, Data):
-                # hypercorn 0.18 protocol/ws_stream.py:239 answers bytes behind the handshake of a WebSocket with a 400
-                # of its own, beside the application's answer. They are dropped, as no WebSocket is accepted here.
-                continue
-            elif isinstance(event, h11.EndOfMessage):
-                self._buffer += self.connection.trailing_data[0]
-                self._reading = _Reading.AHEAD
-                await self.stream.handle(EndBody(STREAM_ID))
-                return
-            else:
-                return
+            self.connection.receive_data(bytes(self._buffer[:_SLICE]))
+            del self._buffer[:_SLICE]
+        if self.connection.they_are_waiting_for_100_continue:
+            headers = self.config.response_headers("h11")
+            await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=headers))
+        body, end, broken = bytearray(), False, None
+        try:
+            while isinstance(event := self.connection.next_event(), h11.Data | Data):
+                # hypercorn 0.18 protocol/ws_stream.py:239 answers bytes behind the handshake of a WebSocket (its Data)
+                # with a 400 of its own, beside the application's answer. They are dropped, as no WebSocket is accepted
+                # here.
+                if isinstance(event, h11.Data):
+                    body += event.data
+            end = isinstance(event, h11.EndOfMessage)
+        except h11.RemoteProtocolError as error:
+            broken = RemoteProtocolError(f"the request's body cannot be read: {error}")
+        if end:
+            self._buffer[:0] = self.connection.trailing_data[0]
+            self._reading = _Reading.AHEAD
+        elif broken is not None:
+            self._reading = _Reading.NOTHING
+        stream = self.stream
+        if stream is None:
+            return
+        if body:
+            await stream.handle(Body(STREAM_ID, bytes(body)))
+        if end:
+            await stream.handle(EndBody(STREAM_ID))
+        elif broken is not None:
+            put: Any = stream.app_put
+            await put({"type": "http.disconnect", "error": broken})
 
     async def _refuse(self, error: RemoteProtocolError, head: bytes) -> None:
         """Answer a head that cannot be served, and end the connection."""
@@ -214,6 +246,27 @@ class HTTP1(H11Protocol):
     def _read_nothing_more(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
+
+
+class _Body(ReceiveBuffer):
+    """The bytes of a body, from which h11 takes lines when it is chunked.
+
+    h11 0.16 _receivebuffer.py:104 ends a trailer section at bare LF; _abnf.py:118 takes a size of 80 bits, and anything
+    in an extension, CR too.
+    """
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        line = super().maybe_extract_next_line()
+        if line is not None and not is_chunk_line(line):
+            raise h11.RemoteProtocolError("a chunk does not begin with its size and CRLF")
+        return line
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        before = bytes(self)
+        lines = super().maybe_extract_lines()
+        if lines is not None and not is_trailer_section(before[: len(before) - len(self)]):
+            raise h11.RemoteProtocolError("a line behind the last chunk is not `name: value` and CRLF")
+        return lines
 
 
 def _as_served(request: h11.Request) -> h11.Request:

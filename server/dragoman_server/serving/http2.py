@@ -68,8 +68,9 @@ LEAST_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# Bytes handled before other tasks run again: some 1,000 of the smallest frames.
-_READ_SIZE = 16 * 1024
+# What is handled before other tasks run again: bytes, or requests that are served. The smallest have 20 bytes.
+_READ_SIZE = 4 * 1024
+_READ_REQUESTS = 16
 
 # How long a client has to take the last frames of a connection that we end.
 _LAST_FRAMES_S = 1.0
@@ -191,6 +192,8 @@ class HTTP2(H2Protocol):
         try:
             for event in self.connection.receive(data, anyio.current_time()):
                 await self._handle_event(event)
+                if self.closed or self._ending:
+                    return
         except ProtocolError as error:
             # The text of h2's own errors may contain header values.
             reason = error if isinstance(error, DenialOfServiceError) else ErrorCodes(error.error_code).name
@@ -266,6 +269,8 @@ class HTTP2(H2Protocol):
             )
         )
         self.keep_alive_requests += 1
+        if not self.keep_alive_requests % _READ_REQUESTS:
+            await anyio.lowlevel.checkpoint()
         if self.keep_alive_requests >= self.config.keep_alive_max_requests:
             await self.stop()  # hypercorn 0.18 protocol/h2.py:257 cuts the open streams
 
@@ -309,6 +314,7 @@ class HTTP2(H2Protocol):
                 await send_reply(send, stream.reply)
         finally:
             self._running -= 1
+            stream.app = self.app  # what it was refers to the stream
             if stream.stream_id not in self._streams:
                 # hypercorn 0.18 protocol/h2.py:272 does not send Updated(idle=True) after a reset.
                 await self._update()
@@ -331,7 +337,13 @@ class HTTP2(H2Protocol):
                 stream.complete = stream.ended = True
                 await self._send_headers(stream, event.headers, end_stream=True)
         elif isinstance(event, StreamClosed):
-            await self._close_stream(event.stream_id)
+            if stream.ended:
+                await self._close_stream(event.stream_id)
+                return
+            # hypercorn 0.18 protocol/h2.py:223 leaves the client waiting for the rest of an answer that was cut.
+            while self._frame(stream):
+                pass
+            await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _send_headers(
         self, stream: _Stream, headers: list[tuple[bytes, bytes]], *, end_stream: bool = False

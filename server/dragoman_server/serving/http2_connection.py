@@ -191,6 +191,10 @@ class HTTP2Connection(H2Connection):
             isinstance(frame, DataFrame) and ("END_STREAM" in frame.flags or len(frame.data) >= SMALL_DATA)
         ):
             self._count(*_RATES.get(type(frame), ("", None)))
+        if isinstance(frame, HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
+            # Before it is decoded: what adds nothing to the list, such as a change of the table's size, is not counted
+            # there, and a megabyte of it takes a second.
+            raise DenialOfServiceError("a list of headers is too large")
         if isinstance(frame, PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
         if isinstance(frame, GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:

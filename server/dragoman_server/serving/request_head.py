@@ -1,4 +1,4 @@
-"""The head of an HTTP/1.1 request, checked before a parser reads it.
+"""The head of an HTTP/1.1 request, and the lines of a chunked body, checked before a parser reads them.
 
 Strategy: where RFC 9112 lets a recipient be lenient or strict, this is strict, because a proxy in front that reads the
 same bytes in another way is how one client's bytes become another one's request. What the checks let pass, nginx,
@@ -20,6 +20,8 @@ __all__ = [
     "check_fields",
     "check_head",
     "check_part",
+    "is_chunk_line",
+    "is_trailer_section",
     "parse_broken",
     "split_absolute",
 ]
@@ -37,6 +39,8 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELDS = re.compile(rb"(?:%b:[\t -~\x80-\xff]*\r\n)*\r\n" % _TOKEN)
+# "chunk-size [ chunk-ext ] CRLF" -- RFC 9112, 7.1. More than 16 digits are more than 64 bits, which some cut off.
+_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,16}(?:[\t ]*;[\t -~\x80-\xff]*)?\r\n")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
@@ -85,13 +89,12 @@ def check_head(head: bytes) -> None:
     target, minor = _checked_request_line(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
-    lines = fields.split(b"\r\n")[:-2]
-    if len(lines) > MAX_FIELDS:
+    if fields.count(b"\n") > MAX_FIELDS + 1:
         raise _too_many()
-    names = [line[: line.index(b":")].lower() for line in lines]
-    _check_framing(names, lines, minor)
-    _check_host(names, lines, target, minor)
-    if any(value.lower() != b"100-continue" for value in _values(b"expect", names, lines)):
+    lines = b"\n" + fields.lower()
+    _check_framing(lines, minor)
+    _check_host(lines, target, minor)
+    if any(value != b"100-continue" for value in _values(b"expect", lines)):
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "the only expectation that it may have is 100-continue")
@@ -110,6 +113,16 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
         raise _too_large()
     if len(fields) > MAX_FIELDS:
         raise _too_many()
+
+
+def is_chunk_line(line: bytes | bytearray) -> bool:
+    """Whether all who read it see the same chunk."""
+    return _CHUNK_LINE.fullmatch(line) is not None
+
+
+def is_trailer_section(section: bytes) -> bool:
+    """Whether all who read it see the same end of the body. section: behind the last chunk, with the empty line."""
+    return _FIELDS.fullmatch(section) is not None
 
 
 def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
@@ -175,11 +188,12 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
     return target, int(minor)
 
 
-def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -> None:
-    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3)."""
-    codings = [each for value in _values(b"transfer-encoding", names, lines) for each in _members(value)]
-    lengths = _values(b"content-length", names, lines)
-    if b"transfer-encoding" in names:
+def _check_framing(lines: bytes, minor: int) -> None:
+    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3). lines: see _values()."""
+    encodings = _values(b"transfer-encoding", lines)
+    lengths = _values(b"content-length", lines)
+    if encodings:
+        codings = [each.strip(b"\t ") for value in encodings for each in value.split(b",")]
         if lengths:
             # "ought to be handled as an error" -- RFC 9112, 6.3
             raise _refused(400, "it has both Content-Length and Transfer-Encoding; send one of them")
@@ -190,7 +204,7 @@ def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -
             # "If a Transfer-Encoding header field is present in a request and the chunked transfer coding is not the
             # final encoding ... the server MUST respond with the 400" -- RFC 9112, 6.3
             raise _refused(400, "its Transfer-Encoding does not end in one `chunked`")
-        if len(codings) > 1 or names.count(b"transfer-encoding") > 1:
+        if len(codings) > 1:
             # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
             # with 501" -- RFC 9112, 6.1
             raise _refused(501, "the only Transfer-Encoding that is supported is chunked")
@@ -199,11 +213,11 @@ def _check_framing(names: Sequence[bytes], lines: Sequence[bytes], minor: int) -
         raise _refused(400, "its Content-Length is not one number")
 
 
-def _check_host(names: Sequence[bytes], lines: Sequence[bytes], target: bytes, minor: int) -> None:
+def _check_host(lines: bytes, target: bytes, minor: int) -> None:
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header field
     # with an invalid field value." -- RFC 9112, 3.2
-    hosts = _values(b"host", names, lines)
+    hosts = _values(b"host", lines)
     if len(hosts) > 1 or (minor == 1 and not hosts):
         raise _refused(400, "it needs exactly one Host header")
     if (absolute := split_absolute(target)) is not None:
@@ -212,15 +226,16 @@ def _check_host(names: Sequence[bytes], lines: Sequence[bytes], target: bytes, m
         raise _refused(400, "its Host is not a host and a port")
 
 
-def _values(name: bytes, names: Sequence[bytes], lines: Sequence[bytes]) -> list[bytes]:
-    if name not in names:
-        return []
-    size = len(name) + 1
-    return [line[size:].strip(b"\t ") for each, line in zip(names, lines, strict=True) if each == name]
-
-
-def _members(value: bytes) -> list[bytes]:
-    return [each.strip(b"\t ").lower() for each in value.split(b",")]
+def _values(name: bytes, lines: bytes) -> list[bytes]:
+    """The values of a header. lines: all of them in lower case, with an LF before the first one too."""
+    sign = b"\n%b:" % name
+    values = []
+    at = lines.find(sign)
+    while at >= 0:
+        end = lines.index(b"\r", at)
+        values.append(lines[at + len(sign) : end].strip(b"\t "))
+        at = lines.find(sign, end)
+    return values
 
 
 def _named(

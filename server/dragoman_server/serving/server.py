@@ -100,8 +100,8 @@ class _Server:
     async def _make_room(self) -> None:
         """Wait until fewer connections are open than the limit.
 
-        The one that has been idle longest is closed. If none is idle, clients wait in the listener's backlog instead
-        of getting an error; another worker may accept them.
+        The connection or handshake that has been idle longest is closed. If none is idle, clients wait in the
+        listener's backlog instead of getting an error; another worker may accept them.
         """
         if not self._is_full:
             _log.warning("max_connections is reached: %d are open", self._count)
@@ -110,10 +110,9 @@ class _Server:
             await self._end_an_idle_one()
 
     async def _end_an_idle_one(self) -> None:
-        """End the connection that has been idle longest, if any, and wait until one has ended, at most _PAUSE_S."""
-        for connection in self._worker.idle:
-            connection.end()
-            break
+        """End what has been idle longest, if any, and wait until one has ended, at most _PAUSE_S."""
+        if (idle := next(iter(self._worker.idle), None)) is not None:
+            self._worker.idle.pop(idle)()
         self._one_ended = anyio.Event()
         with anyio.move_on_after(_PAUSE_S):
             await self._one_ended.wait()
@@ -139,10 +138,12 @@ class _Server:
         """Return None if it took too long or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
+            self._worker.idle[scope] = scope.cancel
             try:
                 return await _open(sock, self._tls, self._handshake_s)
             finally:
                 self.handshakes.discard(scope)
+                self._worker.idle.pop(scope, None)
         return None
 
 

@@ -24,6 +24,7 @@ def body(kind: str, message: str = "words", **fields: Any) -> bytes:
     )
 
 
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize(
     ("status", "data", "kind", "message"),
     [

@@ -74,6 +74,7 @@ def test_read(status: int, sent: bytes, expected: Fault) -> None:
     assert SPEC.read_fault(status, sent) == expected
 
 
+@pytest.mark.promise("S18")
 def test_long_messages_are_cut() -> None:
     assert len(SPEC.read_fault(500, b"x" * 9999).message) == 2000
     assert len(SPEC.read_fault(500, body({"error": {"message": "x" * 9999}})).message) == 2000

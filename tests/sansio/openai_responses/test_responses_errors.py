@@ -126,6 +126,7 @@ BODIES: list[tuple[int, bytes, Fault]] = [
 ]
 
 
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize(("status", "body", "fault"), BODIES)
 def test_error_bodies_of_all_shapes(status: int, body: bytes, fault: Fault) -> None:
     assert SPEC.read_fault(status, body) == fault
