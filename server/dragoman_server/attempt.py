@@ -317,6 +317,7 @@ class Attempt:
         plan = self.plan
         fault = masked(fault, plan.exchange.mask)
         shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
+        shown = masked(shown, plan.exchange.mask)  # it may quote a header
         if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
             shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
         words = "" if fault.message in shown.message else f": {fault.message}"

@@ -111,6 +111,7 @@ def ways(upstream: str) -> dict[str, Script]:
         "an error answer, escaped": Script([escaped], 400, json_type),
         "an error answer, no JSON": Script([repeated().encode()], 503),
         "a page": Script([f"<html>{repeated()}</html>".encode()], 502),
+        "the type of a page": Script([b"<html>"], 404, [("content-type", f"text/html-{all_values()[0]}")]),
         "an unknown shape": whole({"detail": [{"loc": ["x"], "msg": repeated()}]}, 422),
         "headers": Script(
             [json.dumps(error).encode()],
