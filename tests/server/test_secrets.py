@@ -26,7 +26,7 @@ from fail_answers import stream as stream_of
 from gw_fakes import FakeClient, Script, http_scope
 from gw_provider import InBand, in_band
 from gw_provider_errors import anthropic
-from gw_scripted import MESSAGES, PATHS, PROTOCOLS, ScriptedUpstreams, whole
+from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, ScriptedUpstreams, whole
 from secret_settings import (
     CANARIES,
     WORDS,
@@ -203,6 +203,14 @@ async def test_secrets_that_an_upstream_repeats_reach_nobody(
     assert "up.corp.test" not in told(heard)
     assert "org-01234" not in told(heard) + log.text
     assert '"outcome"' in log.text.replace("'", '"')
+
+
+@pytest.mark.promise("S3", "S18")
+@pytest.mark.parametrize("error", [{"detail": WORDS[0]}, {"code": 500, "message": WORDS[0]}])
+async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
+    good = frames(stream_of(CHAT, Say("Hello")))
+    script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
+    assert leaked(told(await ask(gateway(CHAT, script), CHAT))) == []
 
 
 @pytest.mark.promise("S3", "S18")

@@ -47,7 +47,7 @@ SPEC = UpstreamSpec(
     write_fault=write_fault,
     tap=ChatTap,
     end_marks=(b"[DONE]",),
-    error_signs=(b"error", b'"detail"'),
+    error_signs=(b"error", b'"detail"', b'"message"'),
     answer_member="choices",
     max_stops=MAX_STOPS,
     # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
