@@ -235,6 +235,7 @@ async def test_an_application_waits_when_so_much_is_held() -> None:
         assert app.given["/healthz"] - given in range(9_000, 11_001)
 
 
+@pytest.mark.promise("R10")
 async def test_one_large_message_is_not_held_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))

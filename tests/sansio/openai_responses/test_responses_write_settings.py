@@ -376,6 +376,7 @@ def test_a_server_without_a_tool_that_was_sent_is_told(target: Target, losses: L
 LIMITED = hosted({"max_uses": 3}, WebSearch(max_uses=3))
 
 
+@pytest.mark.promise("R13")
 @pytest.mark.parametrize(
     ("tools", "limit", "losses"),
     [
