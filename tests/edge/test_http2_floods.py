@@ -16,6 +16,7 @@ from hyperframe.frame import (
     ContinuationFrame,
     GoAwayFrame,
     HeadersFrame,
+    PingFrame,
     PriorityFrame,
     RstStreamFrame,
 )
@@ -181,8 +182,11 @@ def test_a_busy_client_is_let_be(gateway: EdgeGateway) -> None:
             while left:
                 frame = peer.receive()
                 assert frame is not None
-                left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
-                peer.send(window(0, 100), ping())
+                if not isinstance(
+                    frame, PingFrame
+                ):  # else each answer to a ping would be followed by the next ping
+                    left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
+                    peer.send(window(0, 100), ping())
             peer.send(settings({4: 100_000}), *(reset(stream_id) for stream_id in ids))
             assert answered(peer.settle(), RstStreamFrame | GoAwayFrame) == []
             first = ids[-1] + 2
