@@ -8,6 +8,7 @@ import contextlib
 import json
 import select
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -32,7 +33,6 @@ from edge import (
     post,
     read_response,
     reset_at_close,
-    streams,
     wait_until,
     waits,
 )
@@ -381,7 +381,16 @@ def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served:
 
 @pytest.mark.promise("R9")
 def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(served: Served) -> None:
-    served.upstream.script = streams
+    flooded = threading.Event()
+
+    def script(conversation: Conversation) -> None:
+        if conversation.read() is not None:
+            flooded.wait(
+                DEADLINE_S
+            )  # else the answer may have ended before there is too much behind its request
+            conversation.send(STREAM_HEAD + CHAT_STREAM)
+
+    served.upstream.script = script
     resident = served.gateway.resident_bytes
     client = served.connect()
     client.send(post(CHAT_PATH, chat()) + b"GET /seen/3 HTTP/1.1\r\nhost: localhost\r\na: ")
@@ -389,6 +398,7 @@ def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(
     with contextlib.suppress(OSError):
         for _ in range(32):
             client.socket.sendall(flood)
+    flooded.set()
     data = b""
     with contextlib.suppress(ConnectionError):
         while more := client.socket.recv(65536):
