@@ -58,9 +58,10 @@ def problem(
 def _says_nothing(document: Any, place: Place) -> bool:
     """Whether a value is what counts where none is."""
     if place.path == "/tool_choice":
-        return "tools" not in document
+        return "tools" not in document or place.value == "auto"
     return (steps_of(place.path)[-1], place.value) in (
         ("index", 0),
+        ("n", 1),
         ("type", "function"),
         ("background", False),
     )
