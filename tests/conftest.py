@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import signal
 from collections.abc import Generator
 from typing import Any
@@ -15,6 +16,12 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the tests themselves: to walk through them stops each thread of this process for a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
 import socket
 import struct
@@ -270,6 +271,12 @@ class EdgeGateway(Server):
         return pages * resource.getpagesize()
 
     @property
+    def worked_s(self) -> float:
+        """Seconds of a processor that its event loop has used so far."""
+        fields = Path(f"/proc/{self.pid}/task/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime, see proc(5)
+
+    @property
     def starved_s(self) -> float:
         """Seconds that its event loop has waited for a processor so far; 0 where the kernel does not count them."""
         file = Path(f"/proc/{self.pid}/schedstat")
@@ -285,6 +292,7 @@ class Stopwatch:
 
     def __init__(self, gateway: EdgeGateway) -> None:
         self._gateway = gateway
+        self._worked = gateway.worked_s
         self._starved = gateway.starved_s
         self._begun = time.monotonic()
 
@@ -292,6 +300,13 @@ class Stopwatch:
         """end: in time.monotonic(), by default now."""
         end = time.monotonic() if end is None else end
         return end - self._begun - (self._gateway.starved_s - self._starved)
+
+    def worked(self) -> float:
+        """For how long its event loop has worked since: what another client may have had to wait.
+
+        Nothing that this process or the machine does is in it, so it says the same on a busy machine.
+        """
+        return self._gateway.worked_s - self._worked
 
 
 class Running(NamedTuple):

@@ -82,7 +82,7 @@ def answering(coding: str, body: bytes, media_type: str) -> Script:
 
 
 def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, float]:
-    """What the call gives, and the longest time that others waited for a healthz meanwhile."""
+    """What the call gives, and the longest time for which the gateway worked before others had a healthz meanwhile."""
     ended, longest = threading.Event(), 0.0
 
     def watch() -> None:
@@ -90,7 +90,7 @@ def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, flo
         while not ended.is_set():
             stopwatch = Stopwatch(gateway)
             gateway.get("/healthz")
-            longest = max(longest, stopwatch.seconds())
+            longest = max(longest, stopwatch.worked())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
