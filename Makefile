@@ -24,7 +24,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage fuzz soak leaving bench fix clean
+.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -86,6 +86,10 @@ coverage: $(VENV)/.dev
 	$(BIN)/python tests/module_coverage.py
 
 # -- beside the checks ------------------------------------------------------------------------------------
+
+# What becomes of every fixture, written again; prints what changed (tests/golden/golden.py).
+golden: $(VENV)/.dev
+	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev
