@@ -167,7 +167,7 @@ def answer_lines(client: str, upstream: str, ask: Json, data: bytes, *, came: bo
     machine = ResponseTranslator(
         UPSTREAMS[upstream], spec_of(client), exchange, upstream_streams=came, client_streams=goes
     )
-    return machine_lines(machine, data, goes)
+    return machine_lines(client, machine, data, goes)
 
 
 def fan_out_lines(
@@ -181,22 +181,24 @@ def fan_out_lines(
         part.receive_eof()
         machine.merge()
     machine.receive_eof()
-    return printed(machine, machine.data_to_send(), goes)
+    return printed(client, machine, machine.data_to_send(), goes)
 
 
 def relay_lines(client: str, ask: Json, data: bytes, *, streams: bool) -> Lines:
     done = request(client, client, bytes_of(ask), "plain")
     exchange = done.exchange(id="x7", now=1_790_000_000, model="alias", sealer=SEALER)
-    return machine_lines(Relay(UPSTREAMS[client], exchange, streams=streams), data, streams, sent=data)
+    return machine_lines(
+        client, Relay(UPSTREAMS[client], exchange, streams=streams), data, streams, sent=data
+    )
 
 
-def machine_lines(machine: Any, data: bytes, streams: bool, sent: bytes | None = None) -> Lines:
+def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: bytes | None = None) -> Lines:
     machine.receive_data(data)
     machine.receive_eof()
-    return printed(machine, machine.data_to_send(), streams, sent)
+    return printed(client, machine, machine.data_to_send(), streams, sent)
 
 
-def printed(machine: Any, out: bytes, streams: bool, sent: bytes | None = None) -> Lines:
+def printed(client: str, machine: Any, out: bytes, streams: bool, sent: bytes | None = None) -> Lines:
     """How an answer ended, its bytes and its ledger."""
     stop, fault = machine.stop_reason, machine.fault
     head = f"{machine.outcome.value} {stop.value if stop else '-'} {machine.upstream_model}"
@@ -208,6 +210,9 @@ def printed(machine: Any, out: bytes, streams: bool, sent: bytes | None = None) 
     else:
         body = frames(out) if streams else document(out)
         head += f" sha256 {hashlib.sha256(out).hexdigest()[:8]}"
+    if fault is not None and not out:  # then the client gets an HTTP error
+        status, answer = spec_of(client).write_fault(fault, "req_1")
+        body = [f"  error {status}", *document(answer)]
     return [visible(head), *body, *entries(machine.losses)]
 
 
@@ -312,6 +317,10 @@ def less(line: str, before: str) -> str:
     return (f"«{begin}»" if begin else "") + line[begin : len(line) - end] + (f"«{end}»" if end else "")
 
 
+def begin_of(line: str) -> str:
+    return line if len(line) <= 2 * _SHOWN else f"{line[:_SHOWN]}… ({len(line)})"
+
+
 def as_sent(out: bytes, sent: bytes) -> Lines:
     """What is passed on, without what is just as it came."""
     most = min(len(out), len(sent))
@@ -319,8 +328,8 @@ def as_sent(out: bytes, sent: bytes) -> Lines:
     most -= begin
     end = next((at for at in range(most) if out[-1 - at] != sent[-1 - at]), most)
     parts = [f"«{begin} as sent»", line_of(text_of(out[begin : len(out) - end])), f"«{end} as sent»"]
-    left_out = len(sent) - begin - end
-    note = f" instead of {line_of(text_of(sent[begin : len(sent) - end]))}" if left_out else ""
+    left_out = line_of(text_of(sent[begin : len(sent) - end]))
+    note = f" instead of {begin_of(left_out)}" if left_out else ""
     return ["  " + " ".join(part for part in parts if part and part != "«0 as sent»") + note]
 
 
