@@ -6,12 +6,23 @@ with RequestTranslator and ResponseTranslator; REGISTRY names the protocols, UPS
 that upstreams speak as well.
 """
 
-from ._answer import Outcome, ResponseTranslator
-from ._attempts import MAX_ATTEMPTS, Account, Attempts, GiveUp, Leg, Offer, Selection, Wait
-from ._book import Book
-from ._calls import CheckInput, Unchecked
-from ._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from ._events import (
+from dragoman._attempts import MAX_ATTEMPTS, Account, Attempts, GiveUp, Leg, Offer, Selection, Wait
+from dragoman._engine.event_reader import NEED_DATA, EventReader, NeedData
+from dragoman._engine.fan_out import FanOut
+from dragoman._engine.keepalive import Keepalive
+from dragoman._engine.relay import Relay
+from dragoman._engine.request import (
+    RequestTranslator,
+    TranslatedRequest,
+    fault_of,
+    translate_fault,
+)
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._health import Health, Rest
+from dragoman._ir.assembly import Answer, Block, Fold, ReasoningPart
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
     BlockEnded,
@@ -37,16 +48,8 @@ from ._events import (
     ToolKind,
     Usage,
 )
-from ._fan_out import FanOut
-from ._fault import Fault, FaultKind
-from ._fold import Answer, Block, Fold, ReasoningPart
-from ._grammar import Checker, Phase
-from ._health import Health, Rest
-from ._keepalive import Keepalive
-from ._loss import Ledger, Loss, LossCode, Policy
-from ._reader import NEED_DATA, EventReader, NeedData
-from ._relay import Relay
-from ._request import (
+from dragoman._ir.losses import Ledger, Loss, LossCode, Policy
+from dragoman._ir.request import (
     CacheMark,
     Citation,
     CodeExecution,
@@ -70,9 +73,15 @@ from ._request import (
     ToolResult,
     WebSearch,
 )
-from ._retry_after import retry_after
-from ._seal import Sealer
-from ._spec import (
+from dragoman._ir.signatures import Sealer
+from dragoman._ir.undo import Book
+from dragoman._retry_after import retry_after
+from dragoman._transforms.tool_calls import CheckInput, Unchecked
+from dragoman._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
+from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
+from dragoman._wire.splice import Peek, peek, splice_model
+from dragoman._wire.sse import Frame, SSEParser
+from dragoman.codec import (
     Endpoint,
     Exchange,
     ProtocolSpec,
@@ -83,11 +92,7 @@ from ._spec import (
     ToolRule,
     UpstreamSpec,
 )
-from ._splice import Peek, peek, splice_model
-from ._sse import Frame, SSEParser
-from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
-from ._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
-from .protocols import REGISTRY, UPSTREAMS
+from dragoman.protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
     "MAX_ATTEMPTS",

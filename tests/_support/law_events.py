@@ -17,7 +17,9 @@ from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
 from dragoman import UPSTREAMS, Exchange, Frame, Ledger, UpstreamSpec
-from dragoman._events import (
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import DELTAS, TRANSITIONS, Phase
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -41,8 +43,6 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._grammar import DELTAS, TRANSITIONS, Phase
 
 # The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
 SCRIPTED = "scripted"

@@ -21,7 +21,7 @@ from dragoman import (
     Sealer,
     Target,
 )
-from dragoman._json import encode
+from dragoman._wire.json import encode
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
 # The members of a Response that say again what was asked.

@@ -26,7 +26,15 @@ from oracle import (
     meaning_of_whole,
 )
 
-from dragoman import UPSTREAMS, Checker, Event, Exchange, LocalProtocolError, Request, ResponseTranslator
+from dragoman import (
+    UPSTREAMS,
+    Checker,
+    Event,
+    Exchange,
+    LocalProtocolError,
+    Request,
+    ResponseTranslator,
+)
 from dragoman.testing import events_of
 
 # Derandomised, so that a run says the same each time; fuzzers are the place for luck.

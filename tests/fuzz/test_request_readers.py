@@ -12,7 +12,7 @@ from law_requests import FIXTURES
 from law_unknown import VALUES
 
 from dragoman import REGISTRY, RemoteProtocolError, Request, Sealer
-from dragoman._json import decode_object, encode
+from dragoman._wire.json import decode_object, encode
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
 anything = st.tuples(

@@ -9,15 +9,7 @@ from typing import Any
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
 from laws import asked
 
-from dragoman import (
-    NEED_DATA,
-    UPSTREAMS,
-    Checker,
-    Ended,
-    EventReader,
-    Failed,
-    RemoteProtocolError,
-)
+from dragoman import NEED_DATA, UPSTREAMS, Checker, Ended, EventReader, Failed, RemoteProtocolError
 
 
 def read(protocol: str, parts: list[bytes]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import corpus
 
 from dragoman import REGISTRY, HostedTool, Sealer
-from dragoman._estimate import estimate_tokens
+from dragoman._engine.tokens import estimate_tokens
 
 USAGE = {"chat": r'"prompt_tokens" ?: ?(\d+)', "responses": r'"input_tokens" ?: ?(\d+)'}
 

@@ -21,7 +21,7 @@ from dragoman import (
     TextDelta,
     UpstreamSpec,
 )
-from dragoman._events import ENDED
+from dragoman._ir.events import ENDED
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream import UpstreamClient

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from dragoman import REGISTRY, Grammar, Relay, RemoteProtocolError, ResponseTranslator, Seal, Thought
+from dragoman import (
+    REGISTRY,
+    Grammar,
+    Relay,
+    RemoteProtocolError,
+    ResponseTranslator,
+    Seal,
+    Thought,
+)
 from dragoman_server._secret import Secret
 from dragoman_server.access import sealer_of
 from dragoman_server.plan import Plan, make_plan

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dragoman import Message, Request, ToolHead, ToolKind
-from dragoman._request import (
+from dragoman._ir.request import (
     CacheMark,
     CustomTool,
     FunctionTool,
@@ -25,8 +25,7 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-
-from .example import example_text
+from dragoman_server.simulator.example import example_text
 
 # What an image or a file costs. Vendors count by its size; a simulator needs a figure, not a price.
 _MEDIA_TOKENS = 100

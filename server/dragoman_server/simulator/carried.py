@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman import Fault, FaultKind, ReasoningForm, Seal
-from dragoman._errors import dotted
-from dragoman._json import JSON
-from dragoman._request import Message, Thought, ToolCall, ToolResult
-
-from .asked import Asked
+from dragoman._ir.request import Message, Thought, ToolCall, ToolResult
+from dragoman._wire.exceptions import dotted
+from dragoman._wire.json import JSON
+from dragoman_server.simulator.asked import Asked
 
 _SALT = b"dragoman simulator: "
 _HASH_BYTES = 16
