@@ -9,16 +9,16 @@ from functools import cache
 
 from dragoman import (
     UPSTREAMS,
-    Exchange,
     Loss,
     RemoteProtocolError,
-    Request,
     RequestTranslator,
     ResponseTranslator,
     Sealer,
     Target,
 )
 from dragoman._wire.json import encode
+from dragoman.codec import Exchange
+from dragoman.document import Request
 from dragoman_server._providers import PROVIDERS
 from dragoman_server._targets import target_for
 from dragoman_server.settings import Settings, UpstreamSettings

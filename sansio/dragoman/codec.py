@@ -17,7 +17,7 @@ from dragoman._ir.errors import Fault, Mask
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import LaneHint
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Param, Refusable, Request
+from dragoman._ir.request import Grammar, Param, Refusable, Request
 from dragoman._ir.signatures import CARRIER, Sealer
 from dragoman._ir.undo import Book
 from dragoman._wire.json import JSONObject
@@ -25,6 +25,13 @@ from dragoman._wire.sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
+
+# Returns why an input of a free-text tool breaks the tool's grammar, None when it does not. Raises Unchecked.
+CheckInput: TypeAlias = Callable[[Grammar, str], str | None]
+
+
+class Unchecked(Exception):
+    """An input could not be checked against its grammar. The message gives the reason, and quotes neither."""
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -14,6 +14,8 @@ from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._ir.errors import Fault
+from dragoman._ir.event_order import Checker as Checker
+from dragoman._ir.event_order import Phase as Phase
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, Policy
 from dragoman._ir.request import Request

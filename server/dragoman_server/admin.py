@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import Health, RemoteProtocolError
-from dragoman._wire.json import JSONObject
+from dragoman.jsontext import JSONObject
 from dragoman_server._secret import Secret
 from dragoman_server.access import presented_key, same_key
 from dragoman_server.headers import BROWSER_HEADERS

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
-from dragoman._wire.json import JSONObject, encode
+from dragoman import REGISTRY, RemoteProtocolError, fault_of
+from dragoman.codec import ProtocolSpec
+from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.access import SCOPE_KEY, Keyring
 from dragoman_server.admin import admin_app, is_admin_path

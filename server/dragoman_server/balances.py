@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from dragoman import RemoteProtocolError, Selection
-from dragoman._wire.json import JSON, decode
+from dragoman.jsontext import JSON, decode
 from dragoman_server._background import Background
 from dragoman_server._get import get
 from dragoman_server._providers import provider_name

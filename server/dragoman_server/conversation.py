@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman import Peek, RemoteProtocolError, Sealer
-from dragoman._wire.json import JSON, JSONObject, decode, encode, kind_of
+from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
 from dragoman_server.state.responses import Item, StoredResponse
 
 # What ids look like: letters, digits, underscores and dashes. OpenAI's have some 60 of them.

@@ -12,9 +12,9 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import ProtocolSpec, RemoteProtocolError, peek
-from dragoman._engine.tokens import estimate_tokens
-from dragoman._wire.json import JSONObject, decode_object, encode
+from dragoman import RemoteProtocolError, estimate_tokens, peek
+from dragoman.codec import ProtocolSpec
+from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server._targets import target_for
 from dragoman_server.access import sealer_of
 from dragoman_server.endpoint import BaseEndpoint, Call, ProtocolEndpoint

@@ -15,19 +15,10 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import (
-    Endpoint,
-    Fault,
-    FaultKind,
-    Peek,
-    ProtocolSpec,
-    RemoteProtocolError,
-    Usage,
-    fault_of,
-    peek,
-)
+from dragoman import Fault, FaultKind, Peek, RemoteProtocolError, Usage, fault_of, peek
 from dragoman._transforms.reasoning_cache import Keepsake, Recall
-from dragoman._wire.json import JSON, encode
+from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.jsontext import JSON, encode
 from dragoman_server._content_coding import ACCEPTED
 from dragoman_server.access import SCOPE_KEY
 from dragoman_server.exchange import ClientExchange, Keep, Remember

@@ -21,7 +21,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay, Verdict
 from dragoman._transforms.reasoning_cache import Keepsake
-from dragoman._wire.json import JSONObject, encode
+from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts import Lease, Pool, RequestAttempts
 from dragoman_server.attempt import Answer, Attempt, Door, Failure
 from dragoman_server.headers import (

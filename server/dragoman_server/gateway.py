@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from dragoman import REGISTRY, ProtocolSpec, UpstreamSpec
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.access import keyring_of
 from dragoman_server.account_stores import account_store_of
 from dragoman_server.accounts import Pool

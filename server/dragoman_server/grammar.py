@@ -13,7 +13,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dragoman import CheckInput, Grammar, Unchecked
+from dragoman.codec import CheckInput, Unchecked
+from dragoman.document import Grammar
 
 if TYPE_CHECKING:
     from dragoman_server._earley import CFG

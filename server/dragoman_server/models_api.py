@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman import REGISTRY, RemoteProtocolError
-from dragoman._wire.json import JSONObject
+from dragoman.jsontext import JSONObject
 from dragoman_server._query import Query, invalid, last, number, parameters
 from dragoman_server.access import may_use
 from dragoman_server.catalog import Entry

@@ -12,22 +12,18 @@ import msgspec
 
 from dragoman import (
     UPSTREAMS,
-    CheckInput,
-    Endpoint,
-    Exchange,
     FanOut,
     Peek,
     Policy,
-    ProtocolSpec,
     Relay,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
     TranslatedRequest,
-    UpstreamSpec,
     peek,
 )
 from dragoman._transforms.reasoning_cache import Recall
+from dragoman.codec import CheckInput, Endpoint, Exchange, ProtocolSpec, UpstreamSpec
 from dragoman_server import headers as header_tables
 from dragoman_server._targets import target_for
 from dragoman_server.access import sealer_of

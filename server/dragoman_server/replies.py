@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from starlette.types import Send
 
-from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec, UpstreamSpec
+from dragoman import REGISTRY, Fault, FaultKind, Ledger
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
 

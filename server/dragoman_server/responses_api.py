@@ -10,18 +10,11 @@ from dataclasses import replace
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import (
-    Endpoint,
-    Exchange,
-    ProtocolSpec,
-    RemoteProtocolError,
-    Request,
-    ResponseTranslator,
-    SSEParser,
-    UpstreamSpec,
-    peek,
-)
-from dragoman._wire.json import JSONObject, decode, decode_object, encode
+from dragoman import RemoteProtocolError, ResponseTranslator, peek
+from dragoman.codec import Endpoint, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.document import Request
+from dragoman.jsontext import JSONObject, decode, decode_object, encode
+from dragoman.sse import SSEParser
 from dragoman_server import conversation as chain
 from dragoman_server._query import invalid, last, number, parameters, switch
 from dragoman_server.endpoint import BaseEndpoint, Call, ProtocolEndpoint

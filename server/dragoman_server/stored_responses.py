@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from dragoman import Peek, RemoteProtocolError
-from dragoman._wire.json import JSONObject
+from dragoman.jsontext import JSONObject
 from dragoman_server import conversation as chain
 from dragoman_server.plan import Destination
 from dragoman_server.settings import OPENAI_RESPONSES

@@ -5,9 +5,8 @@ ask for figures where it is relayed, would pay nothing by that word, so the rest
 request, the answer from what the client was sent.
 """
 
-from dragoman import RemoteProtocolError, Usage
-from dragoman._engine.tokens import estimate_tokens
-from dragoman._wire.json import decode_object
+from dragoman import RemoteProtocolError, Usage, estimate_tokens
+from dragoman.jsontext import decode_object
 from dragoman_server.log import RequestRecord
 from dragoman_server.plan import Plan
 

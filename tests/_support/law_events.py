@@ -16,7 +16,7 @@ from oracle import Block, Kind, Meaning, Stop
 from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
-from dragoman import UPSTREAMS, Exchange, Frame, Ledger, UpstreamSpec
+from dragoman import UPSTREAMS, Ledger
 from dragoman._ir.errors import Fault, FaultKind
 from dragoman._ir.event_order import DELTAS, TRANSITIONS, Phase
 from dragoman._ir.events import (
@@ -43,6 +43,8 @@ from dragoman._ir.events import (
     ToolKind,
     Usage,
 )
+from dragoman.codec import Exchange, UpstreamSpec
+from dragoman.sse import Frame
 
 # The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
 SCRIPTED = "scripted"

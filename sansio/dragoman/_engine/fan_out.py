@@ -28,9 +28,8 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.reasoning_cache import Keepsake
-from dragoman._transforms.tool_calls import CheckInput
 from dragoman._wire.json import JSONObject
-from dragoman.codec import Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.codec import CheckInput, Exchange, ProtocolSpec, UpstreamSpec
 
 
 class FanOut:

@@ -32,11 +32,10 @@ from dragoman._ir.fast_path import Lane
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import pipeline
 from dragoman._transforms.reasoning_cache import Keepsake
-from dragoman._transforms.tool_calls import CheckInput
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
 from dragoman._wire.sse import SSEParser, parse_piece
-from dragoman.codec import Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.codec import CheckInput, Exchange, ProtocolSpec, UpstreamSpec
 
 # For figures that nobody told: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4

@@ -18,8 +18,8 @@ from dragoman._transforms.reasoning_cache import Keeper
 from dragoman._transforms.response_checks import CheckStage
 from dragoman._transforms.signatures import SealStage
 from dragoman._transforms.stop_sequences import StopStage
-from dragoman._transforms.tool_calls import CallStage, CheckInput
-from dragoman.codec import Exchange, ProtocolSpec
+from dragoman._transforms.tool_calls import CallStage
+from dragoman.codec import CheckInput, Exchange, ProtocolSpec
 
 
 class Stage(Protocol):

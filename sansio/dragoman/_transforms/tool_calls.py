@@ -6,7 +6,7 @@ request pass left. What the client gets is what it would have got from an upstre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,14 +16,7 @@ from dragoman._ir.request import Grammar
 from dragoman._ir.undo import Book
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
 from dragoman._transforms.tools import fit_name
-from dragoman.codec import ToolRule
-
-# Why a text breaks a grammar, None when it does not. Raises Unchecked.
-CheckInput = Callable[[Grammar, str], str | None]
-
-
-class Unchecked(Exception):
-    """It cannot be told whether a text breaks a grammar. The message says why, and quotes nothing of either."""
+from dragoman.codec import CheckInput, ToolRule, Unchecked
 
 
 class _Call:

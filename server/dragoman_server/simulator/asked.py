@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman import Message, Request, ToolHead, ToolKind
 from dragoman._ir.request import (
     CacheMark,
     CustomTool,
@@ -25,6 +24,8 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman.document import Message, Request
+from dragoman.events import ToolHead, ToolKind
 from dragoman_server.simulator.example import example_text
 
 # What an image or a file costs. Vendors count by its size; a simulator needs a figure, not a price.

@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman import Fault, FaultKind, ReasoningForm, Seal
+from dragoman import Fault, FaultKind
 from dragoman._ir.request import Message, Thought, ToolCall, ToolResult
 from dragoman._wire.exceptions import dotted
-from dragoman._wire.json import JSON
+from dragoman.events import ReasoningForm, Seal
+from dragoman.jsontext import JSON
 from dragoman_server.simulator.asked import Asked
 
 _SALT = b"dragoman simulator: "

@@ -13,30 +13,31 @@ from typing import NamedTuple
 
 from dragoman import (
     REGISTRY,
-    ArgumentsDelta,
-    Ended,
-    Exchange,
-    Failed,
     Fault,
     FaultKind,
-    Fold,
     Ledger,
-    ProtocolSpec,
-    ReasoningDelta,
     RemoteProtocolError,
-    Request,
     Sealer,
-    Started,
-    Stopped,
     StopReason,
-    TextDelta,
     Usage,
     fault_of,
     peek,
 )
+from dragoman._ir.assembly import Fold
 from dragoman._transforms.compaction import CompactStage
 from dragoman._transforms.extensions import refuse_held
-from dragoman._wire.json import JSONObject, decode_object, encode
+from dragoman.codec import Exchange, ProtocolSpec
+from dragoman.document import Request
+from dragoman.events import (
+    ArgumentsDelta,
+    Ended,
+    Failed,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    TextDelta,
+)
+from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server import conversation as chain
 from dragoman_server._suggest import did_you_mean
 from dragoman_server.simulator.asked import Asked, PromptTokens, prompt_tokens

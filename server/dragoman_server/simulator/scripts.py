@@ -11,17 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dragoman import (
-    BlockKind,
-    BlockStarted,
-    Failed,
-    Fault,
-    FaultKind,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
+from dragoman import Fault, FaultKind, StopReason
 from dragoman._ir.request import CustomTool, FunctionTool, Media
+from dragoman.events import BlockKind, BlockStarted, Failed, Stopped, TextDelta
 from dragoman_server.simulator.asked import Asked, describe
 from dragoman_server.simulator.carried import not_carried, reasoning, reasons
 from dragoman_server.simulator.example import example, example_text

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from dragoman import (
+from dragoman._engine.tokens import estimate_tokens
+from dragoman._ir.request import Namespace, Part
+from dragoman.document import (
     CustomTool,
     FunctionTool,
     Grammar,
@@ -15,15 +17,13 @@ from dragoman import (
     Refusal,
     Request,
     ResponseFormat,
-    Seal,
     Text,
     Thought,
     ToolCall,
     ToolResult,
     WebSearch,
 )
-from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.request import Namespace, Part
+from dragoman.events import Seal
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "description": "a city " * 20}}}
 LONG = "some words " * 100
