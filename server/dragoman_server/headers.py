@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from dragoman_server import __version__
-from dragoman_server._secret import Secret
 from dragoman_server.settings import (
     ANTHROPIC_MESSAGES,
     ANY_VERSION,
@@ -18,6 +17,7 @@ from dragoman_server.settings import (
     OPENAI_RESPONSES,
     UpstreamSettings,
 )
+from dragoman_server.settings.secret import Secret
 
 HeaderList = list[tuple[str, str]]
 

@@ -10,8 +10,6 @@ from typing import Any, get_type_hints
 from urllib.parse import quote
 
 from dragoman_server import settings as tables
-from dragoman_server._fields import Kind
-from dragoman_server._secret import Secret
 from dragoman_server.settings import (
     ANTHROPIC_MESSAGES,
     OPENAI_CHAT,
@@ -20,6 +18,9 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
+from dragoman_server.settings.fields import Kind
+from dragoman_server.settings.secret import Secret
 
 SECRET_KINDS = frozenset({Kind.SECRET, Kind.PROXY, Kind.HEADERS})
 
@@ -95,7 +96,7 @@ def secret_fields() -> set[tuple[str, str]]:
 _CLASSES = [
     each for each in vars(tables).values() if isinstance(each, type) and each.__name__.endswith("Settings")
 ]
-_CLASSES += [tables.ModelCapabilities, tables.Capabilities, tables.ClientKey, tables.Price]
+_CLASSES += [ModelCapabilities, Capabilities, tables.ClientKey, tables.Price]
 
 
 def _of(cls: type) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from gw_fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY, RemoteProtocolError
-from dragoman_server.accounts import Pool
-from dragoman_server.exchange import ClientExchange
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.log import RequestRecord
-from dragoman_server.plan import MAX_ANSWERS, make_plan
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.plan import MAX_ANSWERS, make_plan
+from dragoman_server.proxying.request_handler import ClientExchange
 from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, Settings, UpstreamSettings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.upstream import UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -3,10 +3,10 @@
 import pytest
 
 from dragoman import Ledger, LossCode
-from dragoman_server._secret import Secret
 from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
 from dragoman_server.replies import loss_header
 from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 

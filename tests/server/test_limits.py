@@ -13,12 +13,12 @@ from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer
 from starlette.routing import Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
+from dragoman_server.accounts.stores.base import AccountStoreError, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.app import _routes
-from dragoman_server.endpoint import Call, ProtocolEndpoint
 from dragoman_server.headers import limit_headers
+from dragoman_server.http.endpoint import Call, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStoreError, Rate
 
 pytestmark = pytest.mark.anyio
 

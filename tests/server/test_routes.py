@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dragoman import UPSTREAMS
-from dragoman_server.routes import (
+from dragoman_server.models.routes import (
     DEFAULT_MODEL,
     FAMILIES,
     Route,

@@ -1,0 +1,143 @@
+"""Asking an upstream for its models: one bounded question, page after page.
+
+Strategy: the list is asked for where the upstream's own SDK would ask, with the key of an account. An answer that is
+about the account alone (a wrong key, a limit) lets the next one ask. Bytes, pages and models have limits, and so has
+the time, which the caller sets.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+import anyio
+
+from dragoman import RemoteProtocolError
+from dragoman_server.models.info import ModelInfo, ModelPage, read_models
+from dragoman_server.proxying.attempt import Door
+from dragoman_server.settings import (
+    ANTHROPIC_MESSAGES,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    AccountSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.upstream.account_get import get
+from dragoman_server.upstream.client import UpstreamError
+
+# OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
+MOST_BYTES = 16 * 2**20
+MOST_PAGES = 20
+MOST_MODELS = 5000
+# Of an upstream's accounts, so many are tried for one list.
+MOST_ACCOUNTS = 3
+
+# Answers that are about the account: another one may be told more.
+_ABOUT_ACCOUNT = frozenset({401, 402, 403, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """path: below the base URL. first: parameters of every page. cursor: the parameter that has the last id so far."""
+
+    path: str
+    first: Mapping[str, str]
+    cursor: str
+
+
+_OPENAI = _Question("/models", MappingProxyType({}), "after")
+_QUESTIONS = {
+    OPENAI_CHAT: _OPENAI,
+    OPENAI_RESPONSES: _OPENAI,
+    # "limit: defaults to 20, ranges from 1 to 1000."
+    ANTHROPIC_MESSAGES: _Question("/v1/models", MappingProxyType({"limit": "1000"}), "after_id"),
+}
+
+
+class ModelListError(Exception):
+    """There is no list. `str()` of it is for the log: it has neither keys nor what the upstream wrote."""
+
+
+class _Refused(ModelListError):
+    """The account was refused."""
+
+
+def can_list(upstream: UpstreamSettings) -> bool:
+    """Whether this upstream is to be asked, and it is known how."""
+    return upstream.model_list and upstream.protocol in _QUESTIONS
+
+
+async def fetch_models(
+    door: Door, upstream: UpstreamSettings, accounts: Sequence[AccountSettings]
+) -> tuple[ModelInfo, ...]:
+    """All models that the upstream lists, each once. Raises ModelListError."""
+    if not accounts:
+        raise ModelListError("no account can be used")
+    refusal = None
+    for account in accounts[:MOST_ACCOUNTS]:
+        try:
+            return await _fetch_with(door, upstream, account)
+        except _Refused as error:
+            refusal = error
+        except UpstreamError as error:
+            raise ModelListError(str(error)) from None
+        except RemoteProtocolError as error:
+            raise ModelListError(error.message) from None
+    assert refusal is not None  # every account was refused, and there is one
+    raise refusal
+
+
+async def fetch_all(
+    door: Door, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
+) -> dict[str, tuple[ModelInfo, ...] | str]:
+    """The models of several upstreams, asked at the same time; of one that gives no list in time, the reason."""
+    found: dict[str, tuple[ModelInfo, ...] | str] = {
+        upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
+    }
+
+    async def fetch(upstream: UpstreamSettings) -> None:
+        try:
+            found[upstream.name] = await fetch_models(door, upstream, settings.accounts_of(upstream))
+        except ModelListError as error:
+            found[upstream.name] = str(error)
+
+    with anyio.move_on_after(within_s):
+        async with anyio.create_task_group() as tasks:
+            for upstream in upstreams:
+                tasks.start_soon(fetch, upstream)
+    return found
+
+
+async def _fetch_with(
+    door: Door, upstream: UpstreamSettings, account: AccountSettings
+) -> tuple[ModelInfo, ...]:
+    found: dict[str, ModelInfo] = {}
+    room, cursor = MOST_BYTES, None
+    for _ in range(MOST_PAGES):
+        page, size = await _page(door, upstream, account, cursor, room)
+        room -= size
+        known = len(found)
+        for model in page.models:
+            found.setdefault(model.id, model)
+        # A server that knows no pages sends the first one again and again.
+        if page.next is None or len(found) == known or len(found) >= MOST_MODELS:
+            break
+        cursor = page.next
+    return tuple(found.values())[:MOST_MODELS]
+
+
+async def _page(
+    door: Door, upstream: UpstreamSettings, account: AccountSettings, cursor: str | None, room: int
+) -> tuple[ModelPage, int]:
+    """A page and its bytes."""
+    protocol = upstream.protocol
+    question = _QUESTIONS[protocol]
+    query = urlencode({**question.first, **({} if cursor is None else {question.cursor: cursor})})
+    url = upstream.base_url_for(protocol) + question.path + (f"?{query}" if query else "")
+    status, body = await get(door, upstream, account, url, room)
+    if status in _ABOUT_ACCOUNT:
+        raise _Refused(f"it answered with status {status}")
+    if status != 200:
+        raise ModelListError(f"it answered with status {status}")
+    return read_models(body), len(body)

@@ -1,0 +1,32 @@
+"""What an upstream tells an account beside answers: its models, its money."""
+
+from dragoman_server.headers import for_upstream
+from dragoman_server.proxying.attempt import Door
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
+
+
+async def get(
+    door: Door, upstream: UpstreamSettings, account: AccountSettings, url: str, most_bytes: int
+) -> tuple[int, bytes]:
+    """Status and body of a GET with the key and the proxy of the account; a refusal's body is not read.
+
+    Raises UpstreamError.
+    """
+    headers = for_upstream(upstream, upstream.protocol, "", {}, stream=False, api_key=account.api_key)
+    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
+    proxy = account.proxy or upstream.proxy
+    timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
+
+    async def once() -> tuple[int, bytes]:
+        opening = door.open(
+            "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
+        )
+        async with opening as response:
+            body = await response.read_all(most_bytes) if response.status == 200 else b""
+            return response.status, body
+
+    try:
+        return await once()
+    except UpstreamIdleClosed:
+        return await once()  # GET is idempotent -- RFC 9110, 9.2.2
