@@ -37,7 +37,7 @@ from typing import Any, TypeAlias
 import coverage
 import pytest
 from mutant_tests import function_of
-from mutations import IDENTITY, Mutation, choose, differs, mutations
+from mutations import IDENTITY, Mutation, choose, differs, mutations, same
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"core": "sansio", "server": "server"}
@@ -326,21 +326,11 @@ def wanted(tree: Tree, options: argparse.Namespace, before: Json | None) -> tupl
             each = same(old, found)
             if each is None or not differs(texts[each.path], each):
                 lost.append(old)
-            else:
-                mutants.append(Mutant(each, package, old))
+                continue
+            mutants.append(Mutant(each, package, old))
+            if each.qualname != old["qualname"] or each.before != old["before"]:
+                print(f"renamed: {old['qualname']}: {old['before']}\n   to: {each.qualname}: {each.before}")
     return mutants, lost
-
-
-def same(old: Json, found: Sequence[Mutation]) -> Mutation | None:
-    """Find the change of another run by its function and lines, and by its file if several are alike."""
-    alike = [each for each in found if each.identity == [old[name] for name in IDENTITY]]
-    alike = [each for each in alike if each.path == old["path"]] or alike
-    alike = [each for each in alike if stem(each.path) == stem(old["path"])] or alike
-    return alike[0] if len(alike) == 1 else None
-
-
-def stem(path: str) -> str:
-    return Path(path).stem.lstrip("_")
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Where mutants.py changes code, and where it does not."""
 
 import pytest
-from mutations import choose, differs, mutations
+from mutations import choose, differs, mutations, same
 
 PATH = "sansio/dragoman/_some.py"
 
@@ -72,6 +72,18 @@ def test_the_name_of_a_change_does_not_depend_on_the_file_or_on_comments() -> No
     two = mutations("elsewhere.py", b"class A:\n    def f(self):\n\n        return  1 < self.b\n")
     assert [each.identity for each in one] == [each.identity for each in two]
     assert {each.qualname for each in one} == {"A.f"}
+
+
+def test_a_change_is_found_again_in_another_file_and_under_other_names() -> None:
+    old = mutations(PATH, b"def f(book):\n    return book.size + 1\n")[0]
+    other = b"def g(a):\n    return a.limit + 1\n"
+    moved = mutations("other.py", other + b"def f(book):\n    return book.size + 1\n")
+    renamed = mutations("other.py", other + b"def f(undo):\n    return undo.size + 1\n")
+    for found in (moved, renamed):
+        new = same(old.as_dict(), found)
+        assert new is not None
+        assert (new.qualname, new.operator) == ("f", old.operator)
+    assert same(old.as_dict(), mutations(PATH, b"def f(book):\n    return book.size\n")) is None
 
 
 def test_the_choice_depends_on_the_seed_and_takes_one_of_a_function() -> None:
