@@ -24,7 +24,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving bench fix clean
+.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -153,6 +153,10 @@ soak: $(VENV)/.dev
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
 leaving: $(VENV)/.dev
 	$(BIN)/python tests/bench/leaving.py $(ARGS)
+
+# Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)
