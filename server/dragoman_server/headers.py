@@ -9,9 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
-from . import __version__
-from ._secret import Secret
-from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, OPENAI_CHAT, OPENAI_RESPONSES, UpstreamSettings
+from dragoman_server import __version__
+from dragoman_server._secret import Secret
+from dragoman_server.settings import (
+    ANTHROPIC_MESSAGES,
+    ANY_VERSION,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    UpstreamSettings,
+)
 
 HeaderList = list[tuple[str, str]]
 

@@ -12,15 +12,14 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman import REGISTRY, RemoteProtocolError
-from dragoman._json import JSONObject
-
-from ._query import Query, invalid, last, number, parameters
-from .access import may_use
-from .catalog import Entry
-from .endpoint import BaseEndpoint, Call
-from .gateway import Gateway
-from .replies import MODELS_PATH, wants_anthropic
-from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
+from dragoman.jsontext import JSONObject
+from dragoman_server._query import Query, invalid, last, number, parameters
+from dragoman_server.access import may_use
+from dragoman_server.catalog import Entry
+from dragoman_server.endpoint import BaseEndpoint, Call
+from dragoman_server.gateway import Gateway
+from dragoman_server.replies import MODELS_PATH, wants_anthropic
+from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
 
 # "Ranges from 1 to 1000."
 _MOST_ON_A_PAGE = 1000

@@ -7,17 +7,16 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from dragoman._seal import CARRIER
-from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
-
-from ._errors import is_fault, read_fault, write_fault
-from ._headers import request_headers
-from ._read_request import read_request
-from ._read_response import MessagesReader, read_whole
-from ._tables import NAME, PING, SHOWN_SEARCH
-from ._tap import MessagesTap
-from ._write_request import write_request
-from ._write_response import MessagesWriter, write_whole
+from dragoman._ir.signatures import CARRIER
+from dragoman.codec import Endpoint, ToolRule, UpstreamSpec
+from dragoman.protocols.anthropic_messages.errors import is_fault, read_fault, write_fault
+from dragoman.protocols.anthropic_messages.headers import request_headers
+from dragoman.protocols.anthropic_messages.read_request import read_request
+from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.tables import NAME, PING, SHOWN_SEARCH
+from dragoman.protocols.anthropic_messages.tap import MessagesTap
+from dragoman.protocols.anthropic_messages.write_request import write_request
+from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 
