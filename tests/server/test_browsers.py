@@ -393,7 +393,6 @@ async def test_a_page_asks_before_it_reaches_into_the_private_network(origin: st
         ({"sec-fetch-site": "cross-site"}, 401, None),
         ({"host": "rebind.evil.example"}, 401, None),
     ],
-    ids=str,
 )
 async def test_with_client_keys_the_key_decides(
     headers: dict[str, str], status: int, allowed: str | None
