@@ -294,7 +294,8 @@ def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
-    path: of its endpoint, below the upstream's base URL as that vendor's SDK takes it.
+    base_path: how the base URL ends that the vendor's own SDK takes: "/v1", or nothing.
+    path: of its endpoint, below that base URL.
     write_request: request -> body for the upstream; what it cannot carry goes into the ledger. Raises
         RemoteProtocolError for what must not be dropped.
     stream_reader: makes the machine for one stream.
@@ -321,6 +322,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     tap: Callable[[Exchange], Tap]
     end_marks: tuple[bytes, ...]
     answer_member: str
+    base_path: str = "/v1"
     error_signs: tuple[bytes, ...] = (b"error",)
     max_stops: int | None = None
     pins_seals: bool = True

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from dragoman import UPSTREAMS
+
 from ._fields import Key
 from ._listen import is_loopback
 from ._patterns import ANY_TEXT
@@ -140,10 +142,11 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
             "as there are no client keys"
         )
     for upstream in settings.upstreams:
-        if upstream.protocol == ANTHROPIC_MESSAGES and urlsplit(upstream.base_url).path.endswith("/v1"):
+        path = UPSTREAMS[upstream.protocol].path
+        if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
-                f"upstream {upstream.name}: the base URL of a Messages upstream is written without /v1, "
-                "requests would go to .../v1/v1/messages"
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"requests would go to .../v1{path}"
             )
 
 

@@ -284,7 +284,7 @@ def make_plan(
             session=session,
             signed_reasoning=signed_reasoning,
         )
-        url = target.base_url_for(upstream.name) + upstream.path
+        url = target.base_url_for(upstream.name, upstreams) + upstream.path
         if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from dragoman import MAX_ATTEMPTS, Selection, Target, Verdict
+from dragoman import MAX_ATTEMPTS, UPSTREAMS, Selection, Target, UpstreamSpec, Verdict
 from dragoman._effort import EFFORTS
 
 from ._fields import Key, Kind
@@ -307,16 +307,16 @@ class UpstreamSettings(Capabilities):
         if not self.protocols:
             object.__setattr__(self, "protocols", (self.protocol,))
 
-    def base_url_for(self, protocol: str) -> str:
-        """The base URL in the convention of `protocol`'s own SDK, without a slash at the end.
+    def base_url_for(self, protocol: str, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> str:
+        """Return the base URL as `protocol`'s own SDK takes it, without a slash at the end.
 
         OpenAI's SDK appends `/chat/completions` to a URL with `/v1`, Anthropic's appends `/v1/messages` to
         one without. An upstream that speaks both has one `base_url`, written for its preferred protocol.
         """
-        base = self.base_url.rstrip("/")
-        if protocol == ANTHROPIC_MESSAGES:
-            return base if self.protocol == ANTHROPIC_MESSAGES else base.removesuffix("/v1")
-        return base + "/v1" if self.protocol == ANTHROPIC_MESSAGES else base
+        base, written, wanted = self.base_url.rstrip("/"), specs[self.protocol], specs[protocol]
+        if written.base_path == wanted.base_path:
+            return base
+        return base.removesuffix(written.base_path) + wanted.base_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
-    # The vendor's SDK takes a base URL without the version.
+    base_path="",
     path="/v1/messages",
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,

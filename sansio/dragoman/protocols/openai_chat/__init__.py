@@ -23,7 +23,6 @@ __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
-    # The vendor's SDK takes a base URL with the version.
     path="/chat/completions",
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=comment(b"keepalive")),),
     sequential=False,
