@@ -267,6 +267,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
         are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
+    version_header: name and default of the header with the API's version, which all its clients send; None: there is
+        none.
     """
 
     name: str
@@ -285,6 +287,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_model: bool = True
     failed_bodies: bool = False
     server_held: Mapping[Param, str] = {}
+    version_header: tuple[str, str] | None = None
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
@@ -309,6 +312,9 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
+    auth_header: the header that has the key. In `authorization` it is a bearer token.
+    forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
+    list_headers: those whose values are lists: what is configured is added to what was sent.
     carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
         another protocol. Servers refuse it, so such a body is not relayed as it is.
     """
@@ -328,3 +334,6 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
     carriers: tuple[bytes, ...] = (CARRIER,)
+    auth_header: str = "authorization"
+    forwarded_headers: frozenset[str] = frozenset()
+    list_headers: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ._fields import Key, Kind
 from ._secret import Secret
 from ._suggest import did_you_mean
-from .settings import LOOPBACK_ORIGINS
+from .settings import LOOPBACK_ORIGINS, VERSION_HEADER
 
 _SHOWN_LENGTH = 80
 
@@ -51,7 +51,7 @@ _IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
 _IDENTITY_PREFIX = "x-stainless-"  # what the vendors' SDKs say of themselves
 
 # The translation must know what they say.
-_OWN_SETTINGS = {"anthropic-version": "anthropic_version"}
+_OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}

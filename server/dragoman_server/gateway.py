@@ -52,7 +52,7 @@ class Gateway:
         self.responses = _response_store(settings.server)
         self.keyring = keyring_of(settings)
         self.accounts = accounts or account_store_of(settings.server)
-        self.balances = Balances(settings, self.door)
+        self.balances = Balances(settings, self.door, self.upstreams)
         self.pool = Pool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes

@@ -9,24 +9,23 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
+from dragoman import ProtocolSpec, UpstreamSpec
+
 from . import __version__
 from ._secret import Secret
-from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, OPENAI_CHAT, OPENAI_RESPONSES, UpstreamSettings
+from .settings import (
+    ANTHROPIC_MESSAGES,
+    ANY_VERSION,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    VERSION_HEADER,
+    UpstreamSettings,
+)
 
 HeaderList = list[tuple[str, str]]
 
 # Only honest identity: an upstream is told who calls.
 USER_AGENT = f"dragoman/{__version__}"
-
-# What a client may tell an upstream of its own protocol. Feature switches belong to their protocol: a beta
-# header of one vendor is noise or an error for another.
-REQUEST_HEADERS: Mapping[str, frozenset[str]] = {
-    "anthropic_messages": frozenset(
-        {"anthropic-beta", "anthropic-version", "anthropic-user-profile-id", "anthropic-workspace-id"}
-    ),
-    "openai_chat": frozenset({"openai-beta", "idempotency-key"}),
-    "openai_responses": frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"}),
-}
 
 # What every client may be told: when to come back, what is left of its limits, and what to quote to support.
 RESPONSE_HEADERS = frozenset(
@@ -58,8 +57,8 @@ BROWSER_HEADERS: HeaderList = [
     ("cross-origin-resource-policy", "same-origin"),
 ]
 
-# A client of Messages that names no version is an old one: they sent none before there were two.
-_OLDEST_VERSION = "2023-06-01"
+# The header for each value of the setting `auth` that names one.
+_AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}
 
 
 def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
@@ -69,16 +68,17 @@ def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
 
 def for_upstream(
     upstream: UpstreamSettings,
-    protocol: str,
-    client_protocol: str,
+    protocol: UpstreamSpec,
+    client: ProtocolSpec | None,
     client_headers: Mapping[str, str],
     *,
     stream: bool,
     needed: Iterable[tuple[str, str]] = (),
     api_key: Secret | None = None,
 ) -> HeaderList:
-    """The headers of a request to an upstream, with an account's key.
+    """Return the headers of a request to an upstream, with an account's key.
 
+    client: the protocol of the client who sends `client_headers`; None where the gateway itself asks.
     needed: what the body demands when it was translated (TranslatedRequest.headers).
     """
     out: dict[str, str] = {
@@ -86,30 +86,36 @@ def for_upstream(
         "content-type": "application/json",
         "accept": "text/event-stream" if stream else "application/json",
     }
-    if protocol == ANTHROPIC_MESSAGES:
-        out["anthropic-version"] = _OLDEST_VERSION
+    if protocol.version_header is not None:
+        name, default = protocol.version_header
+        out[name] = default
     out.update(needed)
-    if protocol == ANTHROPIC_MESSAGES and upstream.anthropic_version != ANY_VERSION:
-        out["anthropic-version"] = upstream.anthropic_version
-    if protocol == client_protocol:
-        allowed = REQUEST_HEADERS.get(protocol, frozenset())
+    if VERSION_HEADER in out and upstream.anthropic_version != ANY_VERSION:
+        out[VERSION_HEADER] = upstream.anthropic_version
+    # Feature switches belong to their protocol: a beta header of one vendor is noise or an error for another.
+    if client is not None and client.name == protocol.name:
+        allowed = protocol.forwarded_headers
         out.update({name: client_headers[name] for name in allowed if name in client_headers})
     own = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
-    if "anthropic-beta" in own and "anthropic-beta" in out:
+    for name in protocol.list_headers & own.keys() & out.keys():
         # Both are lists of switches. One that is configured does not turn the others off.
-        own["anthropic-beta"] = _merged(out["anthropic-beta"], own["anthropic-beta"])
+        own[name] = _merged(out[name], own[name])
     out.update(own)
     out["user-agent"] = USER_AGENT
     return with_key(list(out.items()), upstream, protocol, api_key)
 
 
 def with_key(
-    headers: Iterable[tuple[str, str]], upstream: UpstreamSettings, protocol: str, api_key: Secret | None
+    headers: Iterable[tuple[str, str]],
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    api_key: Secret | None,
 ) -> HeaderList:
     """The headers with the key of another account."""
     if api_key is None:
         return list(headers)
-    name, prefix = _key_header(upstream, protocol)
+    name = _AUTH_HEADERS.get(upstream.auth, protocol.auth_header)
+    prefix = "Bearer " if name == "authorization" else ""
     return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]
 
 
@@ -117,12 +123,6 @@ def _merged(*lists: str) -> str:
     """One header's value from the values of several, without repeats."""
     values = (value.strip() for each in lists for value in each.split(","))
     return ",".join(dict.fromkeys(filter(None, values)))
-
-
-def _key_header(upstream: UpstreamSettings, protocol: str) -> tuple[str, str]:
-    if upstream.auth == "x-api-key" or (upstream.auth == "auto" and protocol == ANTHROPIC_MESSAGES):
-        return "x-api-key", ""
-    return "authorization", "Bearer "
 
 
 def for_client(upstream_headers: Iterable[tuple[str, str]]) -> HeaderList:

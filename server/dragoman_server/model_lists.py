@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import anyio
 
-from dragoman import RemoteProtocolError
+from dragoman import UPSTREAMS, RemoteProtocolError
 
 from ._get import get
 from ._model_info import ModelInfo, ModelPage, read_models
@@ -136,7 +136,7 @@ async def _page(
     question = _QUESTIONS[protocol]
     query = urlencode({**question.first, **({} if cursor is None else {question.cursor: cursor})})
     url = upstream.base_url_for(protocol) + question.path + (f"?{query}" if query else "")
-    status, body = await get(door, upstream, account, url, room)
+    status, body = await get(door, upstream, UPSTREAMS[protocol], account, url, room)
     if status in _ABOUT_ACCOUNT:
         raise _Refused(f"it answered with status {status}")
     if status != 200:

@@ -173,7 +173,7 @@ class Plan:
         """The same request with this account of its upstream."""
         if account == self.account:
             return self
-        headers = header_tables.with_key(self.headers, self.settings, self.upstream.name, account.api_key)
+        headers = header_tables.with_key(self.headers, self.settings, self.upstream, account.api_key)
         return replace(self, account=account, headers=headers)
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
@@ -307,8 +307,8 @@ def make_plan(
             url=url,
             headers=header_tables.for_upstream(
                 target,
-                upstream.name,
-                client.name,
+                upstream,
+                client,
                 headers,
                 stream=streams,
                 needed=translated.headers,

@@ -42,6 +42,8 @@ _DAY = 86_400
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 2**20
 
+# The header that `anthropic_version` is about.
+VERSION_HEADER = "anthropic-version"
 # For `anthropic_version`: the newest, unless a request needs what only the older has.
 ANY_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"

@@ -20,7 +20,8 @@ def test_a_spec_is_complete_at_birth() -> None:
     with pytest.raises(TypeError, match="name"):
         ProtocolSpec()  # type: ignore[call-arg]
     spec = toy()
-    assert all(getattr(spec, field) is not None for field in spec.__struct_fields__ if field != "max_stops")
+    absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
+    assert absent == {"max_stops", "version_header"}
 
 
 def test_most_bodies_demand_no_headers() -> None:

@@ -14,7 +14,7 @@ from ._errors import is_fault, read_fault, write_fault
 from ._headers import request_headers
 from ._read_request import read_request
 from ._read_response import MessagesReader, read_whole
-from ._tables import NAME, PING, SHOWN_SEARCH
+from ._tables import BETA_HEADER, FORWARDED_HEADERS, NAME, PING, SHOWN_SEARCH, VERSION_HEADER
 from ._tap import MessagesTap
 from ._write_request import write_request
 from ._write_response import MessagesWriter, write_whole
@@ -48,4 +48,8 @@ SPEC = UpstreamSpec(
     request_headers=request_headers,
     carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
     shows_searches=True,
+    auth_header="x-api-key",
+    forwarded_headers=FORWARDED_HEADERS,
+    list_headers=frozenset({BETA_HEADER}),
+    version_header=VERSION_HEADER,
 )

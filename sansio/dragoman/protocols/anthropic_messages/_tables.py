@@ -18,6 +18,15 @@ NAME = "anthropic_messages"
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
+# --- headers ----------------------------------------------------------------------------------------------
+
+# Clients that name no version are old: they sent none before there were two.
+VERSION_HEADER = ("anthropic-version", "2023-06-01")
+BETA_HEADER = "anthropic-beta"
+FORWARDED_HEADERS = frozenset(
+    {BETA_HEADER, VERSION_HEADER[0], "anthropic-user-profile-id", "anthropic-workspace-id"}
+)
+
 # --- stop reasons -----------------------------------------------------------------------------------------
 
 STOP_READ: dict[str, StopReason] = {

@@ -13,7 +13,7 @@ from dragoman._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import ChatReader, read_whole
-from ._tables import MAX_STOPS, NAME
+from ._tables import FORWARDED_HEADERS, MAX_STOPS, NAME
 from ._tap import ChatTap
 from ._write_request import write_request
 from ._write_response import ChatWriter
@@ -52,4 +52,5 @@ SPEC = UpstreamSpec(
     # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
     forgets_seals=True,
     needs_usage=False,
+    forwarded_headers=FORWARDED_HEADERS,
 )

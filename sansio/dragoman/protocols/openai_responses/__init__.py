@@ -7,6 +7,7 @@ from ..._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import ResponsesReader, read_whole
+from ._tables import FORWARDED_HEADERS
 from ._tap import END_MARKS, ResponsesTap
 from ._wire import ORIGIN
 from ._write_request import write_request
@@ -41,4 +42,5 @@ SPEC = UpstreamSpec(
     max_stops=0,
     shows_searches=True,
     failed_bodies=True,
+    forwarded_headers=FORWARDED_HEADERS,
 )

@@ -10,6 +10,8 @@ from ..._json import JSON
 from ..._request import Param, Role
 from ..._shape import ByType, Counters, Shape, Unless
 
+FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
+
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
 # Settings that need no more than a name, wire -> neutral. `store`, `include` and `text` are read by hand.
