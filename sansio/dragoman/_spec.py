@@ -137,6 +137,28 @@ class ToolRule(msgspec.Struct, frozen=True):
     hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
+class RateLimitHeaders(msgspec.Struct, frozen=True):
+    """The headers with what is left of a rate limit.
+
+    name: with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`.
+    limits: what is limited, in the words of the headers.
+    reset: how the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
+    """
+
+    name: str
+    limits: tuple[str, ...] = ("requests", "tokens")
+    reset: Literal["duration", "time"] = "duration"
+
+    def header(self, limit: str, what: Literal["limit", "remaining", "reset"]) -> str:
+        """Return the name of one header."""
+        return self.name.format(limit=limit, what=what)
+
+    @property
+    def prefix(self) -> str:
+        """How all these names begin."""
+        return self.name.partition("{")[0]
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One place where clients of a protocol send their requests.
 
@@ -269,6 +291,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     version_header: name and default of the header with the API's version, which all its clients send; None: there is
         none.
+    rate_limit_headers: those of its answers, None where its clients know of none.
     """
 
     name: str
@@ -288,6 +311,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     failed_bodies: bool = False
     server_held: Mapping[Param, str] = {}
     version_header: tuple[str, str] | None = None
+    rate_limit_headers: RateLimitHeaders | None = None
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:

@@ -250,7 +250,10 @@ class ClientExchange:
     async def _settle(self, attempt: Attempt) -> None:
         """Tell the account how the answer that the client gets has ended."""
         await self._attempts.ended(
-            attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
+            attempt.lease,
+            _fault_of(attempt),
+            _tokens_of(attempt),
+            remaining_of(attempt.headers, attempt.plan.upstream),
         )
 
     async def _hedged(self, first: Lease, hedge_s: float) -> None:

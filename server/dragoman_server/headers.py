@@ -8,16 +8,15 @@ client. The upstream's key is added last, so that no other header can stand in f
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
-from dragoman import ProtocolSpec, UpstreamSpec
+from dragoman import UPSTREAMS, ProtocolSpec, RateLimitHeaders, UpstreamSpec
 
 from . import __version__
 from ._secret import Secret
 from .settings import (
     ANTHROPIC_MESSAGES,
     ANY_VERSION,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
     VERSION_HEADER,
     UpstreamSettings,
 )
@@ -36,7 +35,6 @@ RESPONSE_HEADERS = frozenset(
         "openai-processing-ms",
     }
 )
-RESPONSE_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
 # Streams of these protocols begin with a figure that only the end of an answer tells: it is an estimate.
@@ -125,27 +123,38 @@ def _merged(*lists: str) -> str:
     return ",".join(dict.fromkeys(filter(None, values)))
 
 
-def for_client(upstream_headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Those of an upstream's response headers that its answer's client may see, the request id aside."""
+def for_client(upstream_headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> HeaderList:
+    """Return those of an upstream's response headers that its answer's client may see, the request id aside.
+
+    protocol: the upstream's.
+    """
+    prefixes = _prefixes(protocol.rate_limit_headers)
     return [
         (name, value)
         for name, value in upstream_headers
-        if name in RESPONSE_HEADERS or name.startswith(RESPONSE_PREFIXES)
+        if name in RESPONSE_HEADERS or name.startswith(prefixes)
     ]
 
 
-def limit_headers(protocol: str, limit: str, most: int, *, now: float, until: float) -> HeaderList:
-    """What a client of this protocol reads of a limit of ours that is used up.
+def limit_headers(
+    names: RateLimitHeaders | None, limit: str, most: int, *, now: float, until: float
+) -> HeaderList:
+    """Return what a client reads of a limit of ours that is used up.
+
+    names: those of the client's protocol.
 
     limit: what is counted, in the vendors' word: requests or tokens. most: so many a minute. now, until: seconds since
     the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
     headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
-    if protocol in _LIMIT_NAMES:
-        name, reset = _LIMIT_NAMES[protocol]
-        values = (("limit", f"{most}"), ("remaining", "0"), ("reset", reset(now, now + wait)))
-        headers += [(name.format(limit=limit, what=what), value) for what, value in values]
+    if names is not None:
+        reset = _RESETS[names.reset](now, now + wait)
+        headers += [
+            (names.header(limit, "limit"), f"{most}"),
+            (names.header(limit, "remaining"), "0"),
+            (names.header(limit, "reset"), reset),
+        ]
     return headers
 
 
@@ -160,12 +169,8 @@ def _moment(now: float, until: float) -> str:
     return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-# Protocols whose clients know limits by header: the names, and how the end is written. The simple API has none.
-_LIMIT_NAMES: Mapping[str, tuple[str, Callable[[float, float], str]]] = {
-    OPENAI_CHAT: ("x-ratelimit-{what}-{limit}", _duration),
-    OPENAI_RESPONSES: ("x-ratelimit-{what}-{limit}", _duration),
-    ANTHROPIC_MESSAGES: ("anthropic-ratelimit-{limit}-{what}", _moment),
-}
+# By RateLimitHeaders.reset.
+_RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
 def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
@@ -174,11 +179,14 @@ def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> Hea
     return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
 
 
-def remaining_of(headers: Iterable[tuple[str, str]]) -> float | None:
-    """The share of its rate limit that an account has left, from 0 to 1; of several limits the one that is nearest."""
+def remaining_of(headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> float | None:
+    """Return the share of its rate limit that an account has left, from 0 to 1; of several limits the nearest one.
+
+    protocol: the upstream's.
+    """
     found = dict(headers)
     shares = []
-    for limit, left in _LIMITS:
+    for limit, left in _limits(protocol.rate_limit_headers):
         try:
             most, rest = float(found[limit]), float(found[left])
         except (KeyError, ValueError):
@@ -188,13 +196,24 @@ def remaining_of(headers: Iterable[tuple[str, str]]) -> float | None:
     return min(shares, default=None)
 
 
-_LIMITS = tuple(
-    (prefix + limit, prefix + left)
-    for prefix, limit, left in (
-        ("x-ratelimit-", "limit-requests", "remaining-requests"),
-        ("x-ratelimit-", "limit-tokens", "remaining-tokens"),
-        ("anthropic-ratelimit-", "requests-limit", "requests-remaining"),
-        ("anthropic-ratelimit-", "tokens-limit", "tokens-remaining"),
-        ("anthropic-ratelimit-", "input-tokens-limit", "input-tokens-remaining"),
+# Hosts that pass on what another server answered send that one's headers, whatever protocol they speak.
+@lru_cache
+def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
+    """Return the names of headers that an upstream may send, `own` being those of its protocol."""
+    known = (spec.rate_limit_headers for spec in UPSTREAMS.values())
+    return tuple(dict.fromkeys(each for each in (*known, own) if each is not None))
+
+
+@lru_cache
+def _prefixes(own: RateLimitHeaders | None) -> tuple[str, ...]:
+    return tuple(names.prefix for names in _names(own))
+
+
+@lru_cache
+def _limits(own: RateLimitHeaders | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of names: the limit, and what is left of it."""
+    return tuple(
+        (names.header(limit, "limit"), names.header(limit, "remaining"))
+        for names in _names(own)
+        for limit in names.limits
     )
-)

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import anyio
 
-from dragoman import RemoteProtocolError, Usage
+from dragoman import ProtocolSpec, RemoteProtocolError, Usage
 
 from .access import may_use
 from .headers import HeaderList, limit_headers
@@ -61,7 +61,7 @@ class Limit(Enum):
 class ClientRefused(RemoteProtocolError):
     """A request that this key may not send, or not now."""
 
-    def headers(self, protocol: str) -> HeaderList:
+    def headers(self, protocol: ProtocolSpec) -> HeaderList:
         """What the client's library reads of it. protocol: the client's."""
         return []
 
@@ -78,8 +78,10 @@ class LimitReached(ClientRefused):
         )
         self.limit, self.most, self.now, self.until = limit, most, now, until
 
-    def headers(self, protocol: str) -> HeaderList:
-        return limit_headers(protocol, self.limit.value, self.most, now=self.now, until=self.until)
+    def headers(self, protocol: ProtocolSpec) -> HeaderList:
+        return limit_headers(
+            protocol.rate_limit_headers, self.limit.value, self.most, now=self.now, until=self.until
+        )
 
 
 class BudgetSpent(ClientRefused):

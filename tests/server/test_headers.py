@@ -178,7 +178,7 @@ def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
 
 def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
     told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
-    assert for_client(told) == []
+    assert for_client(told, UPSTREAMS[CHAT]) == []
 
 
 # What an upstream's answer may bring to the client.
@@ -217,7 +217,9 @@ RESPONSE_HEADERS = {
 @pytest.mark.promise("S4")
 @pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
 def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
-    assert for_client([(name, "1"), ("retry-after", "7")])[:-1] == ([(name, "1")] if passes else [])
+    assert for_client([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
+        [(name, "1")] if passes else []
+    )
 
 
 @pytest.mark.parametrize(

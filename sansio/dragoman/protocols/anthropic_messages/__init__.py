@@ -8,7 +8,7 @@ opaque blocks and extra fields.
 from __future__ import annotations
 
 from dragoman._seal import CARRIER
-from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
+from dragoman._spec import Endpoint, RateLimitHeaders, ToolRule, UpstreamSpec
 
 from ._errors import is_fault, read_fault, write_fault
 from ._headers import request_headers
@@ -52,4 +52,7 @@ SPEC = UpstreamSpec(
     forwarded_headers=FORWARDED_HEADERS,
     list_headers=frozenset({BETA_HEADER}),
     version_header=VERSION_HEADER,
+    rate_limit_headers=RateLimitHeaders(
+        "anthropic-ratelimit-{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"
+    ),
 )
