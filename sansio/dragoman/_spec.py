@@ -285,6 +285,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     forgets_seals: though many of its clients do not send it back: whoever can keeps it for them, see `_recall`.
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
+    usage_at_start: its streams begin with figures of usage, which only the end of an answer tells: estimates.
     needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
     server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
         are refused for other upstreams, where the answer would be to another conversation.
@@ -307,6 +308,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     forgets_seals: bool = False
     shows_searches: bool = False
     needs_usage: bool = True
+    usage_at_start: bool = False
     needs_model: bool = True
     failed_bodies: bool = False
     server_held: Mapping[Param, str] = {}

@@ -26,7 +26,7 @@ from dragoman._recall import Keepsake
 from .accounts import Lease, Pool, RequestAttempts
 from .attempt import Answer, Attempt, Door, Failure
 from .headers import (
-    ESTIMATES,
+    ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
@@ -446,9 +446,9 @@ class ClientExchange:
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
         media_type = self._plan.endpoint.media_type
         headers = [("content-type", media_type), *STREAM_HEADERS, *self._headers()]
-        if not self._plan.translated.relayed:
+        if self._plan.client.usage_at_start and not self._plan.translated.relayed:
             # The client is told a figure before the upstream tells one; the true one follows at the end.
-            headers += ESTIMATES.get(self._plan.client.name, [])
+            headers += ESTIMATE_AT_START
         if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
             headers.append(("connection", "keep-alive"))
         return encode_headers(headers)

@@ -15,7 +15,6 @@ from dragoman import UPSTREAMS, ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from . import __version__
 from ._secret import Secret
 from .settings import (
-    ANTHROPIC_MESSAGES,
     ANY_VERSION,
     VERSION_HEADER,
     UpstreamSettings,
@@ -37,8 +36,8 @@ RESPONSE_HEADERS = frozenset(
 )
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
-# Streams of these protocols begin with a figure that only the end of an answer tells: it is an estimate.
-ESTIMATES: Mapping[str, HeaderList] = {ANTHROPIC_MESSAGES: [("dragoman-estimate", "input_tokens")]}
+# What goes with streams of protocols that begin with figures of usage.
+ESTIMATE_AT_START: HeaderList = [("dragoman-estimate", "input_tokens")]
 
 # What goes with every stream, beside its content type.
 STREAM_HEADERS: HeaderList = [

@@ -48,6 +48,7 @@ SPEC = UpstreamSpec(
     request_headers=request_headers,
     carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
     shows_searches=True,
+    usage_at_start=True,
     auth_header="x-api-key",
     forwarded_headers=FORWARDED_HEADERS,
     list_headers=frozenset({BETA_HEADER}),
