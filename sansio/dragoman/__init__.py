@@ -75,6 +75,7 @@ from ._seal import Sealer
 from ._spec import (
     Endpoint,
     Exchange,
+    ModelList,
     ProtocolSpec,
     RateLimitHeaders,
     StreamReader,
@@ -139,6 +140,7 @@ __all__ = [
     "McpServer",
     "Media",
     "Message",
+    "ModelList",
     "NeedData",
     "Offer",
     "Opaque",

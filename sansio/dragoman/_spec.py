@@ -159,6 +159,19 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
         return self.name.partition("{")[0]
 
 
+class ModelList(msgspec.Struct, frozen=True):
+    """Where an upstream lists its models.
+
+    path: below the base URL, see UpstreamSpec.base_path.
+    query: parameters of every page.
+    cursor: the parameter with the last id of the page before.
+    """
+
+    path: str = "/models"
+    query: Mapping[str, str] = {}
+    cursor: str = "after"
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One place where clients of a protocol send their requests.
 
@@ -292,6 +305,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
     version_header: name and default of the header with the API's version, which all its clients send; None: there is
         none.
+    model_list_form: the vendor in whose form its clients read a list of models.
     rate_limit_headers: those of its answers, None where its clients know of none.
     """
 
@@ -314,6 +328,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     server_held: Mapping[Param, str] = {}
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
+    model_list_form: Literal["openai", "anthropic"] = "openai"
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
@@ -341,6 +356,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     auth_header: the header that has the key. In `authorization` it is a bearer token.
     forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
     list_headers: those whose values are lists: what is configured is added to what was sent.
+    model_list: where the upstreams list their models, None where they do not.
     carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
         another protocol. Servers refuse it, so such a body is not relayed as it is.
     """
@@ -363,3 +379,4 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()
+    model_list: ModelList | None = None

@@ -25,6 +25,7 @@ from .upstream import UpstreamClient
 
 class Gateway:
     """
+    protocols: those that are served, by name. upstreams: those of them that upstreams speak.
     responses: where answers are kept, None for nowhere.
     keyring: who may come in.
     accounts: the health of upstream accounts, and all counters.
@@ -48,7 +49,7 @@ class Gateway:
         self.upstreams = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
-        self.catalog = Catalog(settings, self.door, self._usable_accounts)
+        self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
         self.keyring = keyring_of(settings)
         self.accounts = accounts or account_store_of(settings.server)

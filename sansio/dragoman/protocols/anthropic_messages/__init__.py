@@ -8,7 +8,7 @@ opaque blocks and extra fields.
 from __future__ import annotations
 
 from dragoman._seal import CARRIER
-from dragoman._spec import Endpoint, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman._spec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
 
 from ._errors import is_fault, read_fault, write_fault
 from ._headers import request_headers
@@ -53,6 +53,9 @@ SPEC = UpstreamSpec(
     forwarded_headers=FORWARDED_HEADERS,
     list_headers=frozenset({BETA_HEADER}),
     version_header=VERSION_HEADER,
+    model_list_form="anthropic",
+    # "limit: defaults to 20, ranges from 1 to 1000."
+    model_list=ModelList("/v1/models", {"limit": "1000"}, "after_id"),
     rate_limit_headers=RateLimitHeaders(
         "anthropic-ratelimit-{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"
     ),

@@ -7,7 +7,7 @@ may be filled in turns, and an answer may have several choices.
 
 from __future__ import annotations
 
-from dragoman._spec import Endpoint, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman._spec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
 from dragoman._sse import comment
 
 from ._errors import is_fault, read_fault, write_fault
@@ -53,5 +53,6 @@ SPEC = UpstreamSpec(
     forgets_seals=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,
+    model_list=ModelList(),
     rate_limit_headers=RateLimitHeaders("x-ratelimit-{what}-{limit}"),
 )

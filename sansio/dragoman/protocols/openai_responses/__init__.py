@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._spec import Endpoint, RateLimitHeaders, ToolRule, UpstreamSpec
+from ..._spec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
 from ..._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
@@ -43,5 +43,6 @@ SPEC = UpstreamSpec(
     shows_searches=True,
     failed_bodies=True,
     forwarded_headers=FORWARDED_HEADERS,
+    model_list=ModelList(),
     rate_limit_headers=RateLimitHeaders("x-ratelimit-{what}-{limit}"),
 )
