@@ -82,6 +82,7 @@ from ._spec import (
     StreamWriter,
     Tap,
     Target,
+    TokenCount,
     ToolRule,
     UpstreamSpec,
 )
@@ -182,6 +183,7 @@ __all__ = [
     "Text",
     "TextDelta",
     "Thought",
+    "TokenCount",
     "ToolCall",
     "ToolChoice",
     "ToolHead",

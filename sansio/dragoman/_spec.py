@@ -172,6 +172,21 @@ class ModelList(msgspec.Struct, frozen=True):
     cursor: str = "after"
 
 
+class TokenCount(msgspec.Struct, frozen=True):
+    """How the input tokens of a request are counted. The answer has them as `input_tokens`.
+
+    path: below the one where answers are made; the upstream's is the same.
+    fields: members of requests for an answer that these have as well. Others are an error to the vendors' servers.
+    stand_ins: members that requests for an answer must have and these need not, with a value for each.
+    constant: what the answer says beside the figure.
+    """
+
+    path: str
+    fields: frozenset[str]
+    stand_ins: JSONObject = {}
+    constant: JSONObject = {}
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One place where clients of a protocol send their requests.
 
@@ -306,6 +321,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     version_header: name and default of the header with the API's version, which all its clients send; None: there is
         none.
     model_list_form: the vendor in whose form its clients read a list of models.
+    token_count: how its clients have tokens counted, None where they do not.
     rate_limit_headers: those of its answers, None where its clients know of none.
     """
 
@@ -328,6 +344,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     server_held: Mapping[Param, str] = {}
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
+    token_count: TokenCount | None = None
     model_list_form: Literal["openai", "anthropic"] = "openai"
 
 

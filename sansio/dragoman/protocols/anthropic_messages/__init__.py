@@ -14,7 +14,7 @@ from ._errors import is_fault, read_fault, write_fault
 from ._headers import request_headers
 from ._read_request import read_request
 from ._read_response import MessagesReader, read_whole
-from ._tables import BETA_HEADER, FORWARDED_HEADERS, NAME, PING, SHOWN_SEARCH, VERSION_HEADER
+from ._tables import BETA_HEADER, FORWARDED_HEADERS, NAME, PING, SHOWN_SEARCH, TOKEN_COUNT, VERSION_HEADER
 from ._tap import MessagesTap
 from ._write_request import write_request
 from ._write_response import MessagesWriter, write_whole
@@ -53,6 +53,7 @@ SPEC = UpstreamSpec(
     forwarded_headers=FORWARDED_HEADERS,
     list_headers=frozenset({BETA_HEADER}),
     version_header=VERSION_HEADER,
+    token_count=TOKEN_COUNT,
     model_list_form="anthropic",
     # "limit: defaults to 20, ranges from 1 to 1000."
     model_list=ModelList("/v1/models", {"limit": "1000"}, "after_id"),

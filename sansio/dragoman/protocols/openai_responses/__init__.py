@@ -7,7 +7,7 @@ from ..._sse import comment
 from ._errors import is_fault, read_fault, write_fault
 from ._read_request import read_request
 from ._read_response import ResponsesReader, read_whole
-from ._tables import FORWARDED_HEADERS
+from ._tables import FORWARDED_HEADERS, TOKEN_COUNT
 from ._tap import END_MARKS, ResponsesTap
 from ._wire import ORIGIN
 from ._write_request import write_request
@@ -44,5 +44,6 @@ SPEC = UpstreamSpec(
     failed_bodies=True,
     forwarded_headers=FORWARDED_HEADERS,
     model_list=ModelList(),
+    token_count=TOKEN_COUNT,
     rate_limit_headers=RateLimitHeaders("x-ratelimit-{what}-{limit}"),
 )

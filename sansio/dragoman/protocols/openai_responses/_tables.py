@@ -9,8 +9,28 @@ from ..._fault import FaultKind
 from ..._json import JSON
 from ..._request import Param, Role
 from ..._shape import ByType, Counters, Shape, Unless
+from ..._spec import TokenCount
 
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
+
+TOKEN_COUNT = TokenCount(
+    path="/input_tokens",
+    fields=frozenset(
+        (
+            "model",
+            "input",
+            "instructions",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "reasoning",
+            "text",
+            "truncation",
+        )
+    ),
+    stand_ins={"input": []},
+    constant={"object": "response.input_tokens"},
+)
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
