@@ -23,7 +23,7 @@ from ._providers import PROVIDERS, provider_name
 from .config import DEFAULT_FILE, Loaded
 from .model_lists import can_list, fetch_all
 from .routes import DEFAULT_MODEL, Listed, Route, conversational, default_model_of, resolve
-from .settings import OPENAI_CHAT, SIMULATOR, Settings, UpstreamSettings
+from .settings import SIMULATOR, Settings, UpstreamSettings
 from .upstream import UpstreamClient, origin_of
 
 # The vendors' clients insist on some key, also where none is needed.
@@ -117,7 +117,7 @@ def example_of(settings: Settings, lists: Lists = MappingProxyType({})) -> Examp
     name = next(_candidates(settings, infos), None)
     if name is None:
         return None
-    route = resolve(settings, OPENAI_CHAT, name, infos)
+    route = resolve(settings, None, name, infos)
     info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, Route) else None
     return Example(name, None if info is None else info.context)
 

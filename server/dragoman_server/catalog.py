@@ -22,7 +22,6 @@ from .model_lists import ModelListError, can_list, fetch_models
 from .routes import Route, UnknownModel, resolve_chain, undecided
 from .settings import (
     FULL,
-    OPENAI_CHAT,
     PLAIN,
     SIMULATOR,
     AccountSettings,
@@ -228,6 +227,5 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
 
 
 def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[Route, ...]:
-    # The client's protocol decides which protocol is spoken there, not where it goes.
-    routes = resolve_chain(settings, OPENAI_CHAT, name, infos)
+    routes = resolve_chain(settings, None, name, infos)
     return () if isinstance(routes, UnknownModel) else routes

@@ -436,7 +436,7 @@ class _Loader:
     def _check_default_model(self, settings: Settings, model: str) -> None:
         from .routes import UnknownModel, resolve  # brings the HTTP client: slow to import, and few set this
 
-        route = resolve(settings, OPENAI_CHAT, model)
+        route = resolve(settings, None, model)
         if isinstance(route, UnknownModel):
             hint = "" if route.suggestion is None else f"; did you mean {show(route.suggestion)}?"
             text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'

@@ -125,17 +125,20 @@ def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
 
 
 def resolve(
-    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
 ) -> Route | UnknownModel:
-    """Where a request of a client of `client_protocol` for `model` goes first."""
+    """Where a request of a client of `client_protocol` for `model` goes first, see resolve_chain()."""
     chain = resolve_chain(settings, client_protocol, model, listed)
     return chain if isinstance(chain, UnknownModel) else chain[0]
 
 
 def resolve_chain(
-    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
 ) -> tuple[Route, ...] | UnknownModel:
-    """Where a request goes, and where it goes when that fails. At least one route."""
+    """Where a request goes, and where it goes when that fails. At least one route.
+
+    client_protocol: decides which protocol is spoken there, not where it goes; None stands for any.
+    """
     if not model:
         return UnknownModel(model, "the request names no model")
     advice = ""
