@@ -318,6 +318,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
         are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
+    stored_responses: its answers can be kept, and referred to by later requests, as in the Responses API.
     version_header: name and default of the header with the API's version, which all its clients send; None: there is
         none.
     model_list_form: the vendor in whose form its clients read a list of models.
@@ -342,6 +343,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_model: bool = True
     failed_bodies: bool = False
     server_held: Mapping[Param, str] = {}
+    stored_responses: bool = False
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
     token_count: TokenCount | None = None

@@ -34,7 +34,7 @@ from .log import RequestRecord, log_request
 from .models_api import models_routes
 from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply, send_reply
 from .responses_api import ResponsesEndpoint, responses_routes
-from .settings import LOOPBACK_ORIGINS, OPENAI_RESPONSES, Settings
+from .settings import LOOPBACK_ORIGINS, Settings
 from .upstream import UpstreamClient
 
 
@@ -150,9 +150,6 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
 
 _METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
-# Protocols whose endpoints do more than translate.
-_ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
-
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
     async def root(request: Request) -> Response:
@@ -175,7 +172,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
     endpoints: list[BaseRoute] = [
         Route(
             endpoint.path,
-            _ENDPOINTS.get(spec.name, ProtocolEndpoint)(gateway, spec, endpoint),
+            (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
             methods=["POST"],
         )
         for spec in gateway.protocols.values()

@@ -24,7 +24,6 @@ from .headers import HeaderList
 from .log import RequestRecord
 from .plan import Destination, Plan
 from .replies import Reply
-from .settings import OPENAI_RESPONSES
 from .stored_responses import StoredResponses
 
 # Clients ask for dozens of counts when they start, and show nothing until they have them.
@@ -63,7 +62,7 @@ class CountEndpoint(BaseEndpoint):
         goal = self.destination(peeked.model)
         _note(call.record, peeked.model, goal)
         unknown = None
-        if self.protocol.name == OPENAI_RESPONSES:
+        if self.protocol.stored_responses:
             expanded = await self._stored.expand(
                 body, peeked, goal, keep=False, now=call.now, owner=call.owner
             )

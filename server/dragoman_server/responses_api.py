@@ -29,7 +29,6 @@ from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
 from .gateway import Gateway
 from .headers import STREAM_HEADERS, request_ids
 from .replies import Reply
-from .settings import OPENAI_RESPONSES
 from .state.responses import Item, StoredResponse
 from .stored_responses import OFF, Expanded, StoredResponses
 
@@ -43,17 +42,18 @@ _NO_SUMMARY_SETTINGS = frozenset(("stream", "stream_options", "store", "backgrou
 
 
 def responses_routes(gateway: Gateway) -> list[BaseRoute]:
-    """All paths below the one where answers are made."""
-    protocol = gateway.upstreams.get(OPENAI_RESPONSES)
-    if protocol is None:
-        return []
-    path = protocol.endpoints[0].path
-    return [
-        Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
-        Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
-        Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
-        Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
-    ]
+    """Return all paths below the one where answers are made, for each protocol whose answers can be kept."""
+    routes: list[BaseRoute] = []
+    for protocol in gateway.upstreams.values():
+        if protocol.stored_responses:
+            path = protocol.endpoints[0].path
+            routes += [
+                Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
+                Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
+                Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
+                Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
+            ]
+    return routes
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
@@ -205,7 +205,7 @@ class CompactEndpoint(BaseEndpoint):
         await self.admit(call, peeked.model)
         goal = self.destination(peeked.model)
         expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
-        if goal.upstream.name == OPENAI_RESPONSES:
+        if goal.upstream.stored_responses:
             plan = self._asking.plan(call, expanded.body).below("/compact", "output")
             await self.exchange(plan, call).run()
         else:

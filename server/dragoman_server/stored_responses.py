@@ -12,7 +12,6 @@ from dragoman._json import JSONObject
 
 from . import conversation as chain
 from .plan import Destination
-from .settings import OPENAI_RESPONSES
 from .state.responses import Item, ResponseStore, StoredResponse, StoreError
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -63,7 +62,7 @@ class StoredResponses:
 
         Raises RemoteProtocolError for a reference that leads nowhere.
         """
-        relayed = goal.upstream.name == OPENAI_RESPONSES
+        relayed = goal.upstream.stored_responses
         asked = chain.read_asked(peeked)
         keep = keep and asked.store and self._store is not None
         if relayed and goal.settings.stores_responses:

@@ -42,6 +42,7 @@ SPEC = UpstreamSpec(
     max_stops=0,
     shows_searches=True,
     failed_bodies=True,
+    stored_responses=True,
     forwarded_headers=FORWARDED_HEADERS,
     model_list=ModelList(),
     token_count=TOKEN_COUNT,
