@@ -3,7 +3,7 @@
 A line that is covered only by the way, from the test of something else, is a line that nobody thought about.
 Which tests are a module's own is a rule of names:
 
-    dragoman/_sse.py               tests/sansio/test_sse.py
+    dragoman/_wire/*.py            tests/sansio/wire/test_*.py
     dragoman/testing.py            tests/sansio/test_testing.py
     dragoman/__init__.py           tests/sansio/test_exports.py
     dragoman/protocols/NAME/*.py   tests/sansio/NAME/test_*.py
@@ -41,6 +41,8 @@ def owner_of(module: Path) -> Path:
     folder = module.parent.relative_to(CORE)
     if folder.parts[:1] == ("protocols",) and len(folder.parts) > 1:
         return TESTS / folder.parts[1]
+    if folder.parts:
+        return TESTS / folder.parts[0].lstrip("_")
     if module.stem == "__init__":
         return TESTS / "test_exports.py"
     return TESTS / f"test_{module.stem.lstrip('_')}.py"

@@ -18,10 +18,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from ._errors import LocalProtocolError
-from ._fault import Fault
-from ._health import Health
-from ._verdict import Rule, Verdict, judge
+from dragoman._health import Health
+from dragoman._ir.errors import Fault
+from dragoman._verdict import Rule, Verdict, judge
+from dragoman._wire.exceptions import LocalProtocolError
 
 MAX_ATTEMPTS = 10
 

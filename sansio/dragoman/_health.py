@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ._verdict import Verdict
+from dragoman._verdict import Verdict
 
 
 class Rest(msgspec.Struct, frozen=True):

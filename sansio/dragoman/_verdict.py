@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from ._fault import STATUS_BY_KIND, Fault, FaultKind
+from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind
 
 
 class Verdict(Enum):

@@ -15,7 +15,7 @@ from typing import cast
 
 import anyio
 
-from ._byte_stream import SocketLike
+from dragoman_server._byte_stream import SocketLike
 
 __all__ = ["AsyncioStream"]
 

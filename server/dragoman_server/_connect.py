@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import anyio
 
-from ._byte_stream import ByteStream
+from dragoman_server._byte_stream import ByteStream
 
 __all__ = ["open_byte_stream"]
 
@@ -44,14 +44,14 @@ async def open_byte_stream(
     Raises OSError: gaierror when the name is unknown, SSLError when the handshake fails.
     """
     if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
-        from ._asyncio_stream import AsyncioStream
+        from dragoman_server._asyncio_stream import AsyncioStream
 
         on_asyncio = await _race(host, port, AsyncioStream.connect)
         stream: ByteStream = on_asyncio
         start_tls: _StartTls = on_asyncio.start_tls
     else:
         # Not at the top: who runs on asyncio should not pay for trio's import.
-        from ._trio_stream import TrioStream
+        from dragoman_server._trio_stream import TrioStream
 
         on_trio = await _race(host, port, TrioStream.connect)
         stream = on_trio

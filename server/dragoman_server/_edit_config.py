@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ._toml_lines import TomlLines
+from dragoman_server._toml_lines import TomlLines
 
 _BOM = codecs.BOM_UTF8
 

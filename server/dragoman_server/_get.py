@@ -1,11 +1,10 @@
 """What an upstream tells an account beside answers: its models, its money."""
 
-from dragoman import UpstreamSpec
-
-from .attempt import Door
-from .headers import for_upstream
-from .settings import AccountSettings, UpstreamSettings
-from .upstream import UpstreamIdleClosed, UpstreamTimeouts
+from dragoman.codec import UpstreamSpec
+from dragoman_server.attempt import Door
+from dragoman_server.headers import for_upstream
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.upstream import UpstreamIdleClosed, UpstreamTimeouts
 
 
 async def get(

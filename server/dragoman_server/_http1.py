@@ -14,7 +14,7 @@ from typing import Protocol
 
 import h11
 
-from ._chunked import ChunkedBody, FramingError
+from dragoman_server._chunked import ChunkedBody, FramingError
 
 __all__ = ["MAX_HEAD", "BodyDecoder", "Exchange", "FramingError", "RequestError", "ResponseHead"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import lark
 import re2
 
-from ._earley import CFG, Literal, Symbol, Terminal
+from dragoman_server._earley import CFG, Literal, Symbol, Terminal
 
 # Of one grammar, after repetitions such as `~1..100` have been written out.
 _MAX_SYMBOLS = 20_000

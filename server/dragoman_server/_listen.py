@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 
-from .settings import ServerSettings
+from dragoman_server.settings import ServerSettings
 
 # Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
 BACKLOG = 1024

@@ -7,9 +7,9 @@ A local server is known by the port that it takes by itself. Who has something e
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ._model_families import plain_name
-from ._providers import is_local, port_of, provider_name
-from .settings import OPENAI_CHAT, OPENAI_RESPONSES
+from dragoman_server._model_families import plain_name
+from dragoman_server._providers import is_local, port_of, provider_name
+from dragoman_server.settings import OPENAI_CHAT, OPENAI_RESPONSES
 
 
 @dataclass(frozen=True, slots=True)

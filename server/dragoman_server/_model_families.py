@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from .capabilities import NONE
+from dragoman_server.capabilities import NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from dragoman import RemoteProtocolError
-from dragoman._json import JSON, decode
+from dragoman.jsontext import JSON, decode
 
 # Names of models are short. What is longer, or cannot be printed, is no name.
 _LONGEST_NAME = 256

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import anyio
 
-from ._byte_stream import ByteStream
+from dragoman_server._byte_stream import ByteStream
 
 __all__ = ["ConnectionPool", "Lease", "Origin", "PoolLimits"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ._values import show
+from dragoman_server._values import show
 
 KeyPath = tuple[str | int, ...]
 

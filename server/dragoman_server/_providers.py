@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dragoman._effort import EFFORTS
-
-from .capabilities import ENFORCED, HOSTED_USES, NONE
-from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
+from dragoman._ir.effort import EFFORTS
+from dragoman_server.capabilities import ENFORCED, HOSTED_USES, NONE
+from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 
 
 @dataclass(frozen=True, slots=True)

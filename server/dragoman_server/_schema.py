@@ -5,8 +5,8 @@ It is laxer than the loader where a schema cannot know better: any string may ho
 
 from collections.abc import Callable, Mapping
 
-from ._fields import Key, Kind
-from .settings import (
+from dragoman_server._fields import Key, Kind
+from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CLIENT_KEY_KEYS,
     MODEL_KEYS,

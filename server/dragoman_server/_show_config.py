@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ._fields import Key
-from ._problems import dotted
-from ._secret import Secret
-from ._values import show
-from .config import Loaded, Origin
-from .settings import (
+from dragoman_server._fields import Key
+from dragoman_server._problems import dotted
+from dragoman_server._secret import Secret
+from dragoman_server._values import show
+from dragoman_server.config import Loaded, Origin
+from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CLIENT_KEY_KEYS,
     MODEL_KEYS,

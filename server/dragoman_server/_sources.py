@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _values
-from ._fields import Key, Kind
-from ._interpolate import InterpolationError, expand
-from ._problems import ConfigError, KeyPath, Origin, Problem, by_place, dotted
-from ._secret import Secret
-from ._suggest import did_you_mean
-from ._toml_lines import TomlLines
-from ._values import BadValue, show, type_name
+from dragoman_server import _values
+from dragoman_server._fields import Key, Kind
+from dragoman_server._interpolate import InterpolationError, expand
+from dragoman_server._problems import ConfigError, KeyPath, Origin, Problem, by_place, dotted
+from dragoman_server._secret import Secret
+from dragoman_server._suggest import did_you_mean
+from dragoman_server._toml_lines import TomlLines
+from dragoman_server._values import BadValue, show, type_name
 
 # Read from the working directory when no file is named; its absence is no error.
 DEFAULT_FILE = "dragoman.toml"

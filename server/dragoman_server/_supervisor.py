@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 
 import anyio
 
-from ._listen import StartupError
+from dragoman_server._listen import StartupError
 
 # What a worker runs: it gets the socket and the pipe on which it says "" when it serves, or why it cannot.
 WorkerMain = Callable[[socket.socket, Connection], None]

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman import Target
-
-from ._mended_relays import needs_mending
-from ._model_families import families_of
-from ._patterns import matches
-from ._providers import provider_name, takes
-from .capabilities import NONE, ModelCapabilities
-from .settings import (
+from dragoman_server._mended_relays import needs_mending
+from dragoman_server._model_families import families_of
+from dragoman_server._patterns import matches
+from dragoman_server._providers import provider_name, takes
+from dragoman_server.capabilities import NONE, ModelCapabilities
+from dragoman_server.settings import (
     ANY_VERSION,
     CAPABILITY_KEYS,
     NEWEST_VERSION,

@@ -14,7 +14,7 @@ import ssl
 
 import trio
 
-from ._byte_stream import SocketLike
+from dragoman_server._byte_stream import SocketLike
 
 __all__ = ["TrioStream", "TrioTlsStream"]
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
-from ._fields import Key, Kind
-from ._secret import Secret
-from ._suggest import did_you_mean
-from .settings import LOOPBACK_ORIGINS, VERSION_HEADER
+from dragoman_server._fields import Key, Kind
+from dragoman_server._secret import Secret
+from dragoman_server._suggest import did_you_mean
+from dragoman_server.settings import LOOPBACK_ORIGINS, VERSION_HEADER
 
 _SHOWN_LENGTH = 80
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from dragoman import RemoteProtocolError, Sealer
-
-from ._patterns import matches
-from ._secret import CLIENT_KEY_PREFIX, Secret
-from .settings import ClientKey, Settings
+from dragoman_server._patterns import matches
+from dragoman_server._secret import CLIENT_KEY_PREFIX, Secret
+from dragoman_server.settings import ClientKey, Settings
 
 # What a request's scope has under this name: the ClientKey that it came with, None where none are needed.
 SCOPE_KEY = "dragoman.client_key"

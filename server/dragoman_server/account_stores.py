@@ -1,16 +1,16 @@
 """Which store of accounts the settings ask for."""
 
-from .settings import ServerSettings
-from .state._valkey_url import EXTRA_IS_MISSING, valkey_available
-from .state.account_memory import MemoryAccounts
-from .state.accounts import AccountStore
-from .state.careful import Careful
+from dragoman_server.settings import ServerSettings
+from dragoman_server.state._valkey_url import EXTRA_IS_MISSING, valkey_available
+from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.accounts import AccountStore
+from dragoman_server.state.careful import Careful
 
 
 def account_store_of(server: ServerSettings) -> AccountStore:
     """The store, which never raises and never waits for long. ValueError when something is missing for it."""
     if server.account_store == "sqlite":
-        from .state.account_sqlite import SQLiteAccounts
+        from dragoman_server.state.account_sqlite import SQLiteAccounts
 
         if server.account_store_path is None:
             raise ValueError("account_store_path is needed for the account store sqlite")
@@ -20,7 +20,7 @@ def account_store_of(server: ServerSettings) -> AccountStore:
             raise ValueError("account_store_url is needed for the account store valkey")
         if not valkey_available():
             raise ValueError(f"the account store valkey {EXTRA_IS_MISSING}")
-        from .state.account_valkey import ValkeyAccounts
+        from dragoman_server.state.account_valkey import ValkeyAccounts
 
         return Careful(ValkeyAccounts(server.account_store_url.reveal()), MemoryAccounts())
     return MemoryAccounts()

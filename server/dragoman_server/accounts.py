@@ -43,14 +43,13 @@ from dragoman import (
     judge,
 )
 from dragoman._attempts import AttemptState
-
-from ._secret import Secret
-from .plan import Plan
-from .settings import AccountSettings, RuleSettings, Settings
-from .state.accounts import AccountStore, Candidate, Rate, Taken
+from dragoman_server._secret import Secret
+from dragoman_server.plan import Plan
+from dragoman_server.settings import AccountSettings, RuleSettings, Settings
+from dragoman_server.state.accounts import AccountStore, Candidate, Rate, Taken
 
 if TYPE_CHECKING:
-    from .balances import Balances
+    from dragoman_server.balances import Balances
 
 # Leases are given back when the client has left, too. It takes one call to a store that answers within 50 ms or not
 # at all, and the lease expires by itself.

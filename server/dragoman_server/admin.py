@@ -21,14 +21,13 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import Health, RemoteProtocolError
-from dragoman._json import JSONObject
-
-from ._secret import Secret
-from .access import presented_key, same_key
-from .headers import BROWSER_HEADERS
-from .log import RequestRecord, log_request
-from .settings import AccountSettings, Settings
-from .state.accounts import AccountStore, AccountStoreError
+from dragoman.jsontext import JSONObject
+from dragoman_server._secret import Secret
+from dragoman_server.access import presented_key, same_key
+from dragoman_server.headers import BROWSER_HEADERS
+from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.settings import AccountSettings, Settings
+from dragoman_server.state.accounts import AccountStore, AccountStoreError
 
 PATH = "/admin"
 

@@ -19,23 +19,30 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
-from dragoman._json import JSONObject, encode
-
-from . import __version__
-from .access import SCOPE_KEY, Keyring
-from .admin import admin_app, is_admin_path
-from .browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
-from .counting import counting_routes
-from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
-from .gateway import Gateway
-from .headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
-from .log import RequestRecord, log_request
-from .models_api import models_routes
-from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply, send_reply
-from .responses_api import ResponsesEndpoint, responses_routes
-from .settings import LOOPBACK_ORIGINS, Settings
-from .upstream import UpstreamClient
+from dragoman import REGISTRY, RemoteProtocolError, fault_of
+from dragoman.codec import ProtocolSpec
+from dragoman.jsontext import JSONObject, encode
+from dragoman_server import __version__
+from dragoman_server.access import SCOPE_KEY, Keyring
+from dragoman_server.admin import admin_app, is_admin_path
+from dragoman_server.browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
+from dragoman_server.counting import counting_routes
+from dragoman_server.endpoint import INTERNAL_ERROR, ProtocolEndpoint
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
+from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.models_api import models_routes
+from dragoman_server.replies import (
+    MODELS_PATH,
+    Reply,
+    base_and_rest,
+    dialect_of,
+    fault_reply,
+    send_reply,
+)
+from dragoman_server.responses_api import ResponsesEndpoint, responses_routes
+from dragoman_server.settings import LOOPBACK_ORIGINS, Settings
+from dragoman_server.upstream import UpstreamClient
 
 
 class Application:

@@ -27,12 +27,11 @@ from dragoman import (
     retry_after,
     translate_fault,
 )
-from dragoman._fault import masked, masked_document, unreadable
-
-from .accounts import Lease
-from .headers import HeaderList, for_client, request_ids
-from .plan import Plan
-from .upstream import (
+from dragoman._ir.errors import masked, masked_document, unreadable
+from dragoman_server.accounts import Lease
+from dragoman_server.headers import HeaderList, for_client, request_ids
+from dragoman_server.plan import Plan
+from dragoman_server.upstream import (
     UpstreamError,
     UpstreamIdleClosed,
     UpstreamTimeout,
@@ -40,7 +39,7 @@ from .upstream import (
     UpstreamTimeouts,
     UpstreamUnreachable,
 )
-from .upstream_faults import fault_of_upstream, no_answer, redirected, told
+from dragoman_server.upstream_faults import fault_of_upstream, no_answer, redirected, told
 
 Answer: TypeAlias = ResponseTranslator | Relay | FanOut
 

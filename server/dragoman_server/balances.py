@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from dragoman import UPSTREAMS, RemoteProtocolError, Selection, UpstreamSpec
-from dragoman._json import JSON, decode
-
-from ._background import Background
-from ._get import get
-from ._providers import provider_name
-from .attempt import Door
-from .settings import Settings, UpstreamSettings
-from .upstream import UpstreamError
+from dragoman import UPSTREAMS, RemoteProtocolError, Selection
+from dragoman.codec import UpstreamSpec
+from dragoman.jsontext import JSON, decode
+from dragoman_server._background import Background
+from dragoman_server._get import get
+from dragoman_server._providers import provider_name
+from dragoman_server.attempt import Door
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.upstream import UpstreamError
 
 LOG = logging.getLogger("dragoman.accounts")
 

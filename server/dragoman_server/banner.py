@@ -16,15 +16,22 @@ from typing import TextIO, TypeAlias
 import anyio
 import click
 
-from ._listen import Listening
-from ._model_info import ModelInfo
-from ._patterns import ANY_TEXT
-from ._providers import PROVIDERS, provider_name
-from .config import DEFAULT_FILE, Loaded
-from .model_lists import can_list, fetch_all
-from .routes import DEFAULT_MODEL, Listed, Route, conversational, default_model_of, resolve
-from .settings import SIMULATOR, Settings, UpstreamSettings
-from .upstream import UpstreamClient, origin_of
+from dragoman_server._listen import Listening
+from dragoman_server._model_info import ModelInfo
+from dragoman_server._patterns import ANY_TEXT
+from dragoman_server._providers import PROVIDERS, provider_name
+from dragoman_server.config import DEFAULT_FILE, Loaded
+from dragoman_server.model_lists import can_list, fetch_all
+from dragoman_server.routes import (
+    DEFAULT_MODEL,
+    Listed,
+    Route,
+    conversational,
+    default_model_of,
+    resolve,
+)
+from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.upstream import UpstreamClient, origin_of
 
 # The vendors' clients insist on some key, also where none is needed.
 _ANY_KEY = "any"

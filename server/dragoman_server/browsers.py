@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dragoman import RemoteProtocolError
-
-from ._listen import is_loopback
-from ._patterns import matches
-from .settings import ServerSettings
+from dragoman_server._listen import is_loopback
+from dragoman_server._patterns import matches
+from dragoman_server.settings import ServerSettings
 
 # For CORSMiddleware: the origins that the setting LOOPBACK_ORIGINS means.
 LOOPBACK_ORIGIN = r"https?://(localhost|([a-z0-9_-]+\.)+localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]+)?"

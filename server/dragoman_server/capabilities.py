@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated, get_args
 
-from dragoman._effort import EFFORTS
-from dragoman._request import Refusable
-from dragoman._spec import Enforced, HostedUse
-
-from ._fields import Key, Kind, choice, integer
+from dragoman._ir.effort import EFFORTS
+from dragoman._ir.request import Refusable
+from dragoman.codec import Enforced, HostedUse
+from dragoman_server._fields import Key, Kind, choice, integer
 
 # For `reasoning_field` and `reasoning_setting`: there is none.
 NONE = "none"

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio.abc import TaskGroup
 
-from dragoman import UPSTREAMS, UpstreamSpec
-
-from ._background import Background
-from ._model_info import ModelInfo
-from .attempt import Door
-from .model_lists import ModelListError, can_list, fetch_models
-from .routes import Route, UnknownModel, resolve_chain, undecided
-from .settings import (
+from dragoman import UPSTREAMS
+from dragoman.codec import UpstreamSpec
+from dragoman_server._background import Background
+from dragoman_server._model_info import ModelInfo
+from dragoman_server.attempt import Door
+from dragoman_server.model_lists import ModelListError, can_list, fetch_models
+from dragoman_server.routes import Route, UnknownModel, resolve_chain, undecided
+from dragoman_server.settings import (
     FULL,
     PLAIN,
     SIMULATOR,
@@ -28,7 +28,7 @@ from .settings import (
     Settings,
     UpstreamSettings,
 )
-from .simulator import MODELS
+from dragoman_server.simulator import MODELS
 
 LOG = logging.getLogger("dragoman.models")
 

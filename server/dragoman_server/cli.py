@@ -15,17 +15,24 @@ from typing import Any, TypeVar
 
 import click
 
-from . import _show_config
-from ._edit_config import EditError, remove_client_key
-from ._fields import Key, Kind
-from ._schema import json_schema
-from ._targets import upstreams_without_grammars
-from ._values import BadValue
-from ._values import check as check_value
-from .access import hash_of, new_key
-from .config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
-from .grammar import available
-from .settings import CLIENT_KEY_KEYS, ENV_PREFIX, SERVER_KEYS, ClientKey, ServerSettings, Settings
+from dragoman_server import _show_config
+from dragoman_server._edit_config import EditError, remove_client_key
+from dragoman_server._fields import Key, Kind
+from dragoman_server._schema import json_schema
+from dragoman_server._targets import upstreams_without_grammars
+from dragoman_server._values import BadValue
+from dragoman_server._values import check as check_value
+from dragoman_server.access import hash_of, new_key
+from dragoman_server.config import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
+from dragoman_server.grammar import available
+from dragoman_server.settings import (
+    CLIENT_KEY_KEYS,
+    ENV_PREFIX,
+    SERVER_KEYS,
+    ClientKey,
+    ServerSettings,
+    Settings,
+)
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -101,10 +108,10 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     """Start the gateway."""
     loaded = _load(config_file, options)
     # The server and the application take a while to import, and the other commands need neither.
-    from ._listen import StartupError
-    from .app import create_app
-    from .banner import print_banner
-    from .serve import serve as run
+    from dragoman_server._listen import StartupError
+    from dragoman_server.app import create_app
+    from dragoman_server.banner import print_banner
+    from dragoman_server.serve import serve as run
 
     on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
     try:
@@ -132,9 +139,9 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 )
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve the simulator alone, as an upstream that speaks all protocols and needs no key."""
-    from ._listen import Listening, StartupError
-    from .serve import serve as run
-    from .simulator import create_simulator_app
+    from dragoman_server._listen import Listening, StartupError
+    from dragoman_server.serve import serve as run
+    from dragoman_server.simulator import create_simulator_app
 
     def on_ready(listening: Listening) -> None:
         click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)

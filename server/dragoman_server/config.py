@@ -15,19 +15,26 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from dragoman import UPSTREAMS
-
-from ._fields import Key
-from ._listen import is_loopback
-from ._patterns import ANY_TEXT
-from ._problems import COMMAND_LINE, ENVIRONMENT, ConfigError, KeyPath, Origin, Problem, dotted
-from ._providers import PROVIDERS, Found, discover, takes
-from ._secret import MASK, Secret
-from ._sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
-from ._suggest import did_you_mean
-from ._values import show, type_name
-from .access import hash_of
-from .capabilities import ModelCapabilities
-from .settings import (
+from dragoman_server._fields import Key
+from dragoman_server._listen import is_loopback
+from dragoman_server._patterns import ANY_TEXT
+from dragoman_server._problems import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    ConfigError,
+    KeyPath,
+    Origin,
+    Problem,
+    dotted,
+)
+from dragoman_server._providers import PROVIDERS, Found, discover, takes
+from dragoman_server._secret import MASK, Secret
+from dragoman_server._sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
+from dragoman_server._suggest import did_you_mean
+from dragoman_server._values import show, type_name
+from dragoman_server.access import hash_of
+from dragoman_server.capabilities import ModelCapabilities
+from dragoman_server.settings import (
     ACCOUNT_KEYS,
     ANTHROPIC_MESSAGES,
     CAPABILITY_KEYS,
@@ -50,7 +57,7 @@ from .settings import (
     Settings,
     UpstreamSettings,
 )
-from .state._valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
+from dragoman_server.state._valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
 
 __all__ = [
     "ANTHROPIC_MESSAGES",
@@ -434,7 +441,10 @@ class _Loader:
     # Models.
 
     def _check_default_model(self, settings: Settings, model: str) -> None:
-        from .routes import UnknownModel, resolve  # brings the HTTP client: slow to import, and few set this
+        from dragoman_server.routes import (  # brings the HTTP client: slow to import, and few set this
+            UnknownModel,
+            resolve,
+        )
 
         route = resolve(settings, None, model)
         if isinstance(route, UnknownModel):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman import Peek, RemoteProtocolError, Sealer
-from dragoman._json import JSON, JSONObject, decode, encode, kind_of
-
-from .state.responses import Item, StoredResponse
+from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
+from dragoman_server.state.responses import Item, StoredResponse
 
 # What ids look like: letters, digits, underscores and dashes. OpenAI's have some 60 of them.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")

@@ -12,19 +12,18 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import ProtocolSpec, RemoteProtocolError, TokenCount, peek
-from dragoman._estimate import estimate_tokens
-from dragoman._json import JSONObject, decode_object, encode
-
-from ._targets import target_for
-from .access import sealer_of
-from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
-from .gateway import Gateway
-from .headers import HeaderList
-from .log import RequestRecord
-from .plan import Destination, Plan
-from .replies import Reply
-from .stored_responses import StoredResponses
+from dragoman import RemoteProtocolError, estimate_tokens, peek
+from dragoman.codec import ProtocolSpec, TokenCount
+from dragoman.jsontext import JSONObject, decode_object, encode
+from dragoman_server._targets import target_for
+from dragoman_server.access import sealer_of
+from dragoman_server.endpoint import BaseEndpoint, Call, ProtocolEndpoint
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import HeaderList
+from dragoman_server.log import RequestRecord
+from dragoman_server.plan import Destination, Plan
+from dragoman_server.replies import Reply
+from dragoman_server.stored_responses import StoredResponses
 
 # Clients ask for dozens of counts when they start, and show nothing until they have them.
 COUNT_S = 10.0

@@ -15,33 +15,23 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import (
-    Endpoint,
-    Fault,
-    FaultKind,
-    Peek,
-    ProtocolSpec,
-    RemoteProtocolError,
-    Usage,
-    fault_of,
-    peek,
-)
-from dragoman._json import JSON, encode
-from dragoman._recall import Keepsake, Recall
-
-from ._content_coding import ACCEPTED
-from .access import SCOPE_KEY
-from .exchange import ClientExchange, Keep, Remember
-from .gateway import Gateway
-from .headers import JSON_HEADERS, HeaderList, request_ids
-from .limits import ClientRefused, Reserved
-from .log import RequestRecord, log_request
-from .plan import Destination, Plan, find_destination, make_plan
-from .replies import Reply, fault_reply, send_reply
-from .request_body import ClientLeft, read_body
-from .routes import default_model
-from .settings import ClientKey, ServerSettings
-from .usage import Meter, usage_of
+from dragoman import Fault, FaultKind, Peek, RemoteProtocolError, Usage, fault_of, peek
+from dragoman._transforms.reasoning_cache import Keepsake, Recall
+from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.jsontext import JSON, encode
+from dragoman_server._content_coding import ACCEPTED
+from dragoman_server.access import SCOPE_KEY
+from dragoman_server.exchange import ClientExchange, Keep, Remember
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import JSON_HEADERS, HeaderList, request_ids
+from dragoman_server.limits import ClientRefused, Reserved
+from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.plan import Destination, Plan, find_destination, make_plan
+from dragoman_server.replies import Reply, fault_reply, send_reply
+from dragoman_server.request_body import ClientLeft, read_body
+from dragoman_server.routes import default_model
+from dragoman_server.settings import ClientKey, ServerSettings
+from dragoman_server.usage import Meter, usage_of
 
 ERRORS = logging.getLogger("dragoman.errors")
 

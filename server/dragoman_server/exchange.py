@@ -20,12 +20,11 @@ import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay, Verdict
-from dragoman._json import JSONObject, encode
-from dragoman._recall import Keepsake
-
-from .accounts import Lease, Pool, RequestAttempts
-from .attempt import Answer, Attempt, Door, Failure
-from .headers import (
+from dragoman._transforms.reasoning_cache import Keepsake
+from dragoman.jsontext import JSONObject, encode
+from dragoman_server.accounts import Lease, Pool, RequestAttempts
+from dragoman_server.attempt import Answer, Attempt, Door, Failure
+from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
@@ -34,9 +33,16 @@ from .headers import (
     remaining_of,
     request_ids,
 )
-from .log import RequestRecord
-from .plan import Plan
-from .replies import Reply, error_reply, fault_reply, loss_header, send_reply, with_retry_after
+from dragoman_server.log import RequestRecord
+from dragoman_server.plan import Plan
+from dragoman_server.replies import (
+    Reply,
+    error_reply,
+    fault_reply,
+    loss_header,
+    send_reply,
+    with_retry_after,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

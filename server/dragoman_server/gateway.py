@@ -3,24 +3,30 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from dragoman import REGISTRY, ProtocolSpec, UpstreamSpec
-
-from .access import keyring_of
-from .account_stores import account_store_of
-from .accounts import Pool
-from .attempt import Door
-from .balances import Balances
-from .catalog import Catalog
-from .grammar import checker
-from .limits import ClientLimits
-from .settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
-from .simulator import SimulatedUpstream
-from .state.accounts import AccountStore
-from .state.memory import MemoryResponseStore
-from .state.responses import Limits, ResponseStore
-from .state.sqlite import SQLiteResponseStore
-from .thoughts import ThoughtStore
-from .upstream import UpstreamClient
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.access import keyring_of
+from dragoman_server.account_stores import account_store_of
+from dragoman_server.accounts import Pool
+from dragoman_server.attempt import Door
+from dragoman_server.balances import Balances
+from dragoman_server.catalog import Catalog
+from dragoman_server.grammar import checker
+from dragoman_server.limits import ClientLimits
+from dragoman_server.settings import (
+    SIMULATOR,
+    AccountSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.state.accounts import AccountStore
+from dragoman_server.state.memory import MemoryResponseStore
+from dragoman_server.state.responses import Limits, ResponseStore
+from dragoman_server.state.sqlite import SQLiteResponseStore
+from dragoman_server.thoughts import ThoughtStore
+from dragoman_server.upstream import UpstreamClient
 
 
 class Gateway:

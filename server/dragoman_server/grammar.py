@@ -13,10 +13,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dragoman import CheckInput, Grammar, Unchecked
+from dragoman.codec import CheckInput, Unchecked
+from dragoman.document import Grammar
 
 if TYPE_CHECKING:
-    from ._earley import CFG
+    from dragoman_server._earley import CFG
 
 # Codex's grammar has a kilobyte. A definition of this size takes Lark some tens of milliseconds, once.
 MAX_DEFINITION = 16 * 1024
@@ -54,7 +55,7 @@ def check_input(grammar: Grammar, text: str) -> str | None:
 
 
 def _check_regex(grammar: Grammar, text: bytes) -> str | None:
-    from ._lark_syntax import Unsupported
+    from dragoman_server._lark_syntax import Unsupported
 
     try:
         matched = _expression(grammar.definition).fullmatch(text) is not None
@@ -64,8 +65,8 @@ def _check_regex(grammar: Grammar, text: bytes) -> str | None:
 
 
 def _check_lark(grammar: Grammar, text: bytes) -> str | None:
-    from ._earley import Undecided
-    from ._lark_syntax import Unsupported
+    from dragoman_server._earley import Undecided
+    from dragoman_server._lark_syntax import Unsupported
 
     try:
         miss = _rules(grammar.definition).check(text, MAX_STEPS)
@@ -93,13 +94,13 @@ def _cannot_be_read(reason: Exception) -> Unchecked:
 
 @lru_cache(maxsize=_KEPT)
 def _rules(definition: str) -> "CFG":
-    from ._lark_syntax import compile_grammar
+    from dragoman_server._lark_syntax import compile_grammar
 
     return compile_grammar(definition)
 
 
 @lru_cache(maxsize=_KEPT)
 def _expression(definition: str) -> Any:
-    from ._lark_syntax import compile_expression
+    from dragoman_server._lark_syntax import compile_expression
 
     return compile_expression(definition)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from dragoman import UPSTREAMS, ProtocolSpec, RateLimitHeaders, UpstreamSpec
-
-from . import __version__
-from ._secret import Secret
-from .settings import (
+from dragoman import UPSTREAMS
+from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
+from dragoman_server import __version__
+from dragoman_server._secret import Secret
+from dragoman_server.settings import (
     ANY_VERSION,
     VERSION_HEADER,
     UpstreamSettings,

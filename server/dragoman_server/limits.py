@@ -20,14 +20,14 @@ from typing import TypeVar
 
 import anyio
 
-from dragoman import ProtocolSpec, RemoteProtocolError, Usage
-
-from .access import may_use
-from .headers import HeaderList, limit_headers
-from .prices import cost, names_of, price_of
-from .routes import NOTHING_LISTED, Listed, Route, UnknownModel, resolve_chain
-from .settings import ClientKey, Price, Settings
-from .state.accounts import AccountStore, AccountStoreError, Rate
+from dragoman import RemoteProtocolError, Usage
+from dragoman.codec import ProtocolSpec
+from dragoman_server.access import may_use
+from dragoman_server.headers import HeaderList, limit_headers
+from dragoman_server.prices import cost, names_of, price_of
+from dragoman_server.routes import NOTHING_LISTED, Listed, Route, UnknownModel, resolve_chain
+from dragoman_server.settings import ClientKey, Price, Settings
+from dragoman_server.state.accounts import AccountStore, AccountStoreError, Rate
 
 ERRORS = logging.getLogger("dragoman.errors")
 

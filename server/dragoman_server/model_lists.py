@@ -10,13 +10,17 @@ from urllib.parse import urlencode
 
 import anyio
 
-from dragoman import UPSTREAMS, RemoteProtocolError, UpstreamSpec
-
-from ._get import get
-from ._model_info import ModelInfo, ModelPage, read_models
-from .attempt import Door
-from .settings import AccountSettings, Settings, UpstreamSettings
-from .upstream import UpstreamError
+from dragoman import UPSTREAMS, RemoteProtocolError
+from dragoman.codec import UpstreamSpec
+from dragoman_server._get import get
+from dragoman_server._model_info import ModelInfo, ModelPage, read_models
+from dragoman_server.attempt import Door
+from dragoman_server.settings import (
+    AccountSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.upstream import UpstreamError
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
 MOST_BYTES = 16 * 2**20

@@ -12,14 +12,13 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from dragoman import RemoteProtocolError
-from dragoman._json import JSONObject
-
-from ._query import Query, invalid, last, number, parameters
-from .access import may_use
-from .catalog import Entry
-from .endpoint import BaseEndpoint, Call
-from .gateway import Gateway
-from .replies import MODELS_PATH, protocol_by_version
+from dragoman.jsontext import JSONObject
+from dragoman_server._query import Query, invalid, last, number, parameters
+from dragoman_server.access import may_use
+from dragoman_server.catalog import Entry
+from dragoman_server.endpoint import BaseEndpoint, Call
+from dragoman_server.gateway import Gateway
+from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000."
 _MOST_ON_A_PAGE = 1000

@@ -12,36 +12,32 @@ import msgspec
 
 from dragoman import (
     UPSTREAMS,
-    CheckInput,
-    Endpoint,
-    Exchange,
     FanOut,
     Peek,
     Policy,
-    ProtocolSpec,
     Relay,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
     TranslatedRequest,
-    UpstreamSpec,
     peek,
 )
-from dragoman._recall import Recall
-
-from . import headers as header_tables
-from ._targets import target_for
-from .access import sealer_of
-from .affinity import conversation_of
-from .routes import NOTHING_LISTED, Listed, UnknownModel, default_model, resolve_chain
-from .settings import (
-    AccountSettings,
-    ClientKey,
-    Settings,
-    UpstreamSettings,
+from dragoman._transforms.reasoning_cache import Recall
+from dragoman.codec import CheckInput, Endpoint, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman_server import headers as header_tables
+from dragoman_server._targets import target_for
+from dragoman_server.access import sealer_of
+from dragoman_server.affinity import conversation_of
+from dragoman_server.routes import (
+    NOTHING_LISTED,
+    Listed,
+    UnknownModel,
+    default_model,
+    resolve_chain,
 )
-from .upstream import UpstreamTimeouts
-from .upstream_faults import Scrub
+from dragoman_server.settings import AccountSettings, ClientKey, Settings, UpstreamSettings
+from dragoman_server.upstream import UpstreamTimeouts
+from dragoman_server.upstream_faults import Scrub
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})

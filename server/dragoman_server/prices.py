@@ -7,9 +7,8 @@ own. The first table that fits any of them counts, so an exception stands before
 from collections.abc import Sequence
 
 from dragoman import Usage
-
-from ._patterns import matches
-from .settings import Price
+from dragoman_server._patterns import matches
+from dragoman_server.settings import Price
 
 _MILLION = 1_000_000
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from starlette.types import Send
 
-from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec, UpstreamSpec
-
-from .headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
+from dragoman import REGISTRY, Fault, FaultKind, Ledger
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 
 # The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
 _LASTING_KINDS = frozenset(

@@ -14,8 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from dragoman import RemoteProtocolError
-
-from ._content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
+from dragoman_server._content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

@@ -10,27 +10,19 @@ from dataclasses import replace
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import (
-    Endpoint,
-    Exchange,
-    ProtocolSpec,
-    RemoteProtocolError,
-    Request,
-    ResponseTranslator,
-    SSEParser,
-    UpstreamSpec,
-    peek,
-)
-from dragoman._json import JSONObject, decode, decode_object, encode
-
-from . import conversation as chain
-from ._query import invalid, last, number, parameters, switch
-from .endpoint import BaseEndpoint, Call, ProtocolEndpoint
-from .gateway import Gateway
-from .headers import STREAM_HEADERS, request_ids
-from .replies import Reply
-from .state.responses import Item, StoredResponse
-from .stored_responses import OFF, Expanded, StoredResponses
+from dragoman import RemoteProtocolError, ResponseTranslator, peek
+from dragoman.codec import Endpoint, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.document import Request
+from dragoman.jsontext import JSONObject, decode, decode_object, encode
+from dragoman.sse import SSEParser
+from dragoman_server import conversation as chain
+from dragoman_server._query import invalid, last, number, parameters, switch
+from dragoman_server.endpoint import BaseEndpoint, Call, ProtocolEndpoint
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import STREAM_HEADERS, request_ids
+from dragoman_server.replies import Reply
+from dragoman_server.state.responses import Item, StoredResponse
+from dragoman_server.stored_responses import OFF, Expanded, StoredResponses
 
 # The limits and the default of a page, as OpenAI's reference has them.
 _MOST_ITEMS = 100

@@ -20,11 +20,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ._patterns import ANY_TEXT, filled, matched, matches
-from ._providers import provider_name
-from ._suggest import nearest
-from .settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
-from .simulator import MODELS
+from dragoman_server._patterns import ANY_TEXT, filled, matched, matches
+from dragoman_server._providers import provider_name
+from dragoman_server._suggest import nearest
+from dragoman_server.settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.simulator import MODELS
 
 # The simulator's model that answers when there is nothing else.
 DEFAULT_MODEL = f"{SIMULATOR}/echo"

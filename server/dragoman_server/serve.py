@@ -27,15 +27,15 @@ import anyio
 import hypercorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ._listen import Listening, StartupError, bind
-from ._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
-from .log import configure, take_over
-from .serving.connection import WorkerContext
-from .serving.lifespan import lifespan
-from .serving.refusals import refusal_of
-from .serving.request_head import MAX_HEAD_BYTES
-from .serving.server import serve_connections
-from .settings import ServerSettings, Settings
+from dragoman_server._listen import Listening, StartupError, bind
+from dragoman_server._supervisor import GROUP_SIGNALS, Supervisor, stop_signals
+from dragoman_server.log import configure, take_over
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.lifespan import lifespan
+from dragoman_server.serving.refusals import refusal_of
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES
+from dragoman_server.serving.server import serve_connections
+from dragoman_server.settings import ServerSettings, Settings
 
 AppFactory = Callable[[Settings], ASGIApp]
 

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from dragoman import MAX_ATTEMPTS, UPSTREAMS, Selection, Target, UpstreamSpec, Verdict
-from dragoman._effort import EFFORTS
-
-from ._fields import Key, Kind
-from ._fields import choice as _choice
-from ._fields import dollars as _dollars
-from ._fields import integer as _integer
-from ._fields import seconds as _seconds
-from ._secret import Mask, Secret, secrets_in, url_secrets
-from .capabilities import Capabilities, ModelCapabilities
+from dragoman import MAX_ATTEMPTS, UPSTREAMS, Selection, Target, Verdict
+from dragoman._ir.effort import EFFORTS
+from dragoman.codec import UpstreamSpec
+from dragoman_server._fields import Key, Kind
+from dragoman_server._fields import choice as _choice
+from dragoman_server._fields import dollars as _dollars
+from dragoman_server._fields import integer as _integer
+from dragoman_server._fields import seconds as _seconds
+from dragoman_server._secret import Mask, Secret, secrets_in, url_secrets
+from dragoman_server.capabilities import Capabilities, ModelCapabilities
 
 OPENAI_CHAT = "openai_chat"
 ANTHROPIC_MESSAGES = "anthropic_messages"

@@ -8,11 +8,10 @@ import logging
 from dataclasses import dataclass
 
 from dragoman import Peek, RemoteProtocolError
-from dragoman._json import JSONObject
-
-from . import conversation as chain
-from .plan import Destination
-from .state.responses import Item, ResponseStore, StoredResponse, StoreError
+from dragoman.jsontext import JSONObject
+from dragoman_server import conversation as chain
+from dragoman_server.plan import Destination
+from dragoman_server.state.responses import Item, ResponseStore, StoredResponse, StoreError
 
 ERRORS = logging.getLogger("dragoman.errors")
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman import Thought
-from dragoman._json import decode, encode
+from dragoman.document import Thought
+from dragoman.jsontext import decode, encode
 
 # A tool that takes longer than this has its model think again.
 MAX_AGE_S = 3600.0

@@ -25,10 +25,10 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
-from ._byte_stream import ByteStream
-from ._connect import open_byte_stream
-from ._http1 import BodyDecoder, Exchange, FramingError, RequestError, ResponseHead
-from ._pool import ConnectionPool, Lease, Origin, PoolLimits
+from dragoman_server._byte_stream import ByteStream
+from dragoman_server._connect import open_byte_stream
+from dragoman_server._http1 import BodyDecoder, Exchange, FramingError, RequestError, ResponseHead
+from dragoman_server._pool import ConnectionPool, Lease, Origin, PoolLimits
 
 __all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
 

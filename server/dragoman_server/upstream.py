@@ -24,8 +24,13 @@ import anyio
 import anyio.lowlevel
 import httpx2
 
-from ._content_coding import CodingError, ContentDecoder, decoder_for
-from .transport import Http1Transport, IdleConnectionClosed, PoolLimits, ResponseBody
+from dragoman_server._content_coding import CodingError, ContentDecoder, decoder_for
+from dragoman_server.transport import (
+    Http1Transport,
+    IdleConnectionClosed,
+    PoolLimits,
+    ResponseBody,
+)
 
 __all__ = [
     "PoolLimits",

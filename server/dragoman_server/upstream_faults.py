@@ -12,12 +12,11 @@ from functools import lru_cache
 import msgspec
 
 from dragoman import Fault, FaultKind
-
-from ._providers import provider_name
-from ._secret import MASK, Mask
-from .headers import HeaderList
-from .settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
-from .upstream import UpstreamError, UpstreamErrorKind, origin_of
+from dragoman_server._providers import provider_name
+from dragoman_server._secret import MASK, Mask
+from dragoman_server.headers import HeaderList
+from dragoman_server.settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
+from dragoman_server.upstream import UpstreamError, UpstreamErrorKind, origin_of
 
 # How a failed call to an upstream is told: its class, and so its status.
 _KIND_OF: dict[UpstreamErrorKind, FaultKind] = {

@@ -5,12 +5,10 @@ ask for figures where it is relayed, would pay nothing by that word, so the rest
 request, the answer from what the client was sent.
 """
 
-from dragoman import RemoteProtocolError, Usage
-from dragoman._estimate import estimate_tokens
-from dragoman._json import decode_object
-
-from .log import RequestRecord
-from .plan import Plan
+from dragoman import RemoteProtocolError, Usage, estimate_tokens
+from dragoman.jsontext import decode_object
+from dragoman_server.log import RequestRecord
+from dragoman_server.plan import Plan
 
 # What stands around the text in an event of a stream: 110 bytes in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200

@@ -39,7 +39,13 @@ from dragoman_server._secret import Secret
 from dragoman_server.accounts import Pool
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.settings import AccountSettings, RuleSettings, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import (
+    AccountSettings,
+    RuleSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
 from dragoman_server.state.account_memory import MemoryAccounts
 from dragoman_server.state.accounts import AccountStore
 from dragoman_server.upstream import UpstreamClient

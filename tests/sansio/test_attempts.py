@@ -19,10 +19,10 @@ from dragoman._attempts import (
     Wait,
     order,
 )
-from dragoman._errors import LocalProtocolError
-from dragoman._fault import Fault, FaultKind
 from dragoman._health import Health
+from dragoman._ir.errors import Fault, FaultKind
 from dragoman._verdict import Rule, Verdict
+from dragoman._wire.exceptions import LocalProtocolError
 
 BUSY = Fault(FaultKind.RATE_LIMIT, "busy", status=429)
 WRONG = Fault(FaultKind.INVALID_REQUEST, "wrong", status=400)

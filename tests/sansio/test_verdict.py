@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman._fault import Fault, FaultKind, kind_by_words, kind_of_status
+from dragoman._ir.errors import Fault, FaultKind, kind_by_words, kind_of_status
 from dragoman._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
 
 

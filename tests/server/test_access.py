@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY, RemoteProtocolError, Seal, Sealer
+from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman.events import Seal
 from dragoman_server import access
 from dragoman_server._secret import Secret
 from dragoman_server.access import Keyring, hash_of, may_use, new_key, presented_key, sealer_of

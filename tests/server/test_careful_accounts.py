@@ -14,7 +14,14 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Health, Rest, Verdict
 from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStore, AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.state.accounts import (
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    NoRoom,
+    Rate,
+    Taken,
+)
 from dragoman_server.state.careful import DEADLINE_S, Careful
 
 pytestmark = pytest.mark.anyio

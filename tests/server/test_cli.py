@@ -25,7 +25,16 @@ from dragoman_server._model_info import ModelInfo
 from dragoman_server._providers import PROVIDERS, Provider
 from dragoman_server._secret import Secret
 from dragoman_server.access import hash_of
-from dragoman_server.banner import Example, Line, Lists, Style, banner, commands, example_of, print_lines
+from dragoman_server.banner import (
+    Example,
+    Line,
+    Lists,
+    Style,
+    banner,
+    commands,
+    example_of,
+    print_lines,
+)
 from dragoman_server.cli import main
 from dragoman_server.config import load
 from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cfg_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 
-from dragoman._json import MAX_DOCUMENT_BYTES
+from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server import _show_config
 from dragoman_server._providers import PROVIDERS
 from dragoman_server._secret import Secret

@@ -6,12 +6,7 @@ import pytest
 from cfg_text import CANARY, LOCAL, errors, load_text
 
 from dragoman_server._interpolate import MAX_FILE_BYTES
-from dragoman_server.config import (
-    _TABLES,
-    ConfigError,
-    ServerSettings,
-    load,
-)
+from dragoman_server.config import _TABLES, ConfigError, ServerSettings, load
 from dragoman_server.config import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.settings import SERVER_KEYS
 

@@ -11,9 +11,7 @@ from cfg_text import CANARY, FULL, errors, load_text
 
 from dragoman_server import _show_config
 from dragoman_server._secret import Secret
-from dragoman_server.config import (
-    ConfigError,
-)
+from dragoman_server.config import ConfigError
 from dragoman_server.settings import UPSTREAM_KEYS
 
 

@@ -13,7 +13,13 @@ from click.testing import CliRunner
 from dragoman_server._schema import json_schema
 from dragoman_server.cli import main
 from dragoman_server.config import Loaded, load
-from dragoman_server.settings import CLIENT_KEY_KEYS, MODEL_KEYS, PRICE_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from dragoman_server.settings import (
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "configuration.md").read_text("utf-8")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dragoman import RemoteProtocolError, Seal, Sealer, peek
+from dragoman import RemoteProtocolError, Sealer, peek
+from dragoman.events import Seal
 from dragoman_server import conversation as chain
 from dragoman_server.state.responses import Item, StoredResponse
 

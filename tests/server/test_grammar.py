@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from dragoman import Grammar, Unchecked
+from dragoman.codec import Unchecked
+from dragoman.document import Grammar
 from dragoman_server import grammar as grammar_module
 from dragoman_server.grammar import MAX_DEFINITION, MAX_TEXT, available, check_input, checker
 

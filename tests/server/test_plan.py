@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from dragoman import REGISTRY, Grammar, Relay, RemoteProtocolError, ResponseTranslator, Seal, Thought
+from dragoman import REGISTRY, Relay, RemoteProtocolError, ResponseTranslator
+from dragoman.document import Grammar, Thought
+from dragoman.events import Seal
 from dragoman_server._secret import Secret
 from dragoman_server.access import sealer_of
 from dragoman_server.plan import Plan, make_plan

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
-from dragoman._sse import MAX_EVENT_BYTES
+from dragoman._wire.sse import MAX_EVENT_BYTES
 from dragoman_server import attempt, plan
 from dragoman_server._secret import Secret
 from dragoman_server.access import KEY_PREFIX, hash_of

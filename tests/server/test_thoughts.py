@@ -2,7 +2,8 @@
 
 import pytest
 
-from dragoman import Seal, Thought
+from dragoman.document import Thought
+from dragoman.events import Seal
 from dragoman_server.thoughts import MAX_AGE_S, ThoughtStore
 
 

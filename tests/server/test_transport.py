@@ -8,7 +8,12 @@ import httpx2
 import pytest
 from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
 
-from dragoman_server.transport import Http1Transport, IdleConnectionClosed, PoolLimits, ResponseBody
+from dragoman_server.transport import (
+    Http1Transport,
+    IdleConnectionClosed,
+    PoolLimits,
+    ResponseBody,
+)
 
 pytestmark = pytest.mark.anyio
 

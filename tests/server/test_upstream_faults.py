@@ -23,7 +23,7 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import AnyioBackend, virtual_backend
 
 from dragoman import Fault, FaultKind
-from dragoman._fault import kind_of_status
+from dragoman._ir.errors import kind_of_status
 from dragoman_server._secret import Secret
 from dragoman_server.config import load
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman import Message, Request, ToolHead, ToolKind
-from dragoman._request import (
+from dragoman._ir.request import (
     CacheMark,
     CustomTool,
     FunctionTool,
@@ -25,8 +24,9 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-
-from .example import example_text
+from dragoman.document import Message, Request
+from dragoman.events import ToolHead, ToolKind
+from dragoman_server.simulator.example import example_text
 
 # What an image or a file costs. Vendors count by its size; a simulator needs a figure, not a price.
 _MEDIA_TOKENS = 100

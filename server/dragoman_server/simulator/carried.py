@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman import Fault, FaultKind, ReasoningForm, Seal
-from dragoman._errors import dotted
-from dragoman._json import JSON
-from dragoman._request import Message, Thought, ToolCall, ToolResult
-
-from .asked import Asked
+from dragoman import Fault, FaultKind
+from dragoman._ir.request import Message, Thought, ToolCall, ToolResult
+from dragoman._wire.exceptions import dotted
+from dragoman.events import ReasoningForm, Seal
+from dragoman.jsontext import JSON
+from dragoman_server.simulator.asked import Asked
 
 _SALT = b"dragoman simulator: "
 _HASH_BYTES = 16

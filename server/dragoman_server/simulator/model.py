@@ -13,36 +13,36 @@ from typing import NamedTuple
 
 from dragoman import (
     REGISTRY,
-    ArgumentsDelta,
-    Ended,
-    Exchange,
-    Failed,
     Fault,
     FaultKind,
-    Fold,
     Ledger,
-    ProtocolSpec,
-    ReasoningDelta,
     RemoteProtocolError,
-    Request,
     Sealer,
-    Started,
-    Stopped,
     StopReason,
-    TextDelta,
     Usage,
     fault_of,
     peek,
 )
-from dragoman._compact import CompactStage
-from dragoman._foreign import refuse_held
-from dragoman._json import JSONObject, decode_object, encode
-
-from .. import conversation as chain
-from .._suggest import did_you_mean
-from .asked import Asked, PromptTokens, prompt_tokens
-from .scripts import TABLE, Model, Setting
-from .steps import Cut, Step, Wait
+from dragoman._ir.assembly import Fold
+from dragoman._transforms.compaction import CompactStage
+from dragoman._transforms.extensions import refuse_held
+from dragoman.codec import Exchange, ProtocolSpec
+from dragoman.document import Request
+from dragoman.events import (
+    ArgumentsDelta,
+    Ended,
+    Failed,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    TextDelta,
+)
+from dragoman.jsontext import JSONObject, decode_object, encode
+from dragoman_server import conversation as chain
+from dragoman_server._suggest import did_you_mean
+from dragoman_server.simulator.asked import Asked, PromptTokens, prompt_tokens
+from dragoman_server.simulator.scripts import TABLE, Model, Setting
+from dragoman_server.simulator.steps import Cut, Step, Wait
 
 # All simulated answers were made at this moment: 2026-01-01T00:00:00Z.
 MADE_AT = 1_767_225_600

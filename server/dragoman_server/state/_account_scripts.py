@@ -10,7 +10,7 @@ a while expires by itself; what a script decides depends on the gateways' clock 
 
 from typing import NamedTuple
 
-from .account_room import ASK_AGAIN_S, CONVERSATION_S, LEASE_S, SLACK_S
+from dragoman_server.state.account_room import ASK_AGAIN_S, CONVERSATION_S, LEASE_S, SLACK_S
 
 # How much longer than necessary the server keeps what has expired. Clocks of gateways may differ by that much.
 _MARGIN_S = 60

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .._secret import Secret
+from dragoman_server._secret import Secret
 
 # The schemes that people write, and whether they mean TLS.
 _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "unix": False}

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from dragoman import Health, Rest, Verdict
-
-from .account_room import (
+from dragoman_server.state.account_room import (
     CONVERSATION_S,
     LEASE_S,
     MAX_CONVERSATIONS,
@@ -18,7 +17,7 @@ from .account_room import (
     preferred,
     used_at,
 )
-from .accounts import Candidate, NoRoom, Rate, Taken
+from dragoman_server.state.accounts import Candidate, NoRoom, Rate, Taken
 
 _FRESH = Health()
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dragoman import Health
-
-from .accounts import Candidate, Rate
+from dragoman_server.state.accounts import Candidate, Rate
 
 # After this time room is taken to be free again, though nobody gave it back: its gateway has died. Longer than nearly
 # all answers, and no longer than an operator would wait.

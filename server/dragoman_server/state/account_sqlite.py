@@ -18,9 +18,8 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dragoman import Health, Rest, Verdict
-
-from ._sqlite_file import FileKind, WrongFile, open_file, writing
-from .account_room import (
+from dragoman_server.state._sqlite_file import FileKind, WrongFile, open_file, writing
+from dragoman_server.state.account_room import (
     CONVERSATION_S,
     LEASE_S,
     MAX_CONVERSATIONS,
@@ -32,7 +31,7 @@ from .account_room import (
     preferred,
     used_at,
 )
-from .accounts import AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.state.accounts import AccountStoreError, Candidate, NoRoom, Rate, Taken
 
 _T = TypeVar("_T")
 

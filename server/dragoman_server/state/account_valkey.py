@@ -28,11 +28,19 @@ from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLoca
 from coredis.exceptions import NoScriptError, RedisError
 
 from dragoman import Health, Rest, Verdict
-
-from ._account_scripts import ADD, CHANGE, GIVE_BACK, RESTORE, SPEND, TAKE, TOTAL, Script
-from ._valkey_url import ValkeyURL, parse_url
-from .account_room import MAX_CONVERSATIONS, NEVER, coarse, used_at
-from .accounts import AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.state._account_scripts import (
+    ADD,
+    CHANGE,
+    GIVE_BACK,
+    RESTORE,
+    SPEND,
+    TAKE,
+    TOTAL,
+    Script,
+)
+from dragoman_server.state._valkey_url import ValkeyURL, parse_url
+from dragoman_server.state.account_room import MAX_CONVERSATIONS, NEVER, coarse, used_at
+from dragoman_server.state.accounts import AccountStoreError, Candidate, NoRoom, Rate, Taken
 
 # Of the data: what an older version wrote under another number is not read.
 _PREFIX = "dragoman:1:"

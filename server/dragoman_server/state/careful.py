@@ -19,10 +19,16 @@ from typing import TypeAlias, TypeVar
 import anyio
 
 from dragoman import Health, Rest, Verdict
-
-from .account_memory import MemoryAccounts
-from .account_room import coarse
-from .accounts import AccountStore, AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.state.account_memory import MemoryAccounts
+from dragoman_server.state.account_room import coarse
+from dragoman_server.state.accounts import (
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    NoRoom,
+    Rate,
+    Taken,
+)
 
 LOG = logging.getLogger("dragoman.accounts")
 

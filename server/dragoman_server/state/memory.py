@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Self
 
-from .responses import Item, Limits, StoredResponse
+from dragoman_server.state.responses import Item, Limits, StoredResponse
 
 
 class MemoryResponseStore:

@@ -20,8 +20,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from ._sqlite_file import FileKind, WrongFile, open_file, writing
-from .responses import ROW_BYTES, Item, Limits, StoredResponse, StoreError
+from dragoman_server.state._sqlite_file import FileKind, WrongFile, open_file, writing
+from dragoman_server.state.responses import ROW_BYTES, Item, Limits, StoredResponse, StoreError
 
 _T = TypeVar("_T")
 

@@ -7,17 +7,24 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from dragoman._seal import CARRIER
-from dragoman._spec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
-
-from ._errors import is_fault, read_fault, write_fault
-from ._headers import request_headers
-from ._read_request import read_request
-from ._read_response import MessagesReader, read_whole
-from ._tables import BETA_HEADER, FORWARDED_HEADERS, NAME, PING, SHOWN_SEARCH, TOKEN_COUNT, VERSION_HEADER
-from ._tap import MessagesTap
-from ._write_request import write_request
-from ._write_response import MessagesWriter, write_whole
+from dragoman._ir.signatures import CARRIER
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman.protocols.anthropic_messages.errors import is_fault, read_fault, write_fault
+from dragoman.protocols.anthropic_messages.headers import request_headers
+from dragoman.protocols.anthropic_messages.read_request import read_request
+from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.tables import (
+    BETA_HEADER,
+    FORWARDED_HEADERS,
+    NAME,
+    PING,
+    SHOWN_SEARCH,
+    TOKEN_COUNT,
+    VERSION_HEADER,
+)
+from dragoman.protocols.anthropic_messages.tap import MessagesTap
+from dragoman.protocols.anthropic_messages.write_request import write_request
+from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 
