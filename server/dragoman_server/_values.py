@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
+from dragoman import UPSTREAMS
 from dragoman_server._fields import Key, Kind
 from dragoman_server._secret import Secret
 from dragoman_server._suggest import did_you_mean
@@ -59,7 +60,7 @@ _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # What people paste from a vendor's API reference, where an SDK's base URL was asked for.
-_ENDPOINTS = ("/chat/completions", "/messages", "/responses", "/completions")
+_ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
 
 
 class BadValue(Exception):

@@ -36,12 +36,10 @@ from dragoman_server.access import hash_of
 from dragoman_server.capabilities import ModelCapabilities
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
-    ANTHROPIC_MESSAGES,
     CAPABILITY_KEYS,
     CLIENT_KEY_KEYS,
     ENV_PREFIX,
     MODEL_KEYS,
-    OPENAI_CHAT,
     PRICE_KEYS,
     RULE_KEYS,
     SERVER_KEYS,
@@ -60,12 +58,10 @@ from dragoman_server.settings import (
 from dragoman_server.state._valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
 
 __all__ = [
-    "ANTHROPIC_MESSAGES",
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "MASK",
     "MAX_FILE_BYTES",
-    "OPENAI_CHAT",
     "SIMULATOR",
     "SIMULATOR_UPSTREAM",
     "UPSTREAM_PROTOCOLS",
@@ -516,9 +512,8 @@ def _stars_fault(target: str, raw: object, alias: str) -> str | None:
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
     # What models take is worked out for each of them, see _targets.py.
-    known = {
-        name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
-    }
+    host = takes(str(values["base_url"]), str(values["protocol"]))
+    known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
     if values.get("models"):
         known.pop("default_model", None)  # what the user says that it has comes first
     return _make(UpstreamSettings, {**known, **values})

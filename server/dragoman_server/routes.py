@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dragoman_server._patterns import ANY_TEXT, filled, matched, matches
-from dragoman_server._providers import provider_name
+from dragoman_server._providers import preferred_protocol, provider_name
 from dragoman_server._suggest import nearest
-from dragoman_server.settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.simulator import MODELS
 
 # The simulator's model that answers when there is nothing else.
@@ -64,16 +64,19 @@ class UnknownModel:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Model names that belong to a provider: the upstream of that name, else the first with that protocol."""
+    """Model names that belong to a provider: they lead to the upstream of that name.
+
+    by_protocol: else to the first upstream that speaks the protocol which the provider prefers.
+    """
 
     pattern: str
     upstream: str
-    protocol: str | None = None
+    by_protocol: bool = False
 
 
 FAMILIES = (
     # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
-    Family("claude-*", "anthropic", ANTHROPIC_MESSAGES),
+    Family("claude-*", "anthropic", by_protocol=True),
     Family("gpt-*", "openai"),
     Family("chatgpt-*", "openai"),
     Family("o1*", "openai"),
@@ -232,7 +235,9 @@ def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
     for family in FAMILIES:
         if matches(model, family.pattern):
             yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
-            yield from (upstream for upstream in settings.upstreams if family.protocol in upstream.protocols)
+            if family.by_protocol:
+                protocol = preferred_protocol(family.upstream)
+                yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)
 
 
 def _unknown(settings: Settings, model: str, listed: Listed) -> UnknownModel:

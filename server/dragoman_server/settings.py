@@ -21,11 +21,8 @@ from dragoman_server._fields import seconds as _seconds
 from dragoman_server._secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.capabilities import Capabilities, ModelCapabilities
 
-OPENAI_CHAT = "openai_chat"
-ANTHROPIC_MESSAGES = "anthropic_messages"
-OPENAI_RESPONSES = "openai_responses"
 # The protocols that an upstream may speak, by the names that the core's registry gives them.
-UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
+UPSTREAM_PROTOCOLS = tuple(UPSTREAMS)
 
 ENV_PREFIX = "DRAGOMAN_"
 
@@ -422,7 +419,7 @@ SIMULATOR = "sim"
 # said here is what nobody says of a host that nobody knows.
 SIMULATOR_UPSTREAM = UpstreamSettings(
     name=SIMULATOR,
-    protocol=OPENAI_CHAT,
+    protocol=UPSTREAM_PROTOCOLS[0],
     protocols=UPSTREAM_PROTOCOLS,
     base_url="http://simulator.invalid/v1",
     max_tokens_field="max_completion_tokens",
