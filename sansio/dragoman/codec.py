@@ -147,23 +147,20 @@ class ToolRule(msgspec.Struct, frozen=True):
 class RateLimitHeaders(msgspec.Struct, frozen=True):
     """The headers with what is left of a rate limit.
 
-    name: with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`.
+    prefix: how all of them begin. What an upstream sends under it is for the client.
+    rest: of the name, with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`.
     limits: what is limited, in the words of the headers.
     reset: how the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
-    name: str
+    prefix: str
+    rest: str = "{what}-{limit}"
     limits: tuple[str, ...] = ("requests", "tokens")
     reset: Literal["duration", "time"] = "duration"
 
     def header(self, limit: str, what: Literal["limit", "remaining", "reset"]) -> str:
         """Return the name of one header."""
-        return self.name.format(limit=limit, what=what)
-
-    @property
-    def prefix(self) -> str:
-        """How all these names begin."""
-        return self.name.partition("{")[0]
+        return self.prefix + self.rest.format(limit=limit, what=what)
 
 
 class ModelList(msgspec.Struct, frozen=True):

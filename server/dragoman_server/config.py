@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from dragoman import UPSTREAMS
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server._fields import Key
 from dragoman_server._listen import is_loopback
 from dragoman_server._patterns import ANY_TEXT
@@ -45,7 +46,6 @@ from dragoman_server.settings import (
     SERVER_KEYS,
     SIMULATOR,
     SIMULATOR_UPSTREAM,
-    UPSTREAM_KEYS,
     UPSTREAM_PROTOCOLS,
     AccountSettings,
     ClientKey,
@@ -54,6 +54,7 @@ from dragoman_server.settings import (
     ServerSettings,
     Settings,
     UpstreamSettings,
+    upstream_keys,
 )
 from dragoman_server.state._valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
 
@@ -101,21 +102,27 @@ class Loaded:
 
 
 def load(
-    *, environ: Mapping[str, str], path: str | None = None, flags: Mapping[str, str] = MappingProxyType({})
+    *,
+    environ: Mapping[str, str],
+    path: str | None = None,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
 ) -> Loaded:
     """Read the configuration. Raises ConfigError.
 
     `path` is the `--config` flag; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working
-    directory if there is one. `flags` maps names of server settings to their text on the command line.
+    directory if there is one. `flags` maps names of server settings to their text on the command line. Upstreams may
+    speak those of `protocols` that have an upstream half; `create_app` must get the same.
     """
+    specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
     sources = Sources(file, environ)
     if file is not None:
         sources.read(Path(file))
-    loader = _Loader(sources, flags)
+    loader = _Loader(sources, flags, upstream_keys(specs))
     settings = loader.settings()
-    warnings = tuple(_warnings(settings, loader.warnings, environ))
+    warnings = tuple(_warnings(settings, loader.warnings, environ, specs))
     return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
@@ -129,7 +136,12 @@ def socks_available() -> bool:
     return find_spec("socksio") is not None
 
 
-def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, str]) -> Iterator[str]:
+def _warnings(
+    settings: Settings,
+    collected: list[str],
+    environ: Mapping[str, str],
+    specs: Mapping[str, UpstreamSpec],
+) -> Iterator[str]:
     yield from collected
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
@@ -145,7 +157,7 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
             "as there are no client keys"
         )
     for upstream in settings.upstreams:
-        path = UPSTREAMS[upstream.protocol].path
+        path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
                 f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
@@ -157,6 +169,7 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
 class _Loader:
     sources: Sources
     flags: Mapping[str, str]
+    upstream_keys: Mapping[str, Key]
     warnings: list[str] = field(default_factory=list)
     # The upstreams' names, and where the file gives them.
     names: dict[str, KeyPath] = field(default_factory=dict)
@@ -250,7 +263,7 @@ class _Loader:
         upstreams = []
         for path, table in self.sources.array_of_tables("upstreams"):
             faults = len(self.sources.problems)
-            values = self.sources.section(path, table, UPSTREAM_KEYS)
+            values = self.sources.section(path, table, self.upstream_keys)
             if "protocol" not in table and isinstance(values.get("protocols"), tuple):
                 values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
             for name in ("name", "protocol", "base_url"):
@@ -320,7 +333,7 @@ class _Loader:
         }
         faults = len(self.sources.problems)
         for name, (variable, text) in texts.items():
-            self.sources.check_text(values, UPSTREAM_KEYS[name], text, ENVIRONMENT, variable)
+            self.sources.check_text(values, self.upstream_keys[name], text, ENVIRONMENT, variable)
         if len(self.sources.problems) > faults:
             return
         for name in values:

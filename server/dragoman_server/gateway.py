@@ -53,6 +53,12 @@ class Gateway:
         self.settings = settings
         self.protocols = protocols
         self.upstreams = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
+        for upstream in settings.upstreams:
+            unknown = [name for name in upstream.protocols if name not in self.upstreams]
+            if unknown:
+                raise ValueError(
+                    f"upstream {upstream.name} speaks {', '.join(unknown)}, which this gateway was not given"
+                )
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
         self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)

@@ -6,7 +6,7 @@ tables, so a new setting is one new field. Where values come from is config.py's
 nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -506,6 +506,13 @@ def _own_first(cls: type[Capabilities]) -> dict[str, Key]:
     """dataclasses put what is inherited first, but people look for the name first."""
     keys = keys_of(cls)
     return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
+
+
+def upstream_keys(protocols: Iterable[str]) -> dict[str, Key]:
+    """Return UPSTREAM_KEYS with these protocols to choose from."""
+    choices = tuple(protocols)
+    named = {name: replace(UPSTREAM_KEYS[name], choices=choices) for name in ("protocol", "protocols")}
+    return {**UPSTREAM_KEYS, **named}
 
 
 SERVER_KEYS = keys_of(ServerSettings)

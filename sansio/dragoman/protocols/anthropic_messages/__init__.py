@@ -65,6 +65,6 @@ SPEC = UpstreamSpec(
     # "limit: defaults to 20, ranges from 1 to 1000."
     model_list=ModelList("/v1/models", {"limit": "1000"}, "after_id"),
     rate_limit_headers=RateLimitHeaders(
-        "anthropic-ratelimit-{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"
+        "anthropic-ratelimit-", "{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"
     ),
 )

@@ -53,5 +53,5 @@ SPEC = UpstreamSpec(
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,
     model_list=ModelList(),
-    rate_limit_headers=RateLimitHeaders("x-ratelimit-{what}-{limit}"),
+    rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )

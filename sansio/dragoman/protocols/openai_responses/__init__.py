@@ -46,5 +46,5 @@ SPEC = UpstreamSpec(
     forwarded_headers=FORWARDED_HEADERS,
     model_list=ModelList(),
     token_count=TOKEN_COUNT,
-    rate_limit_headers=RateLimitHeaders("x-ratelimit-{what}-{limit}"),
+    rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )
