@@ -63,7 +63,7 @@ class Gateway:
         self.simulator = SimulatedUpstream()
         self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
-        self.keyring = keyring_of(settings)
+        self.keyring = keyring_of(settings, protocols.values())
         self.accounts = accounts or account_store_of(settings.server)
         self.balances = Balances(settings, self.door, self.upstreams)
         self.pool = Pool(settings, self.accounts, balances=self.balances)

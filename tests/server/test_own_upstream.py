@@ -194,9 +194,9 @@ hash = "{hash_of(key, Secret(secret))}"
 requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
-        own = {"authorization": f"Bearer {key}"}
-        assert (await call(app, "/v1/toy", ASKED, own)).status == 200
-        client = await call(app, "/v1/toy", ASKED, own)
+        assert (await call(app, "/v1/toy", ASKED)).status == 401
+        assert (await call(app, "/v1/toy", ASKED, {"x-toy-key": key})).status == 200
+        client = await call(app, "/v1/toy", ASKED, {"x-toy-key": key})
     assert client.status == 429
     assert client.headers["toy-limit-requests-limit"] == "1"
     assert client.headers["toy-limit-requests-remaining"] == "0"
