@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from core_toy import exchange_of, toy
 
-from dragoman.codec import Endpoint, ProtocolSpec, Target, ToolRule
+from dragoman.codec import Endpoint, ProtocolSpec, RateLimitHeaders, Target, ToolRule
 
 
 def test_defaults_suit_the_widest_range() -> None:
@@ -26,6 +26,17 @@ def test_a_spec_is_complete_at_birth() -> None:
 
 def test_most_bodies_demand_no_headers() -> None:
     assert toy().request_headers({"model": "m"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (RateLimitHeaders("x-limit-"), "x-limit-remaining-tokens"),
+        (RateLimitHeaders("x-limit-", "{limit}-{what}"), "x-limit-tokens-remaining"),
+    ],
+)
+def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> None:
+    assert headers.header("tokens", "remaining") == name
 
 
 def test_exchange_hides_no_secret_by_default() -> None:

@@ -16,8 +16,7 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 import dragoman_server
 from dragoman import REGISTRY, UPSTREAMS
 from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
-from dragoman_server._mended_relays import MENDED_RELAYS
-from dragoman_server._providers import PROVIDERS
+from dragoman_server import _mended_relays, _providers, simulator
 from dragoman_server._secret import Secret
 from dragoman_server.access import hash_of
 from dragoman_server.app import Application, create_app
@@ -239,7 +238,10 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 
 SERVER = Path(dragoman_server.__file__).parent
 # The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
-NAMING = {SERVER / "_providers.py", SERVER / "_mended_relays.py", *(SERVER / "simulator").rglob("*.py")}
+NAMING = {
+    *(Path(module.__file__) for module in (_mended_relays, _providers)),
+    *Path(simulator.__file__).parent.rglob("*.py"),
+}
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -254,6 +256,11 @@ def test_the_server_names_no_protocol(name: str) -> None:
 
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
-    named = {name for row in PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name}
-    named |= {row.protocol for row in MENDED_RELAYS}
+    named = {
+        name
+        for row in _providers.PROVIDERS
+        for name in (row.protocol, *row.protocols, row.compatible)
+        if name
+    }
+    named |= {row.protocol for row in _mended_relays.MENDED_RELAYS}
     assert named == set(UPSTREAMS)
