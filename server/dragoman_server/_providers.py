@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from dragoman._ir.effort import EFFORTS
 from dragoman_server.capabilities import ENFORCED, HOSTED_USES, NONE
 
-# The protocols that the hosts of these tables speak, by the names that the registry gives them. A host's rows are data:
-# no other code of the server knows a protocol by its name.
+# The protocols that the hosts of these tables speak, by the names that the registry gives them. Apart from such tables and
+# the simulator, no code of the server names a protocol.
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
@@ -325,7 +325,7 @@ def takes(url: str, protocol: str) -> Mapping[str, object]:
 
 
 def preferred_protocol(provider: str) -> str:
-    """Return the protocol that the provider of this name speaks best."""
+    """Return the preferred protocol of the provider with this name."""
     return next(each.protocol for each in PROVIDERS if each.name == provider)
 
 
