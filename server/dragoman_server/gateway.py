@@ -31,6 +31,7 @@ from dragoman_server.upstream.client import UpstreamClient
 
 class Gateway:
     """
+    protocols: those that are served, by name. upstreams: those of them that upstreams speak.
     responses: where answers are kept, None for nowhere.
     keyring: who may come in.
     accounts: the health of upstream accounts, and all counters.
@@ -52,13 +53,19 @@ class Gateway:
         self.settings = settings
         self.protocols = protocols
         self.upstreams = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
+        for upstream in settings.upstreams:
+            unknown = [name for name in upstream.protocols if name not in self.upstreams]
+            if unknown:
+                raise ValueError(
+                    f"upstream {upstream.name} speaks {', '.join(unknown)}, which this gateway was not given"
+                )
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
-        self.catalog = Catalog(settings, self.door, self._usable_accounts)
+        self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
-        self.keyring = keyring_of(settings)
+        self.keyring = keyring_of(settings, protocols.values())
         self.accounts = accounts or account_store_of(settings.server)
-        self.balances = Balances(settings, self.door)
+        self.balances = Balances(settings, self.door, self.upstreams)
         self.pool = Pool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes

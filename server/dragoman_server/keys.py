@@ -7,10 +7,11 @@ the outcome. The secret itself keys nothing: every use has a key of its own, der
 
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from dragoman import RemoteProtocolError, Sealer
+from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
@@ -47,16 +48,27 @@ def hash_of(key: str, secret: Secret) -> str:
     return hmac.digest(_subkey(secret, _CLIENT_KEYS), key.encode("utf-8", "surrogateescape"), "sha256").hex()
 
 
-def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The key that a client sends. With both headers there, x-api-key counts, as at Anthropic's own server.
+def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
+    """Return the headers, beside authorization, in which clients of these protocols send their key."""
+    names = (spec.auth_header for spec in protocols if isinstance(spec, UpstreamSpec))
+    return tuple(dict.fromkeys(name for name in names if name != "authorization"))
 
-    A header that is there twice has no one value, so it is none.
+
+KEY_HEADERS = key_headers(REGISTRY.values())
+
+
+def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
+    """Return the key that a client sends. names: the headers for it, beside authorization.
+
+    With both there, authorization does not count, as at Anthropic's own server. A header that is there twice has no one
+    value, so it is none.
     """
     found: dict[bytes, list[str]] = {}
     for name, value in headers:
         found.setdefault(name.lower(), []).append(value.decode("latin-1").strip())
-    if b"x-api-key" in found:
-        return _only(found[b"x-api-key"])
+    for each in names:
+        if each.encode("ascii") in found:
+            return _only(found[each.encode("ascii")])
     scheme, _, rest = (_only(found.get(b"authorization", [])) or "").partition(" ")
     return rest.strip() if scheme.lower() == "bearer" else None
 
@@ -66,13 +78,16 @@ def _only(values: list[str]) -> str | None:
 
 
 class Keyring:
-    """The client keys of the configuration."""
+    """The client keys of the configuration. names: the headers in which they may come, beside authorization."""
 
-    def __init__(self, keys: Iterable[ClientKey], secret: Secret | None) -> None:
+    def __init__(
+        self, keys: Iterable[ClientKey], secret: Secret | None, names: Sequence[str] = KEY_HEADERS
+    ) -> None:
         self._keys = [(key.hash.encode(), key) for key in keys]
         if self._keys and secret is None:
             raise ValueError("client keys need server.secret: their hashes are keyed with it")
         self._secret = secret
+        self._names = names
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -84,10 +99,11 @@ class Keyring:
         """
         if self._secret is None or not self._keys:
             return None
-        presented = presented_key(headers)
+        presented = presented_key(headers, self._names)
         if presented is None:
             raise _refusal(
-                "this gateway needs a client key: send it as authorization: Bearer, or as x-api-key"
+                "this gateway needs a client key: send it as authorization: Bearer, or as "
+                + ", ".join(self._names)
             )
         hashed = hash_of(presented, self._secret).encode()
         found = None
@@ -115,8 +131,8 @@ def same_key(one: str, other: Secret) -> bool:
     return hmac.compare_digest(*digests)
 
 
-def keyring_of(settings: Settings) -> Keyring:
-    return Keyring(settings.client_keys, settings.server.secret)
+def keyring_of(settings: Settings, protocols: Iterable[ProtocolSpec] = REGISTRY.values()) -> Keyring:
+    return Keyring(settings.client_keys, settings.server.secret, key_headers(protocols))
 
 
 def _refusal(message: str) -> RemoteProtocolError:

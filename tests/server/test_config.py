@@ -352,7 +352,7 @@ def test_keys_that_are_wrong_are_the_one_fault_of_a_public_bind() -> None:
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
     assert loaded.warnings == (
-        "upstream local: the base URL of a Messages upstream is written without /v1, "
+        "upstream local: the base URL for anthropic_messages is written without /v1, "
         "requests would go to .../v1/v1/messages",
     )
 

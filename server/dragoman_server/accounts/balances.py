@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from dragoman import RemoteProtocolError
+from dragoman import UPSTREAMS, RemoteProtocolError
+from dragoman.codec import UpstreamSpec
 from dragoman.jsontext import JSON, decode
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.capabilities.providers import provider_name
@@ -60,12 +61,21 @@ _QUESTIONS: Mapping[str, _Question] = {
 
 
 class Balances(Background):
-    """shares: by account, what it has left as a share of the upstream's largest amount, 0 to 1. door: see Catalog."""
+    """shares: by account, what it has left as a share of the upstream's largest amount, 0 to 1.
 
-    def __init__(self, settings: Settings, door: Callable[[str], Door]) -> None:
+    door, specs: see Catalog.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        door: Callable[[str], Door],
+        specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    ) -> None:
         self.shares: dict[str, float] = {}
         self._settings = settings
         self._door = door
+        self._specs = specs
         self._due: dict[str, float] = {}
 
     def refresh(self, upstream: UpstreamSettings) -> None:
@@ -88,7 +98,8 @@ class Balances(Background):
         with anyio.move_on_after(REFRESH_S):
             for account in self._settings.accounts_of(upstream):
                 try:
-                    status, body = await get(self._door(upstream.name), upstream, account, url, _MOST_BYTES)
+                    door, protocol = self._door(upstream.name), self._specs[upstream.protocol]
+                    status, body = await get(door, upstream, protocol, account, url, _MOST_BYTES)
                     amounts[account.id] = _amount(question, body) if status == 200 else None
                     reason = f"it answered with status {status}"
                 except UpstreamError as error:

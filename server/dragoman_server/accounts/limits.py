@@ -21,6 +21,7 @@ from typing import TypeVar
 import anyio
 
 from dragoman import RemoteProtocolError, Usage
+from dragoman.codec import ProtocolSpec
 from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Rate
 from dragoman_server.headers import HeaderList, limit_headers
@@ -66,7 +67,7 @@ class Limit(Enum):
 class ClientRefused(RemoteProtocolError):
     """A request that this key may not send, or not now."""
 
-    def headers(self, protocol: str) -> HeaderList:
+    def headers(self, protocol: ProtocolSpec) -> HeaderList:
         """What the client's library reads of it. protocol: the client's."""
         return []
 
@@ -83,8 +84,10 @@ class LimitReached(ClientRefused):
         )
         self.limit, self.most, self.now, self.until = limit, most, now, until
 
-    def headers(self, protocol: str) -> HeaderList:
-        return limit_headers(protocol, self.limit.value, self.most, now=self.now, until=self.until)
+    def headers(self, protocol: ProtocolSpec) -> HeaderList:
+        return limit_headers(
+            protocol.rate_limit_headers, self.limit.value, self.most, now=self.now, until=self.until
+        )
 
 
 class BudgetSpent(ClientRefused):

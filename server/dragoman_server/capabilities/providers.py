@@ -11,8 +11,13 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from dragoman._ir.effort import EFFORTS
-from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES
 from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
+
+# The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
+# simulator, no code of the server names a protocol.
+CHAT = "openai_chat"
+MESSAGES = "anthropic_messages"
+RESPONSES = "openai_responses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,7 @@ class Provider:
     of them is `default_model`, its best known model.
     `source` says where that is written, `date` when it was looked up. `refuses` among them is of Chat Completions.
     `hosts` are the provider's further public hosts, such as those of other regions.
+    `compatible` is what servers speak that call themselves compatible with it, where that is another protocol.
     """
 
     name: str
@@ -34,6 +40,7 @@ class Provider:
     date: str
     takes: Mapping[str, object] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    compatible: str | None = None
 
     @property
     def base_url_variable(self) -> str:
@@ -52,8 +59,6 @@ class Found:
     protocol: str
     protocols: tuple[str, ...]
 
-
-_CHAT = (OPENAI_CHAT,)
 
 # What means something at OpenAI alone. Elsewhere it does nothing, and servers that check bodies refuse it: "property
 # 'store' is unsupported", "Extra inputs are not permitted".
@@ -91,7 +96,7 @@ def _chat(
     """A host of Chat Completions. takes: beyond what every one takes. more: refused beyond `refuses`."""
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
     whole = {**_PUBLIC, **takes, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, OPENAI_CHAT, _CHAT, source, _DATE, whole, hosts)
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, whole, hosts)
 
 
 PROVIDERS = (
@@ -99,8 +104,8 @@ PROVIDERS = (
         "openai",
         (("OPENAI_API_KEY", "bearer"),),
         "https://api.openai.com/v1",
-        OPENAI_RESPONSES,
-        (OPENAI_CHAT, OPENAI_RESPONSES),
+        RESPONSES,
+        (CHAT, RESPONSES),
         "openai-python 3.54.0; pydantic-ai#2822",
         _DATE,
         {
@@ -119,14 +124,16 @@ PROVIDERS = (
             # "Unknown parameter: 'web_search_options'." Models that take it search without it, too.
             "refuses": ("top_k", "web_search_options"),
         },
+        # Responses only now and then.
+        compatible=CHAT,
     ),
     Provider(
         "anthropic",
         # The vendor's SDK sends the first as x-api-key and the second as a bearer token.
         (("ANTHROPIC_API_KEY", "x-api-key"), ("ANTHROPIC_AUTH_TOKEN", "bearer")),
         "https://api.anthropic.com",
-        ANTHROPIC_MESSAGES,
-        (ANTHROPIC_MESSAGES,),
+        MESSAGES,
+        (MESSAGES,),
         "anthropic-python 2.12.0",
         _DATE,
         {
@@ -304,19 +311,22 @@ PROVIDERS = (
 )
 
 
-def is_openai_host(url: str) -> bool:
-    """Whether `url` is OpenAI itself or one of its regional hosts, not a compatible server."""
-    provider = _provider_at(url)
-    return provider is not None and provider.name == "openai"
-
-
-def takes(url: str) -> Mapping[str, object]:
-    """What is known of the host of `url`, for settings that nobody set."""
+def takes(url: str, protocol: str) -> Mapping[str, object]:
+    """Return what is known of the host of `url` where this protocol is spoken, for settings that nobody set."""
     provider = _provider_at(url)
     if provider is not None:
-        return provider.takes
-    # Servers that people run themselves take top_k; public ones may refuse it.
-    return _LOCAL if is_local(url) else _PUBLIC
+        known = provider.takes
+    else:
+        # Servers that people run themselves take top_k; public ones may refuse it.
+        known = _LOCAL if is_local(url) else _PUBLIC
+    if protocol == CHAT:
+        return known
+    return {name: value for name, value in known.items() if name != "refuses"}
+
+
+def preferred_protocol(provider: str) -> str:
+    """Return the preferred protocol of the provider with this name."""
+    return next(each.protocol for each in PROVIDERS if each.name == provider)
 
 
 def provider_name(url: str) -> str | None:
@@ -373,9 +383,8 @@ def discover(environ: Mapping[str, str]) -> list[Found]:
 def _found(provider: Provider, variable: str, auth: str, environ: Mapping[str, str]) -> Found:
     url = environ.get(provider.base_url_variable)
     protocol, protocols = provider.protocol, provider.protocols
-    if url and OPENAI_RESPONSES in protocols and not is_openai_host(url):
-        # What calls itself compatible with OpenAI speaks Chat Completions; Responses only now and then.
-        protocol, protocols = OPENAI_CHAT, _CHAT
+    if url and provider.compatible is not None and _provider_at(url) is not provider:
+        protocol, protocols = provider.compatible, (provider.compatible,)
     return Found(
         provider=provider,
         key_variable=variable,

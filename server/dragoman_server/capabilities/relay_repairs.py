@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dragoman_server.capabilities.model_families import plain_name
-from dragoman_server.capabilities.providers import is_local, port_of, provider_name
-from dragoman_server.settings import OPENAI_CHAT, OPENAI_RESPONSES
+from dragoman_server.capabilities.providers import (
+    CHAT,
+    RESPONSES,
+    is_local,
+    port_of,
+    provider_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class MendedRelay:
 
 MENDED_RELAYS = (
     MendedRelay(
-        OPENAI_RESPONSES,
+        RESPONSES,
         "llama.cpp",
         "events without output_index and sequence_number",
         "openai-python 3.54.0 with llama.cpp's server",
@@ -40,7 +45,7 @@ MENDED_RELAYS = (
         port=8080,
     ),
     MendedRelay(
-        OPENAI_RESPONSES,
+        RESPONSES,
         "vLLM",
         "content_index counts on across items",
         "vllm#45742",
@@ -48,7 +53,7 @@ MENDED_RELAYS = (
         port=8000,
     ),
     MendedRelay(
-        OPENAI_CHAT,
+        CHAT,
         "OpenAI",
         "an effort beside tools is refused",
         "itzcrazykns/vane#1173",
@@ -58,7 +63,7 @@ MENDED_RELAYS = (
     ),
     # A client that knows these hosts' ways knows them by their address, which is ours now: it sends what OpenAI takes.
     MendedRelay(
-        OPENAI_CHAT,
+        CHAT,
         "DeepSeek",
         "the role developer is refused, and so are turns without their reasoning",
         "9router#773; pi#3636; pi 0.73.1 and aider 0.86.2",
@@ -66,7 +71,7 @@ MENDED_RELAYS = (
         provider="deepseek",
     ),
     MendedRelay(
-        OPENAI_CHAT,
+        CHAT,
         "Mistral",
         "members that it does not know are refused, store and reasoning_content among them",
         "eca#231; crush#1590; pi 0.73.1, opencode 1.18.33",
@@ -74,7 +79,7 @@ MENDED_RELAYS = (
         provider="mistral",
     ),
     MendedRelay(
-        OPENAI_CHAT,
+        CHAT,
         "Groq",
         "reasoning_content and other members that it does not know are refused",
         "console.groq.com/docs/openai; opencode 1.18.33",

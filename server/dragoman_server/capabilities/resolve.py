@@ -8,7 +8,7 @@ as the core's Target has it. One table says which setting is which field there.
 from collections.abc import Callable
 from typing import Any
 
-from dragoman import Target
+from dragoman import UPSTREAMS, Target
 from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import provider_name, takes
 from dragoman_server.capabilities.relay_repairs import needs_mending
@@ -16,8 +16,6 @@ from dragoman_server.settings import (
     ANY_VERSION,
     CAPABILITY_KEYS,
     NEWEST_VERSION,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
     Settings,
     UpstreamSettings,
 )
@@ -96,13 +94,13 @@ def what_is_said(
 ) -> dict[str, object]:
     """The settings by name. Those of which nobody says anything are missing."""
     protocol = protocol or upstream.protocol
-    host = takes(upstream.base_url)
+    host = takes(upstream.base_url, protocol)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
     # A server's checks and a model's are two things: what either refuses is refused.
     refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
         said.update(family.takes)
-    if protocol == OPENAI_CHAT:
+    if refused:
         said["refuses"] = (*refused, *_names(said.get("refuses")))
     if needs_mending(upstream.base_url, protocol, model):
         said["relay"] = "mend"
@@ -115,13 +113,12 @@ def what_is_said(
 
 def upstreams_without_grammars(settings: Settings) -> list[str]:
     """Names of upstreams that enforce no grammar, as far as can be told without knowing the model."""
-    return [
-        upstream.name
-        for upstream in settings.upstreams
-        if not what_is_said(settings, upstream, "").get(
-            "custom_tools", OPENAI_RESPONSES in upstream.protocols
-        )
-    ]
+    found = []
+    for upstream in settings.upstreams:
+        usual = any(UPSTREAMS[protocol].tools.custom_usual for protocol in upstream.protocols)
+        if not what_is_said(settings, upstream, "").get("custom_tools", usual):
+            found.append(upstream.name)
+    return found
 
 
 def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:

@@ -29,7 +29,7 @@ from dragoman_server.models.routes import (
     resolve,
 )
 from dragoman_server.serving.sockets import Listening
-from dragoman_server.settings import OPENAI_CHAT, SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import ANY_TEXT
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
@@ -124,7 +124,7 @@ def example_of(settings: Settings, lists: Lists = MappingProxyType({})) -> Examp
     name = next(_candidates(settings, infos), None)
     if name is None:
         return None
-    route = resolve(settings, OPENAI_CHAT, name, infos)
+    route = resolve(settings, None, name, infos)
     info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, Route) else None
     return Example(name, None if info is None else info.context)
 

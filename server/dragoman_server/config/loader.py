@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.capabilities.providers import PROVIDERS, Found, discover, takes
 from dragoman_server.config.problems import (
     COMMAND_LINE,
@@ -32,18 +34,15 @@ from dragoman_server.keys import hash_of
 from dragoman_server.serving.sockets import is_loopback
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
-    ANTHROPIC_MESSAGES,
     CAPABILITY_KEYS,
     CLIENT_KEY_KEYS,
     ENV_PREFIX,
     MODEL_KEYS,
-    OPENAI_CHAT,
     PRICE_KEYS,
     RULE_KEYS,
     SERVER_KEYS,
     SIMULATOR,
     SIMULATOR_UPSTREAM,
-    UPSTREAM_KEYS,
     UPSTREAM_PROTOCOLS,
     AccountSettings,
     ClientKey,
@@ -52,6 +51,7 @@ from dragoman_server.settings import (
     ServerSettings,
     Settings,
     UpstreamSettings,
+    upstream_keys,
 )
 from dragoman_server.settings.capabilities import ModelCapabilities
 from dragoman_server.settings.fields import Key
@@ -59,12 +59,10 @@ from dragoman_server.settings.patterns import ANY_TEXT
 from dragoman_server.settings.secret import MASK, Secret
 
 __all__ = [
-    "ANTHROPIC_MESSAGES",
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
     "MASK",
     "MAX_FILE_BYTES",
-    "OPENAI_CHAT",
     "SIMULATOR",
     "SIMULATOR_UPSTREAM",
     "UPSTREAM_PROTOCOLS",
@@ -104,21 +102,27 @@ class Loaded:
 
 
 def load(
-    *, environ: Mapping[str, str], path: str | None = None, flags: Mapping[str, str] = MappingProxyType({})
+    *,
+    environ: Mapping[str, str],
+    path: str | None = None,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
 ) -> Loaded:
     """Read the configuration. Raises ConfigError.
 
     `path` is the `--config` flag; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working
-    directory if there is one. `flags` maps names of server settings to their text on the command line.
+    directory if there is one. `flags` maps names of server settings to their text on the command line. Upstreams may
+    speak those of `protocols` that have an upstream half; `create_app` must get the same.
     """
+    specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
     sources = Sources(file, environ)
     if file is not None:
         sources.read(Path(file))
-    loader = _Loader(sources, flags)
+    loader = _Loader(sources, flags, upstream_keys(specs))
     settings = loader.settings()
-    warnings = tuple(_warnings(settings, loader.warnings, environ))
+    warnings = tuple(_warnings(settings, loader.warnings, environ, specs))
     return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
 
 
@@ -132,7 +136,12 @@ def socks_available() -> bool:
     return find_spec("socksio") is not None
 
 
-def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, str]) -> Iterator[str]:
+def _warnings(
+    settings: Settings,
+    collected: list[str],
+    environ: Mapping[str, str],
+    specs: Mapping[str, UpstreamSpec],
+) -> Iterator[str]:
     yield from collected
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
@@ -148,10 +157,11 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
             "as there are no client keys"
         )
     for upstream in settings.upstreams:
-        if upstream.protocol == ANTHROPIC_MESSAGES and urlsplit(upstream.base_url).path.endswith("/v1"):
+        path = specs[upstream.protocol].path
+        if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
-                f"upstream {upstream.name}: the base URL of a Messages upstream is written without /v1, "
-                "requests would go to .../v1/v1/messages"
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"requests would go to .../v1{path}"
             )
 
 
@@ -159,6 +169,7 @@ def _warnings(settings: Settings, collected: list[str], environ: Mapping[str, st
 class _Loader:
     sources: Sources
     flags: Mapping[str, str]
+    upstream_keys: Mapping[str, Key]
     warnings: list[str] = field(default_factory=list)
     # The upstreams' names, and where the file gives them.
     names: dict[str, KeyPath] = field(default_factory=dict)
@@ -252,7 +263,7 @@ class _Loader:
         upstreams = []
         for path, table in self.sources.array_of_tables("upstreams"):
             faults = len(self.sources.problems)
-            values = self.sources.section(path, table, UPSTREAM_KEYS)
+            values = self.sources.section(path, table, self.upstream_keys)
             if "protocol" not in table and isinstance(values.get("protocols"), tuple):
                 values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
             for name in ("name", "protocol", "base_url"):
@@ -322,7 +333,7 @@ class _Loader:
         }
         faults = len(self.sources.problems)
         for name, (variable, text) in texts.items():
-            self.sources.check_text(values, UPSTREAM_KEYS[name], text, ENVIRONMENT, variable)
+            self.sources.check_text(values, self.upstream_keys[name], text, ENVIRONMENT, variable)
         if len(self.sources.problems) > faults:
             return
         for name in values:
@@ -441,7 +452,7 @@ class _Loader:
     def _check_default_model(self, settings: Settings, model: str) -> None:
         from dragoman_server.models.routes import UnknownModel, resolve
 
-        route = resolve(settings, OPENAI_CHAT, model)
+        route = resolve(settings, None, model)
         if isinstance(route, UnknownModel):
             hint = "" if route.suggestion is None else f"; did you mean {show(route.suggestion)}?"
             text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
@@ -511,9 +522,8 @@ def _stars_fault(target: str, raw: object, alias: str) -> str | None:
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
     # What models take is worked out for each of them, see _targets.py.
-    known = {
-        name: value for name, value in takes(str(values["base_url"])).items() if name not in CAPABILITY_KEYS
-    }
+    host = takes(str(values["base_url"]), str(values["protocol"]))
+    known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
     if values.get("models"):
         known.pop("default_model", None)  # what the user says that it has comes first
     return _make(UpstreamSettings, {**known, **values})

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-# difflib's own default is 0.6; a little laxer finds "openai" in "openai_chat" and "prot" in "port".
+# difflib's own default is 0.6; a little less also finds a protocol by its vendor's name, and "prot" in "port".
 _CUTOFF = 0.55
 # Comparing is quadratic in the length, and a model name comes from outside.
 _MAX_LENGTH = 200

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
+from dragoman import UPSTREAMS
 from dragoman_server.config.suggest import did_you_mean
-from dragoman_server.settings import LOOPBACK_ORIGINS
+from dragoman_server.settings import LOOPBACK_ORIGINS, VERSION_HEADER
 from dragoman_server.settings.fields import Key, Kind
 from dragoman_server.settings.secret import Secret
 
@@ -51,7 +52,7 @@ _IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
 _IDENTITY_PREFIX = "x-stainless-"  # what the vendors' SDKs say of themselves
 
 # The translation must know what they say.
-_OWN_SETTINGS = {"anthropic-version": "anthropic_version"}
+_OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
@@ -59,7 +60,7 @@ _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # What people paste from a vendor's API reference, where an SDK's base URL was asked for.
-_ENDPOINTS = ("/chat/completions", "/messages", "/responses", "/completions")
+_ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
 
 
 class BadValue(Exception):

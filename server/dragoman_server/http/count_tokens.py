@@ -6,14 +6,14 @@ no request that matters to an account: it has a time limit of its own, and when 
 estimate is better than an error.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
 from dragoman import RemoteProtocolError, estimate_tokens, peek
-from dragoman.codec import ProtocolSpec
+from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.gateway import Gateway
@@ -24,7 +24,6 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses.service import StoredResponses
-from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_RESPONSES
 
 # Clients ask for dozens of counts when they start, and show nothing until they have them.
 COUNT_S = 10.0
@@ -32,81 +31,23 @@ COUNT_S = 10.0
 ESTIMATE: HeaderList = [("dragoman-estimate", "true")]
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How counts are asked for and told in one protocol.
-
-    suffix: of the path, behind the one where answers are made; the upstream's is the same.
-    missing: what requests for an answer must have and these need not.
-    constant: what the answer says beside the figure.
-    fields: those of requests for an answer that these have as well. Others are an error to the vendors' servers.
-    """
-
-    suffix: str
-    missing: JSONObject
-    constant: JSONObject
-    fields: frozenset[str]
-
-
-FORMS = {
-    ANTHROPIC_MESSAGES: Form(
-        "/count_tokens",
-        # So large that nothing has to be fitted to it, which would be told as a loss.
-        {"max_tokens": 128_000},
-        {},
-        frozenset(
-            (
-                "model",
-                "messages",
-                "system",
-                "tools",
-                "tool_choice",
-                "thinking",
-                "output_config",
-                "cache_control",
-                "mcp_servers",
-                "context_management",
-            )
-        ),
-    ),
-    OPENAI_RESPONSES: Form(
-        "/input_tokens",
-        {"input": []},
-        {"object": "response.input_tokens"},
-        frozenset(
-            (
-                "model",
-                "input",
-                "instructions",
-                "tools",
-                "tool_choice",
-                "parallel_tool_calls",
-                "reasoning",
-                "text",
-                "truncation",
-            )
-        ),
-    ),
-}
-
-
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
-    """One path for each protocol that has one."""
+    """Return one path for each protocol that has one."""
     return [
         Route(
-            gateway.protocols[name].endpoints[0].path + form.suffix,
-            CountEndpoint(gateway, gateway.protocols[name], form),
+            spec.endpoints[0].path + spec.token_count.path,
+            CountEndpoint(gateway, spec, spec.token_count),
             methods=["POST"],
         )
-        for name, form in FORMS.items()
-        if name in gateway.protocols
+        for spec in gateway.protocols.values()
+        if spec.token_count is not None
     ]
 
 
 class CountEndpoint(BaseEndpoint):
     """POST /v1/messages/count_tokens and POST /v1/responses/input_tokens."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, form: Form) -> None:
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, form: TokenCount) -> None:
         super().__init__(gateway, protocol)
         self._form = form
         self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
@@ -120,12 +61,12 @@ class CountEndpoint(BaseEndpoint):
         goal = self.destination(peeked.model)
         _note(call.record, peeked.model, goal)
         unknown = None
-        if self.protocol.name == OPENAI_RESPONSES:
+        if self.protocol.stored_responses:
             expanded = await self._stored.expand(
                 body, peeked, goal, keep=False, now=call.now, owner=call.owner
             )
             body, unknown = expanded.body, expanded.unknown
-        form = FORMS.get(goal.upstream.name) if goal.settings.counts_tokens else None
+        form = goal.upstream.token_count if goal.settings.counts_tokens else None
         if form is not None:
             counted = await self._ask(call, body, goal, form)
             if call.record.outcome == "client_left":
@@ -139,17 +80,17 @@ class CountEndpoint(BaseEndpoint):
         call.record.input_tokens, call.record.estimated = tokens, True
         await call.answer({**self._form.constant, "input_tokens": tokens}, ESTIMATE)
 
-    async def _ask(self, call: Call, body: bytes, goal: Destination, form: Form) -> Reply | None:
+    async def _ask(self, call: Call, body: bytes, goal: Destination, form: TokenCount) -> Reply | None:
         """What the upstream says, None when it cannot say now. form: the upstream's.
 
         Of a translated request, a refusal is no concern of the client: the upstream refused what we made.
         """
         target = target_for(self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name)
-        relayed = FORMS[self.protocol.name] is form and target.relay == "exact"
+        relayed = goal.upstream.name == self.protocol.name and target.relay == "exact"
         plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
         if not relayed:
             plan = _in_form(plan, form)
-        plan = plan.below(form.suffix, "input_tokens")
+        plan = plan.below(form.path, "input_tokens")
         reply = None
         with anyio.move_on_after(COUNT_S):
             reply = await self.whole_reply(plan, call)
@@ -171,7 +112,7 @@ class CountEndpoint(BaseEndpoint):
     def _complete(self, body: bytes) -> JSONObject:
         """What could be a request for an answer, too."""
         value = decode_object(body, "the request body")
-        for name, stand_in in self._form.missing.items():
+        for name, stand_in in self._form.stand_ins.items():
             if value.get(name) is None:
                 value[name] = stand_in
         return value
@@ -185,7 +126,7 @@ class CountEndpoint(BaseEndpoint):
             raise RemoteProtocolError("the request body is nested too deep") from None
 
 
-def _in_form(plan: Plan, form: Form) -> Plan:
+def _in_form(plan: Plan, form: TokenCount) -> Plan:
     """A translated request for an answer as one for a count, in the upstream's protocol on both sides."""
     asked = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in asked.items() if name in form.fields})

@@ -249,7 +249,7 @@ class BaseEndpoint(ABC):
             if call.send.started:
                 raise
             call.record.outcome, call.record.error = "refused", error.message
-            more = error.headers(self.protocol.name) if isinstance(error, ClientRefused) else []
+            more = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
             await self._refuse(call.send, fault_of(error), call.record, more)
 
     async def _refuse(

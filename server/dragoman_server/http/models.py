@@ -4,22 +4,21 @@ Strategy: one path, two endpoints behind it, each in the form of its protocol. O
 has pages, which are cut here from what the catalog knows. What a client may not use is not there for it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from dragoman import REGISTRY, RemoteProtocolError
+from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, Call
 from dragoman_server.http.query import Query, invalid, last, number, parameters
 from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import Entry
-from dragoman_server.replies import MODELS_PATH, wants_anthropic
-from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
+from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000."
 _MOST_ON_A_PAGE = 1000
@@ -29,25 +28,23 @@ _USUAL_LIFECYCLES = ("active", "deprecated")
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     return [
-        Route(MODELS_PATH, _ByDialect(OpenAIModels(gateway), AnthropicModels(gateway)), methods=["GET"]),
-        Route(
-            MODELS_PATH + "/{model:path}",
-            _ByDialect(OpenAIModel(gateway), AnthropicModel(gateway)),
-            methods=["GET"],
-        ),
+        Route(MODELS_PATH, _ByDialect(gateway, _LISTS), methods=["GET"]),
+        Route(MODELS_PATH + "/{model:path}", _ByDialect(gateway, _MODELS), methods=["GET"]),
     ]
 
 
 class _ByDialect:
-    """Lets the endpoint answer whose form the client reads."""
+    """Lets the endpoint answer whose form the client reads. forms: by ProtocolSpec.model_list_form."""
 
-    def __init__(self, openai: BaseEndpoint, anthropic: BaseEndpoint) -> None:
-        self._openai = openai
-        self._anthropic = anthropic
+    def __init__(self, gateway: Gateway, forms: Mapping[str, type[BaseEndpoint]]) -> None:
+        self._protocols = gateway.protocols
+        self._endpoints = {
+            name: forms[spec.model_list_form](gateway, spec) for name, spec in gateway.protocols.items()
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self._anthropic if wants_anthropic(Headers(scope=scope)) else self._openai
-        await endpoint(scope, receive, send)
+        spec = protocol_by_version(Headers(scope=scope), self._protocols)
+        await self._endpoints[spec.name](scope, receive, send)
 
 
 async def _listed(gateway: Gateway, call: Call, lifecycles: Collection[str]) -> list[Entry]:
@@ -76,9 +73,6 @@ async def _one(gateway: Gateway, call: Call) -> Entry:
 class OpenAIModels(BaseEndpoint):
     """The list in OpenAI's form."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        super().__init__(gateway, REGISTRY[OPENAI_CHAT])
-
     async def serve(self, call: Call) -> None:
         entries = await _listed(self.gateway, call, _USUAL_LIFECYCLES)
         await call.answer({"object": "list", "data": [openai_model(entry) for entry in entries]})
@@ -91,9 +85,6 @@ class OpenAIModel(OpenAIModels):
 
 class AnthropicModels(BaseEndpoint):
     """The list in Anthropic's form. Without `limit` all is one page: many clients read no second one."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        super().__init__(gateway, REGISTRY[ANTHROPIC_MESSAGES])
 
     async def serve(self, call: Call) -> None:
         query = parameters(call.query)
@@ -113,6 +104,10 @@ class AnthropicModels(BaseEndpoint):
 class AnthropicModel(AnthropicModels):
     async def serve(self, call: Call) -> None:
         await call.answer(anthropic_model(await _one(self.gateway, call)))
+
+
+_LISTS: Mapping[str, type[BaseEndpoint]] = {"openai": OpenAIModels, "anthropic": AnthropicModels}
+_MODELS: Mapping[str, type[BaseEndpoint]] = {"openai": OpenAIModel, "anthropic": AnthropicModel}
 
 
 def page_of(entries: Sequence[Entry], query: Query) -> tuple[Sequence[Entry], bool]:

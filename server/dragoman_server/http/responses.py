@@ -23,7 +23,6 @@ from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation as chain
 from dragoman_server.responses.service import OFF, Expanded, StoredResponses
 from dragoman_server.responses.stores.base import Item, StoredResponse
-from dragoman_server.settings import OPENAI_RESPONSES
 
 # The limits and the default of a page, as OpenAI's reference has them.
 _MOST_ITEMS = 100
@@ -35,17 +34,18 @@ _NO_SUMMARY_SETTINGS = frozenset(("stream", "stream_options", "store", "backgrou
 
 
 def responses_routes(gateway: Gateway) -> list[BaseRoute]:
-    """All paths below the one where answers are made."""
-    protocol = gateway.upstreams.get(OPENAI_RESPONSES)
-    if protocol is None:
-        return []
-    path = protocol.endpoints[0].path
-    return [
-        Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
-        Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
-        Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
-        Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
-    ]
+    """Return all paths below the one where answers are made, for each protocol whose answers can be kept."""
+    routes: list[BaseRoute] = []
+    for protocol in gateway.upstreams.values():
+        if protocol.stored_responses:
+            path = protocol.endpoints[0].path
+            routes += [
+                Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
+                Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
+                Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
+                Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
+            ]
+    return routes
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
@@ -197,7 +197,7 @@ class CompactEndpoint(BaseEndpoint):
         await self.admit(call, peeked.model)
         goal = self.destination(peeked.model)
         expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
-        if goal.upstream.name == OPENAI_RESPONSES:
+        if goal.upstream.stored_responses:
             plan = self._asking.plan(call, expanded.body).below("/compact", "output")
             await self.exchange(plan, call).run()
         else:

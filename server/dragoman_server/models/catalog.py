@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio.abc import TaskGroup
 
+from dragoman import UPSTREAMS
+from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import Route, UnknownModel, resolve_chain, undecided
 from dragoman_server.proxying.attempt import Door
 from dragoman_server.settings import (
     FULL,
-    OPENAI_CHAT,
     PLAIN,
     SIMULATOR,
     AccountSettings,
@@ -85,16 +86,23 @@ class _UpstreamList:
 class Catalog(Background):
     """The names. Outside of running() nobody is asked, and what the settings say is all there is.
 
-    door: where requests to the upstream of a name go out. accounts: see AccountsOf.
+    door: where requests to the upstream of a name go out. accounts: see AccountsOf. specs: see Gateway.
     """
 
     def __init__(
-        self, settings: Settings, door: Callable[[str], Door], accounts: AccountsOf | None = None
+        self,
+        settings: Settings,
+        door: Callable[[str], Door],
+        accounts: AccountsOf | None = None,
+        specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self._settings = settings
         self._door = door
+        self._specs = specs
         self._accounts = accounts or settings.accounts_of
-        self._lists = [_UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream)]
+        self._lists = [
+            _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
+        ]
         self._merged: dict[str, Entry] | None = None
         # For routes: the names of the models that each upstream lists, as far as they are known.
         self.listed: dict[str, Collection[str]] = {}
@@ -140,7 +148,8 @@ class Catalog(Background):
         again = self._settings.server.model_list_ttl_s
         try:
             with anyio.fail_after(REFRESH_S):
-                models = await fetch_models(self._door(upstream.name), upstream, self._accounts(upstream))
+                door, accounts = self._door(upstream.name), self._accounts(upstream)
+                models = await fetch_models(door, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
             _note_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
             again = min(again, RETRY_S)
@@ -218,6 +227,5 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
 
 
 def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[Route, ...]:
-    # The client's protocol decides which protocol is spoken there, not where it goes.
-    routes = resolve_chain(settings, OPENAI_CHAT, name, infos)
+    routes = resolve_chain(settings, None, name, infos)
     return () if isinstance(routes, UnknownModel) else routes

@@ -6,23 +6,15 @@ the time, which the caller sets.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 import anyio
 
-from dragoman import RemoteProtocolError
+from dragoman import UPSTREAMS, RemoteProtocolError
+from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
 from dragoman_server.proxying.attempt import Door
-from dragoman_server.settings import (
-    ANTHROPIC_MESSAGES,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    AccountSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_get import get
 from dragoman_server.upstream.client import UpstreamError
 
@@ -37,24 +29,6 @@ MOST_ACCOUNTS = 3
 _ABOUT_ACCOUNT = frozenset({401, 402, 403, 429})
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """path: below the base URL. first: parameters of every page. cursor: the parameter that has the last id so far."""
-
-    path: str
-    first: Mapping[str, str]
-    cursor: str
-
-
-_OPENAI = _Question("/models", MappingProxyType({}), "after")
-_QUESTIONS = {
-    OPENAI_CHAT: _OPENAI,
-    OPENAI_RESPONSES: _OPENAI,
-    # "limit: defaults to 20, ranges from 1 to 1000."
-    ANTHROPIC_MESSAGES: _Question("/v1/models", MappingProxyType({"limit": "1000"}), "after_id"),
-}
-
-
 class ModelListError(Exception):
     """There is no list. `str()` of it is for the log: it has neither keys nor what the upstream wrote."""
 
@@ -63,21 +37,25 @@ class _Refused(ModelListError):
     """The account was refused."""
 
 
-def can_list(upstream: UpstreamSettings) -> bool:
-    """Whether this upstream is to be asked, and it is known how."""
-    return upstream.model_list and upstream.protocol in _QUESTIONS
+def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
+    """Whether this upstream is to be asked, and it is known how. specs: by name, see Gateway."""
+    spec = specs.get(upstream.protocol)
+    return upstream.model_list and spec is not None and spec.model_list is not None
 
 
 async def fetch_models(
-    door: Door, upstream: UpstreamSettings, accounts: Sequence[AccountSettings]
+    door: Door,
+    upstream: UpstreamSettings,
+    accounts: Sequence[AccountSettings],
+    specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
 ) -> tuple[ModelInfo, ...]:
-    """All models that the upstream lists, each once. Raises ModelListError."""
+    """All models that the upstream lists, each once. It must be one of can_list(). Raises ModelListError."""
     if not accounts:
         raise ModelListError("no account can be used")
     refusal = None
     for account in accounts[:MOST_ACCOUNTS]:
         try:
-            return await _fetch_with(door, upstream, account)
+            return await _fetch_with(door, upstream, account, specs)
         except _Refused as error:
             refusal = error
         except UpstreamError as error:
@@ -110,12 +88,19 @@ async def fetch_all(
 
 
 async def _fetch_with(
-    door: Door, upstream: UpstreamSettings, account: AccountSettings
+    door: Door, upstream: UpstreamSettings, account: AccountSettings, specs: Mapping[str, UpstreamSpec]
 ) -> tuple[ModelInfo, ...]:
+    spec = specs[upstream.protocol]
+    places = spec.model_list
+    assert places is not None  # see can_list()
+    url = upstream.base_url_for(spec.name, specs) + places.path
+    query = dict(places.query)
     found: dict[str, ModelInfo] = {}
-    room, cursor = MOST_BYTES, None
+    room = MOST_BYTES
     for _ in range(MOST_PAGES):
-        page, size = await _page(door, upstream, account, cursor, room)
+        page, size = await _page(
+            door, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, room
+        )
         room -= size
         known = len(found)
         for model in page.models:
@@ -123,19 +108,15 @@ async def _fetch_with(
         # A server that knows no pages sends the first one again and again.
         if page.next is None or len(found) == known or len(found) >= MOST_MODELS:
             break
-        cursor = page.next
+        query[places.cursor] = page.next
     return tuple(found.values())[:MOST_MODELS]
 
 
 async def _page(
-    door: Door, upstream: UpstreamSettings, account: AccountSettings, cursor: str | None, room: int
+    door: Door, upstream: UpstreamSettings, spec: UpstreamSpec, account: AccountSettings, url: str, room: int
 ) -> tuple[ModelPage, int]:
-    """A page and its bytes."""
-    protocol = upstream.protocol
-    question = _QUESTIONS[protocol]
-    query = urlencode({**question.first, **({} if cursor is None else {question.cursor: cursor})})
-    url = upstream.base_url_for(protocol) + question.path + (f"?{query}" if query else "")
-    status, body = await get(door, upstream, account, url, room)
+    """Return a page and the number of its bytes."""
+    status, body = await get(door, upstream, spec, account, url, room)
     if status in _ABOUT_ACCOUNT:
         raise _Refused(f"it answered with status {status}")
     if status != 200:

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dragoman_server.capabilities.providers import provider_name
+from dragoman_server.capabilities.providers import preferred_protocol, provider_name
 from dragoman_server.config.suggest import nearest
-from dragoman_server.settings import ANTHROPIC_MESSAGES, SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import ANY_TEXT, filled, matched, matches
 from dragoman_server.simulator import MODELS
 
@@ -64,16 +64,19 @@ class UnknownModel:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Model names that belong to a provider: the upstream of that name, else the first with that protocol."""
+    """Model names that belong to a provider: they lead to the upstream of that name.
+
+    by_protocol: else to the first upstream that speaks the protocol which the provider prefers.
+    """
 
     pattern: str
     upstream: str
-    protocol: str | None = None
+    by_protocol: bool = False
 
 
 FAMILIES = (
     # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
-    Family("claude-*", "anthropic", ANTHROPIC_MESSAGES),
+    Family("claude-*", "anthropic", by_protocol=True),
     Family("gpt-*", "openai"),
     Family("chatgpt-*", "openai"),
     Family("o1*", "openai"),
@@ -125,17 +128,20 @@ def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
 
 
 def resolve(
-    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
 ) -> Route | UnknownModel:
-    """Where a request of a client of `client_protocol` for `model` goes first."""
+    """Where a request of a client of `client_protocol` for `model` goes first, see resolve_chain()."""
     chain = resolve_chain(settings, client_protocol, model, listed)
     return chain if isinstance(chain, UnknownModel) else chain[0]
 
 
 def resolve_chain(
-    settings: Settings, client_protocol: str, model: str, listed: Listed = NOTHING_LISTED
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
 ) -> tuple[Route, ...] | UnknownModel:
-    """Where a request goes, and where it goes when that fails. At least one route."""
+    """Where a request goes, and where it goes when that fails. At least one route.
+
+    client_protocol: decides which protocol is spoken there, not where it goes; None stands for any.
+    """
     if not model:
         return UnknownModel(model, "the request names no model")
     advice = ""
@@ -229,7 +235,9 @@ def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
     for family in FAMILIES:
         if matches(model, family.pattern):
             yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
-            yield from (upstream for upstream in settings.upstreams if family.protocol in upstream.protocols)
+            if family.by_protocol:
+                protocol = preferred_protocol(family.upstream)
+                yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)
 
 
 def _unknown(settings: Settings, model: str, listed: Listed) -> UnknownModel:

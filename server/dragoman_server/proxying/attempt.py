@@ -194,7 +194,10 @@ class Attempt:
     def _note(self, response: ResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
-        passed = [*for_client(response.headers), *request_ids(response.headers, self.plan.id)]
+        passed = [
+            *for_client(response.headers, self.plan.upstream),
+            *request_ids(response.headers, self.plan.id),
+        ]
         self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
 
     async def _begin(self, response: ResponseLike) -> bytes | Failure:

@@ -169,7 +169,7 @@ class Plan:
         """The same request with this account of its upstream."""
         if account == self.account:
             return self
-        headers = header_tables.with_key(self.headers, self.settings, self.upstream.name, account.api_key)
+        headers = header_tables.with_key(self.headers, self.settings, self.upstream, account.api_key)
         return replace(self, account=account, headers=headers)
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
@@ -280,7 +280,7 @@ def make_plan(
             session=session,
             signed_reasoning=signed_reasoning,
         )
-        url = target.base_url_for(upstream.name) + upstream.path
+        url = target.base_url_for(upstream.name, upstreams) + upstream.path
         if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]
@@ -303,8 +303,8 @@ def make_plan(
             url=url,
             headers=header_tables.for_upstream(
                 target,
-                upstream.name,
-                client.name,
+                upstream,
+                client,
                 headers,
                 stream=streams,
                 needed=translated.headers,

@@ -24,7 +24,7 @@ from dragoman._transforms.reasoning_cache import Keepsake
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import Verdict
 from dragoman_server.headers import (
-    ESTIMATES,
+    ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
@@ -257,7 +257,10 @@ class ClientExchange:
     async def _settle(self, attempt: Attempt) -> None:
         """Tell the account how the answer that the client gets has ended."""
         await self._attempts.ended(
-            attempt.lease, _fault_of(attempt), _tokens_of(attempt), remaining_of(attempt.headers)
+            attempt.lease,
+            _fault_of(attempt),
+            _tokens_of(attempt),
+            remaining_of(attempt.headers, attempt.plan.upstream),
         )
 
     async def _hedged(self, first: Lease, hedge_s: float) -> None:
@@ -450,9 +453,9 @@ class ClientExchange:
     def _stream_headers(self) -> list[tuple[bytes, bytes]]:
         media_type = self._plan.endpoint.media_type
         headers = [("content-type", media_type), *STREAM_HEADERS, *self._headers()]
-        if not self._plan.translated.relayed:
+        if self._plan.client.usage_at_start and not self._plan.translated.relayed:
             # The client is told a figure before the upstream tells one; the true one follows at the end.
-            headers += ESTIMATES.get(self._plan.client.name, [])
+            headers += ESTIMATE_AT_START
         if self._http1:  # RFC 9113, 8.2.2: HTTP/2 has no connection-specific header fields
             headers.append(("connection", "keep-alive"))
         return encode_headers(headers)

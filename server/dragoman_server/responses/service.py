@@ -12,7 +12,6 @@ from dragoman.jsontext import JSONObject
 from dragoman_server.proxying.plan import Destination
 from dragoman_server.responses import conversation as chain
 from dragoman_server.responses.stores.base import Item, ResponseStore, StoredResponse, StoreError
-from dragoman_server.settings import OPENAI_RESPONSES
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -62,7 +61,7 @@ class StoredResponses:
 
         Raises RemoteProtocolError for a reference that leads nowhere.
         """
-        relayed = goal.upstream.name == OPENAI_RESPONSES
+        relayed = goal.upstream.stored_responses
         asked = chain.read_asked(peeked)
         keep = keep and asked.store and self._store is not None
         if relayed and goal.settings.stores_responses:

@@ -3,7 +3,6 @@
 from dragoman_server.settings.gateway import (
     ACCOUNT_KEYS,
     ACCOUNT_STORES,
-    ANTHROPIC_MESSAGES,
     ANY_VERSION,
     BOTH,
     BUDGET_PERIODS,
@@ -18,8 +17,6 @@ from dragoman_server.settings.gateway import (
     MODEL_KEYS,
     MODEL_NAMES,
     NEWEST_VERSION,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
     PLAIN,
     PRICE_KEYS,
     RESPONSE_STORES,
@@ -29,6 +26,7 @@ from dragoman_server.settings.gateway import (
     SIMULATOR_UPSTREAM,
     UPSTREAM_KEYS,
     UPSTREAM_PROTOCOLS,
+    VERSION_HEADER,
     AccountSettings,
     ClientKey,
     Price,
@@ -37,12 +35,12 @@ from dragoman_server.settings.gateway import (
     Settings,
     UpstreamSettings,
     keys_of,
+    upstream_keys,
 )
 
 __all__ = [
     "ACCOUNT_KEYS",
     "ACCOUNT_STORES",
-    "ANTHROPIC_MESSAGES",
     "ANY_VERSION",
     "BOTH",
     "BUDGET_PERIODS",
@@ -57,8 +55,6 @@ __all__ = [
     "MODEL_KEYS",
     "MODEL_NAMES",
     "NEWEST_VERSION",
-    "OPENAI_CHAT",
-    "OPENAI_RESPONSES",
     "PLAIN",
     "PRICE_KEYS",
     "RESPONSE_STORES",
@@ -68,6 +64,7 @@ __all__ = [
     "SIMULATOR_UPSTREAM",
     "UPSTREAM_KEYS",
     "UPSTREAM_PROTOCOLS",
+    "VERSION_HEADER",
     "AccountSettings",
     "ClientKey",
     "Price",
@@ -76,4 +73,5 @@ __all__ = [
     "Settings",
     "UpstreamSettings",
     "keys_of",
+    "upstream_keys",
 ]

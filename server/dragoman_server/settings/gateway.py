@@ -6,12 +6,13 @@ tables, so a new setting is one new field. Where values come from is config.py's
 nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from dragoman import Target
+from dragoman import UPSTREAMS, Target
 from dragoman._ir.effort import EFFORTS
+from dragoman.codec import UpstreamSpec
 from dragoman_server.accounts.error_actions import Verdict
 from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
 from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
@@ -22,11 +23,8 @@ from dragoman_server.settings.fields import integer as _integer
 from dragoman_server.settings.fields import seconds as _seconds
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 
-OPENAI_CHAT = "openai_chat"
-ANTHROPIC_MESSAGES = "anthropic_messages"
-OPENAI_RESPONSES = "openai_responses"
 # The protocols that an upstream may speak, by the names that the core's registry gives them.
-UPSTREAM_PROTOCOLS = (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES)
+UPSTREAM_PROTOCOLS = tuple(UPSTREAMS)
 
 ENV_PREFIX = "DRAGOMAN_"
 
@@ -43,6 +41,8 @@ _DAY = 86_400
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 2**20
 
+# The header that `anthropic_version` is about.
+VERSION_HEADER = "anthropic-version"
 # For `anthropic_version`: the newest, unless a request needs what only the older has.
 ANY_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
@@ -308,16 +308,16 @@ class UpstreamSettings(Capabilities):
         if not self.protocols:
             object.__setattr__(self, "protocols", (self.protocol,))
 
-    def base_url_for(self, protocol: str) -> str:
-        """The base URL in the convention of `protocol`'s own SDK, without a slash at the end.
+    def base_url_for(self, protocol: str, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> str:
+        """Return the base URL as `protocol`'s own SDK takes it, without a slash at the end.
 
         OpenAI's SDK appends `/chat/completions` to a URL with `/v1`, Anthropic's appends `/v1/messages` to
         one without. An upstream that speaks both has one `base_url`, written for its preferred protocol.
         """
-        base = self.base_url.rstrip("/")
-        if protocol == ANTHROPIC_MESSAGES:
-            return base if self.protocol == ANTHROPIC_MESSAGES else base.removesuffix("/v1")
-        return base + "/v1" if self.protocol == ANTHROPIC_MESSAGES else base
+        base, written, wanted = self.base_url.rstrip("/"), specs[self.protocol], specs[protocol]
+        if written.base_path == wanted.base_path:
+            return base
+        return base.removesuffix(written.base_path) + wanted.base_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +421,7 @@ SIMULATOR = "sim"
 # said here is what nobody says of a host that nobody knows.
 SIMULATOR_UPSTREAM = UpstreamSettings(
     name=SIMULATOR,
-    protocol=OPENAI_CHAT,
+    protocol=UPSTREAM_PROTOCOLS[0],
     protocols=UPSTREAM_PROTOCOLS,
     base_url="http://simulator.invalid/v1",
     max_tokens_field="max_completion_tokens",
@@ -508,6 +508,13 @@ def _own_first(cls: type[Capabilities]) -> dict[str, Key]:
     """dataclasses put what is inherited first, but people look for the name first."""
     keys = keys_of(cls)
     return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
+
+
+def upstream_keys(protocols: Iterable[str]) -> dict[str, Key]:
+    """Return UPSTREAM_KEYS with these protocols to choose from."""
+    choices = tuple(protocols)
+    named = {name: replace(UPSTREAM_KEYS[name], choices=choices) for name in ("protocol", "protocols")}
+    return {**UPSTREAM_KEYS, **named}
 
 
 SERVER_KEYS = keys_of(ServerSettings)

@@ -1,5 +1,6 @@
 """What an upstream tells an account beside answers: its models, its money."""
 
+from dragoman.codec import UpstreamSpec
 from dragoman_server.headers import for_upstream
 from dragoman_server.proxying.attempt import Door
 from dragoman_server.settings import AccountSettings, UpstreamSettings
@@ -7,13 +8,20 @@ from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
 
 
 async def get(
-    door: Door, upstream: UpstreamSettings, account: AccountSettings, url: str, most_bytes: int
+    door: Door,
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    account: AccountSettings,
+    url: str,
+    most_bytes: int,
 ) -> tuple[int, bytes]:
-    """Status and body of a GET with the key and the proxy of the account; a refusal's body is not read.
+    """Send a GET with the key and the proxy of the account. Return status and body; a refusal's body is not read.
+
+    protocol: the one that the upstream prefers, whose headers it gets.
 
     Raises UpstreamError.
     """
-    headers = for_upstream(upstream, upstream.protocol, "", {}, stream=False, api_key=account.api_key)
+    headers = for_upstream(upstream, protocol, None, {}, stream=False, api_key=account.api_key)
     headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
     proxy = account.proxy or upstream.proxy
     timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
