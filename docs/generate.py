@@ -13,11 +13,11 @@ from pathlib import Path
 
 from fidelity.page import page as fidelity_page
 
-from dragoman_server.accounts.error_actions import RULES, Rule, Verdict
+from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server.capabilities.providers import PROVIDERS, Provider
-from dragoman_server.capabilities.relay_repairs import MENDED_RELAYS
-from dragoman_server.models.routes import FAMILIES
+from dragoman_server.capabilities.relay_repairs import RELAY_REWRITES
+from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CAPABILITY_KEYS,
@@ -28,7 +28,7 @@ from dragoman_server.settings import (
     SERVER_KEYS,
     UPSTREAM_KEYS,
 )
-from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 
 PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")
@@ -47,34 +47,34 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _own(keys: dict[str, Key]) -> str:
+def _own(keys: dict[str, SettingSpec]) -> str:
     """The keys of a table that may also say what models take."""
     return _keys(key for name, key in keys.items() if name not in CAPABILITY_KEYS)
 
 
-def _keys(keys: Iterable[Key]) -> str:
+def _keys(keys: Iterable[SettingSpec]) -> str:
     rows = ((f"`{key.name}`", _values(key), _default(key), key.help) for key in keys)
     return _table(("key", "value", "default", "meaning"), rows)
 
 
-def _values(key: Key) -> str:
+def _values(key: SettingSpec) -> str:
     choices = ", ".join(f"`{choice}`" for choice in key.choices)
     match key.kind:
-        case Kind.CHOICE:
+        case SettingKind.CHOICE:
             return choices
-        case Kind.CHOICES:
+        case SettingKind.CHOICES:
             return f"list of {choices}"
-        case Kind.INTEGER:
+        case SettingKind.INTEGER:
             return f"integer, {key.low:.0f} to {key.high:.0f}"
-        case Kind.SECONDS:
+        case SettingKind.SECONDS:
             return f"seconds, {key.low:g} to {key.high:.0f}"
-        case Kind.DOLLARS:
+        case SettingKind.DOLLARS:
             return f"US dollars, {key.low:g} to {key.high:.0f}"
         case _:
             return key.kind.value
 
 
-def _default(key: Key) -> str:
+def _default(key: SettingSpec) -> str:
     if key.required:
         return "required"
     if key.default is None or key.default == ():
@@ -114,7 +114,7 @@ def _hosts() -> str:
         (
             (
                 ", ".join(f"`{host}`" for host in (provider.base_url.split("/")[2], *provider.hosts)),
-                _settings(provider.takes),
+                _settings(provider.capabilities),
                 provider.source,
                 provider.date,
             )
@@ -135,7 +135,7 @@ def _mended_relays() -> str:
                 row.source,
                 row.date,
             )
-            for row in MENDED_RELAYS
+            for row in RELAY_REWRITES
         ),
     )
 
@@ -162,28 +162,28 @@ def _models_of(family: ModelFamily) -> str:
 
 
 def _row(family: ModelFamily) -> str:
-    unset = [f"`{name}` unset" for name, value in family.takes.items() if value is None]
-    return ", ".join(filter(None, [_settings(family.takes), *unset]))
+    unset = [f"`{name}` unset" for name, value in family.capabilities.items() if value is None]
+    return ", ".join(filter(None, [_settings(family.capabilities), *unset]))
 
 
 def _families() -> str:
     by_upstream: dict[str, list[str]] = {}
-    for family in FAMILIES:
+    for family in VENDOR_MODELS:
         by_upstream.setdefault(family.upstream, []).append(f"`{family.pattern}`")
     rows = ((", ".join(patterns), f"`{name}`") for name, patterns in by_upstream.items())
     return _table(("names", "upstream"), rows)
 
 
-def _verdicts() -> str:
+def _error_actions() -> str:
     return _table(
-        ("when", "verdict"), [*((_when(rule), f"`{rule.verdict.value}`") for rule in RULES), _OTHERS]
+        ("when", "action"), [*((_when(rule), f"`{rule.action.value}`") for rule in ERROR_RULES), _OTHERS]
     )
 
 
-_OTHERS = ("everything else", f"`{Verdict.ANSWER.value}`")
+_OTHERS = ("everything else", f"`{ErrorAction.RETURN_TO_CLIENT.value}`")
 
 
-def _when(rule: Rule) -> str:
+def _when(rule: ErrorRule) -> str:
     """The conditions of a row in words."""
     kinds = sorted(kind.value.replace("_", " ") for kind in rule.kinds)
     words = (f'"{word}"' for word in rule.words)
@@ -252,7 +252,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "prices": lambda: _keys(PRICE_KEYS.values()),
     "accounts": lambda: _keys(ACCOUNT_KEYS.values()),
     "rules": lambda: _keys(RULE_KEYS.values()),
-    "verdicts": _verdicts,
+    "error actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,

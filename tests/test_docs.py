@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import REGISTRY, Fault, FaultKind
+from dragoman import PROTOCOLS, ErrorKind, WireError
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
@@ -34,9 +34,9 @@ def test_every_field_of_a_spec_is_explained(name: str) -> None:
     assert f"\n| `{name}` | " in (ROOT / "docs" / "adding-a-protocol.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("kind", FaultKind)
-def test_the_errors_of_the_simple_api_are_listed(kind: FaultKind) -> None:
-    status, body = REGISTRY["simple_chat"].write_fault(Fault(kind, "m"), None)
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_the_errors_of_the_simple_api_are_listed(kind: ErrorKind) -> None:
+    status, body = PROTOCOLS["simple_chat"].write_error(WireError(kind, "m"), None)
     error = json.loads(body)["error"]
     page = (ROOT / "docs" / "simple-api.md").read_text("utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and str(status) in line.split("|")[1]]

@@ -12,7 +12,7 @@ import pytest
 from fidelity import page as pages
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
 from fidelity.probe import Probe, find, probe
-from fidelity.run import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Output
+from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Output
 
 from dragoman import Loss, LossCode, RemoteProtocolError
 
@@ -24,7 +24,7 @@ def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
     """Each row with where it comes from and where it goes."""
     for origin, probes in table.items():
         for row in probes:
-            yield from ((origin, other, row) for other in PROTOCOLS if other != origin)
+            yield from ((origin, other, row) for other in PROTOCOL_NAMES if other != origin)
 
 
 def problems(row: Probe, cell: Cell) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dragoman import Loss, LossCode, RemoteProtocolError, Target
+from dragoman import Capabilities, Loss, LossCode, RemoteProtocolError
 from fidelity.probe import Json, Probe, steps_of
 from fidelity.run import Output, answer_output, request_output
 from fidelity.where import in_words, leaves_of, new_places, places_of_marks
@@ -53,8 +53,8 @@ _REST = "the rest sealed"
 Run = Callable[[Json], Output]
 
 
-def cell_of_request(client: str, upstream: str, target: Target, probe: Probe) -> Cell:
-    run: Run = lambda body: request_output(client, upstream, target, body)  # noqa: E731
+def cell_of_request(client: str, upstream: str, capabilities: Capabilities, probe: Probe) -> Cell:
+    run: Run = lambda body: request_output(client, upstream, capabilities, body)  # noqa: E731
     return judge(probe, run)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from fidelity import chat, chat_stream, messages, messages_stream, responses, responses_stream
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
 from fidelity.probe import Probe
-from fidelity.run import CHAT, MESSAGES, PROTOCOLS, RESPONSES, TARGETS, VENDORS
+from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, TARGETS, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -56,7 +56,7 @@ def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
 
 
 def others(protocol: str) -> list[str]:
-    return [each for each in PROTOCOLS if each != protocol]
+    return [each for each in PROTOCOL_NAMES if each != protocol]
 
 
 def _requests() -> Iterator[str]:

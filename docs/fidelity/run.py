@@ -9,23 +9,23 @@ from functools import cache
 
 from dragoman import (
     UPSTREAMS,
+    Capabilities,
     Loss,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
-    Sealer,
-    Target,
+    Signer,
 )
 from dragoman._wire.json import encode
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 from fidelity.probe import Json
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
-PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 # The gateway asks so many times at most for one request with `n`.
 MOST_ANSWERS = 8
 
@@ -48,15 +48,15 @@ MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"
 
 
 @cache
-def vendor_target(protocol: str) -> Target:
+def vendor_target(protocol: str) -> Capabilities:
     """What the vendor's own host takes, as the server knows it."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
-    return target_for(Settings(), upstream, MODELS[protocol])
+    return capabilities_for(Settings(), upstream, MODELS[protocol])
 
 
-def plain_target(_: str) -> Target:
-    return Target()
+def plain_target(_: str) -> Capabilities:
+    return Capabilities()
 
 
 TARGETS = (plain_target, vendor_target)
@@ -65,17 +65,17 @@ TARGETS = (plain_target, vendor_target)
 # --- running ----------------------------------------------------------------------------------------------------
 
 
-def request_output(client: str, upstream: str, target: Target, body: Json) -> Output:
+def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
     """Raises RemoteProtocolError for a request that is refused."""
     translator = RequestTranslator(
-        UPSTREAMS[client], UPSTREAMS[upstream], target=target, most_answers=MOST_ANSWERS
+        UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities, max_fan_out=MOST_ANSWERS
     )
     done = translator.translate(json.dumps(body).encode())
     here = {
-        "answers": done.answers,
-        "stops": done.book.stops,
+        "answers": done.fan_out,
+        "stops": done.undo.stop_sequences,
         "include_usage": done.request.include_usage,
-        "compacts": done.book.compacts,
+        "compacts": done.undo.compacts,
     }
     return Output(done.body.decode(), "", json.dumps(here), tuple(done.losses))
 
@@ -85,13 +85,13 @@ def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
     asked = Request(
         protocol=client, model="alias", messages=(), raw={}, stream=True, params={"stop": ["Zqstop"]}
     )
-    exchange = Exchange(request=asked, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
-    translator = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], exchange)
+    context = ResponseContext(request=asked, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
+    translator = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], context)
     translator.receive_data(b"".join(_frame(frame) for frame in frames))
     translator.receive_eof()
     wire = translator.data_to_send().decode()
-    if translator.fault is not None and "Zq" not in translator.fault.message:
-        raise RemoteProtocolError(translator.fault.message)
+    if translator.error is not None and "Zq" not in translator.error.message:
+        raise RemoteProtocolError(translator.error.message)
     return Output(wire, _opened(wire), "", tuple(translator.losses))
 
 
@@ -105,5 +105,5 @@ def _frame(frame: Json) -> bytes:
 
 def _opened(wire: str) -> str:
     """What travels inside of sealed reasoning."""
-    seals = [Sealer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
+    seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
     return "".join(encode(seal.native).decode() for seal in seals if seal is not None)

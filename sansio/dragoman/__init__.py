@@ -20,48 +20,48 @@ from dragoman._engine.request import (
     RequestTranslator,
     TranslatedRequest,
     fault_of,
-    translate_fault,
+    translate_error,
 )
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import StopReason, Usage
-from dragoman._ir.losses import Ledger, Loss, LossCode, Policy
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
-from dragoman._wire.splice import Peek, peek, splice_model
-from dragoman.codec import Target
-from dragoman.protocols import REGISTRY, UPSTREAMS
+from dragoman._wire.splice import RequestHead, peek, splice_model
+from dragoman.codec import Capabilities
+from dragoman.protocols import PROTOCOLS, UPSTREAMS
 
 __all__ = [
     "NEED_DATA",
-    "REGISTRY",
+    "PROTOCOLS",
     "UPSTREAMS",
+    "Capabilities",
+    "ErrorKind",
     "EventReader",
     "FanOut",
-    "Fault",
-    "FaultKind",
     "Keepalive",
     "Ledger",
     "LocalProtocolError",
     "Loss",
     "LossCode",
+    "LossPolicy",
     "Outcome",
-    "Peek",
-    "Policy",
     "ProtocolError",
     "Relay",
     "RemoteProtocolError",
+    "RequestHead",
     "RequestTranslator",
     "ResponseTranslator",
-    "Sealer",
+    "Signer",
     "StopReason",
-    "Target",
     "TranslatedRequest",
     "Usage",
+    "WireError",
     "estimate_tokens",
     "fault_of",
     "peek",
     "splice_model",
-    "translate_fault",
+    "translate_error",
 ]

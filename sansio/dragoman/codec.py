@@ -12,14 +12,14 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from dragoman._ir.assembly import Answer
-from dragoman._ir.errors import Fault, Mask
+from dragoman._ir.assembly import AssembledResponse
+from dragoman._ir.errors import Masker, WireError
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
-from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Grammar, Param, Refusable, Request
-from dragoman._ir.signatures import CARRIER, Sealer
-from dragoman._ir.undo import Book
+from dragoman._ir.signatures import WRAPPED_MARKER, Signer
+from dragoman._ir.undo import Undo
 from dragoman._wire.json import JSONObject
 from dragoman._wire.sse import Frame
 
@@ -34,12 +34,12 @@ class Unchecked(Exception):
     """An input could not be checked against its grammar. The message gives the reason, and quotes neither."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class Capabilities(msgspec.Struct, frozen=True):
     """What one upstream takes, beyond its protocol. The defaults suit the widest range of servers.
 
     max_tokens: sent to Messages upstreams when the client named no limit, for there it is required.
     custom_tools: takes OpenAI's custom (free text) tools; else they go as functions with one string. None: as
-        servers of its protocol usually do (ToolRule.custom_usual).
+        servers of its protocol usually do (ToolLimits.custom_usual).
     developer_role: knows the role "developer"; else it goes as "system".
     text_content: what a Chat upstream takes where a message has nothing but text: one string, or a list of parts too.
     turn_order: what a Chat upstream refuses of the order of turns: nothing; a user's turn behind a tool's result; that
@@ -54,9 +54,9 @@ class Target(msgspec.Struct, frozen=True):
     cache_keys: a Chat or Responses upstream keeps the caches of prompts by `prompt_cache_key`.
     efforts: the reasoning efforts that the model takes, None for all that its protocol has.
     reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_word`);
+        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_type`);
         `enable_thinking` (a boolean).
-    thinking_word: the type that stands for thinking in a Chat upstream's `thinking`.
+    thinking_type: the type that stands for thinking in a Chat upstream's `thinking`.
     reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
         user last spoke, or all.
     thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
@@ -75,10 +75,10 @@ class Target(msgspec.Struct, frozen=True):
     refuses: settings and members (neutral names) that the upstream answers with an error.
     summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
         when it asks to see it, or never.
-    opens_seals: the upstream is a gateway of this kind too, which opens what it sealed itself: between equals its
-        seals pass as they are.
+    unwraps_signatures: the upstream is a gateway of this kind too, which unwraps what it wrapped: between equals
+        its signatures pass as they are.
     relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
-        the answer; "mend" fits it to this target as any other, and writes the answer anew.
+        the answer; "rewrite" fits it to this target as any other, and writes the answer anew.
     """
 
     max_tokens: int = 32000
@@ -97,11 +97,11 @@ class Target(msgspec.Struct, frozen=True):
     reasoning_setting: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking"] | None = (
         "reasoning_effort"
     )
-    thinking_word: Literal["enabled", "adaptive"] = "enabled"
+    thinking_type: Literal["enabled", "adaptive"] = "enabled"
     reasoning_back: Literal["never", "tool_loop", "always"] = "never"
     thought_signatures: bool = False
-    structured: Literal["schema", "object", "none"] = "schema"
-    hosted: frozenset[HostedUse] = frozenset()
+    structured_output: Literal["schema", "object", "none"] = "schema"
+    hosted_tools: frozenset[HostedUse] = frozenset()
     tool_images: bool = False
     call_ids: Literal["any", "alnum9"] = "any"
     forced_tools: Literal["yes", "not_thinking", "no"] = "yes"
@@ -111,9 +111,9 @@ class Target(msgspec.Struct, frozen=True):
     enforces: frozenset[Enforced] = frozenset()
     prefill: bool = True
     refuses: frozenset[Refusable] = frozenset()
-    summaries: Literal["auto", "asked", "never"] = "asked"
-    opens_seals: bool = False
-    relay: Literal["exact", "mend"] = "exact"
+    summaries: Literal["auto", "requested", "never"] = "requested"
+    unwraps_signatures: bool = False
+    relay: Literal["exact", "rewrite"] = "exact"
 
     @property
     def can_force_tools(self) -> bool:
@@ -123,7 +123,7 @@ class Target(msgspec.Struct, frozen=True):
         return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
 
 
-class ToolRule(msgspec.Struct, frozen=True):
+class ToolLimits(msgspec.Struct, frozen=True):
     """What a protocol allows for tools.
 
     max_name, max_call_id: in characters. Names always consist of letters, digits, `_` and `-`.
@@ -138,10 +138,10 @@ class ToolRule(msgspec.Struct, frozen=True):
     max_call_id: int | None = 64
     call_id_chars: bool = False
     custom: bool = True
-    custom_usual: bool = False
+    custom_by_default: bool = False
     namespaces: bool = False
     allowed: bool = True
-    hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
+    hosted_tools: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):
@@ -203,16 +203,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     path: str
     heartbeat: bytes = b""
-    streams: Literal["asked", "always", "never"] = "asked"
+    streams: Literal["requested", "always", "never"] = "requested"
     framing: Literal["sse", "ndjson"] = "sse"
     media_type: str = "text/event-stream; charset=utf-8"
 
     def streams_if(self, asked: bool) -> bool:
         """Whether the answer is a stream. asked: what the body says."""
-        return asked if self.streams == "asked" else self.streams == "always"
+        return asked if self.streams == "requested" else self.streams == "always"
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class ResponseContext(msgspec.Struct, frozen=True):
     """What both halves of an answer may know of the request that caused it.
 
     request: what the client asked, as its protocol's reader gave it.
@@ -233,19 +233,19 @@ class Exchange(msgspec.Struct, frozen=True):
     id: str
     now: int
     model: str
-    sealer: Sealer = Sealer()
+    signer: Signer = Signer()
     prompt_tokens: int = 0
     upstream_model: str = ""
-    book: Book = Book()
+    undo: Undo = Undo()
     endpoint: Endpoint | None = None
     stored: bool = False
     clock: Callable[[], int] | None = None
-    mended: bool = False
-    mask: Mask | None = None
+    rewritten: bool = False
+    mask: Masker | None = None
 
-    def answer_id(self, prefix: str, upstream_id: str) -> str:
+    def response_id(self, prefix: str, upstream_id: str) -> str:
         """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
-        return upstream_id if self.mended and not self.stored and upstream_id else f"{prefix}{self.id}"
+        return upstream_id if self.rewritten and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
 class StreamReader(Protocol):
@@ -260,7 +260,7 @@ class StreamReader(Protocol):
         Raises RemoteProtocolError when the answer is not complete: an early end is never a success.
         """
 
-    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """How frames like the last one can be read without decoding them, see `_ir.fast_path`.
 
         Called when the last frame gave just this delta. A reader may answer only if it would read each frame
@@ -276,7 +276,7 @@ class StreamWriter(Protocol):
         """The bytes for one event, b"" when it has none of its own yet."""
 
 
-class Tap(Protocol):
+class RelayObserver(Protocol):
     """Watches a relayed stream. It may not change it.
 
     begun: content has come: a delta that is not empty, or a start with content, such as the name of a tool. It cannot
@@ -288,16 +288,16 @@ class Tap(Protocol):
     """
 
     usage: Usage
-    begun: bool
+    content_started: bool
     ended: bool
-    last: bool
-    fault: Fault | None
-    whole: JSONObject | None
+    stream_finished: bool
+    error: WireError | None
+    whole_body: JSONObject | None
 
-    def watch(self, frame: Frame) -> None:
+    def observe(self, frame: Frame) -> None:
         """Look at one frame that was passed on. Never raises: a relay does not judge."""
 
-    def fail(self, fault: Fault) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         """Frames that end a stream which broke off, in the form of the protocol."""
 
 
@@ -313,8 +313,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     stream_writer: makes the machine for one stream.
     write_whole: a folded answer -> body for the client.
     write_fault: fault -> status and body for the client. The second argument is our request id or None.
-    keeps_seals: a REASONING block with a seal reaches the client and comes back with the conversation.
-    forgets_seals: though many of its clients do not send it back: whoever can keeps it for them, see
+    returns_signatures: a REASONING block with a seal reaches the client and comes back with the conversation.
+    clients_drop_signatures: though many of its clients do not send it back: whoever can keeps it for them, see
         `_transforms.reasoning_cache`.
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
@@ -335,19 +335,19 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...]
     sequential: bool
     choices: bool
-    tools: ToolRule
-    read_request: Callable[[JSONObject, Sealer], Request]
-    stream_writer: Callable[[Exchange, Ledger], StreamWriter]
-    write_whole: Callable[[Answer, Exchange, Ledger], JSONObject]
-    write_fault: Callable[[Fault, str | None], tuple[int, bytes]]
-    keeps_seals: bool = True
-    forgets_seals: bool = False
+    tool_limits: ToolLimits
+    read_request: Callable[[JSONObject, Signer], Request]
+    stream_writer: Callable[[ResponseContext, Ledger], StreamWriter]
+    write_whole: Callable[[AssembledResponse, ResponseContext, Ledger], JSONObject]
+    write_error: Callable[[WireError, str | None], tuple[int, bytes]]
+    returns_signatures: bool = True
+    clients_drop_signatures: bool = False
     shows_searches: bool = False
     needs_usage: bool = True
     usage_at_start: bool = False
     needs_model: bool = True
     failed_bodies: bool = False
-    server_held: Mapping[Param, str] = {}
+    server_state_params: Mapping[Param, str] = {}
     stored_responses: bool = False
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
@@ -375,7 +375,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     error_signs: every frame that reports an error has one of these byte strings in it.
     answer_member: the member of a whole answer that holds what the model wrote.
     max_stops: how many stop sequences a request may have, None for any number.
-    pins_seals: its seals can be read by the model alone that made them.
+    model_bound_signatures: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
     auth_header: the header that has the key. In `authorization` it is a bearer token.
     forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
@@ -386,20 +386,20 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """
 
     path: str
-    write_request: Callable[[Request, Target, Ledger], JSONObject]
-    stream_reader: Callable[[Exchange, Ledger], StreamReader]
-    read_whole: Callable[[JSONObject, Exchange, Ledger], Sequence[Event]]
-    read_fault: Callable[[int, bytes], Fault]
-    is_fault: Callable[[bytes], bool]
-    tap: Callable[[Exchange], Tap]
-    end_marks: tuple[bytes, ...]
-    answer_member: str
+    write_request: Callable[[Request, Capabilities, Ledger], JSONObject]
+    stream_reader: Callable[[ResponseContext, Ledger], StreamReader]
+    read_whole: Callable[[JSONObject, ResponseContext, Ledger], Sequence[Event]]
+    read_error: Callable[[int, bytes], WireError]
+    is_native_error: Callable[[bytes], bool]
+    observer: Callable[[ResponseContext], RelayObserver]
+    end_markers: tuple[bytes, ...]
+    output_member: str
     base_path: str = "/v1"
-    error_signs: tuple[bytes, ...] = (b"error",)
-    max_stops: int | None = None
-    pins_seals: bool = True
+    error_markers: tuple[bytes, ...] = (b"error",)
+    max_stop_sequences: int | None = None
+    model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
-    carriers: tuple[bytes, ...] = (CARRIER,)
+    wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """The events of a response: what EventReader.next_event() returns, and what a StreamWriter takes.
 
-Every event is a frozen struct, complete when it is made. `dragoman.testing.Checker` checks their order.
+Every event is a frozen struct, complete when it is made. `dragoman.testing.EventOrderChecker` checks their order.
 """
 
 from dragoman._ir.events import (
@@ -17,9 +17,9 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     Started,
     Stopped,
@@ -44,9 +44,9 @@ __all__ = [
     "Opaque",
     "ReasoningDelta",
     "ReasoningForm",
-    "Seal",
-    "SealDelta",
     "Search",
+    "Signature",
+    "SignatureDelta",
     "Source",
     "Started",
     "StopReason",

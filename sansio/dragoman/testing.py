@@ -1,7 +1,7 @@
 """Helpers for the tests of those who embed the core.
 
 Strategy: everything here is made of the public names, so it shows how they fit together, too. chop() gives the
-ways in which a network may cut bytes; events_of() says what a stream means; Pair joins a client and an
+ways in which a network may cut bytes; read_events() says what a stream means; Pair joins a client and an
 upstream in memory, with the relay where both speak one protocol.
 """
 
@@ -13,15 +13,15 @@ from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.errors import Fault
-from dragoman._ir.event_order import Checker as Checker
-from dragoman._ir.event_order import Phase as Phase
+from dragoman._ir.errors import WireError
+from dragoman._ir.event_order import EventOrderChecker as EventOrderChecker
+from dragoman._ir.event_order import ResponseState as ResponseState
 from dragoman._ir.events import Event
-from dragoman._ir.losses import Ledger, Policy
+from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 
 # The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)
@@ -44,13 +44,13 @@ def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
         yield [data[:at], data[at:]]
 
 
-def events_of(protocol: UpstreamSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
+def read_events(protocol: UpstreamSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
     """The events that a whole stream stands for, from Started to Ended or Failed.
 
     Raises RemoteProtocolError when the stream breaks its protocol or ends too early.
     """
     request = Request(protocol=protocol.name, model="model", messages=(), raw={})
-    reader = EventReader(protocol, Exchange(request=request, id="test", now=0, model="model"))
+    reader = EventReader(protocol, ResponseContext(request=request, id="test", now=0, model="model"))
     found: list[Event] = []
     for piece in [stream] if isinstance(stream, bytes) else stream:
         reader.receive_data(piece)
@@ -81,33 +81,33 @@ class Pair:
         client: ProtocolSpec,
         upstream: UpstreamSpec,
         *,
-        target: Target = Target(),
-        policy: Policy = Policy.RECORD,
-        sealer: Sealer = Sealer(),
+        capabilities: Capabilities = Capabilities(),
+        policy: LossPolicy = LossPolicy.RECORD,
+        signer: Signer = Signer(),
         model: str | None = None,
         endpoint: Endpoint | None = None,
     ) -> None:
-        self.asked: TranslatedRequest | None = None
+        self.translated: TranslatedRequest | None = None
         self.outcome = Outcome.OPEN
-        self.fault: Fault | None = None
+        self.error: WireError | None = None
         self.losses = Ledger()
         self._client = client
         self._upstream = upstream
-        self._sealer = sealer
+        self._sealer = signer
         self._model = model
         self._requests = RequestTranslator(
-            client, upstream, target=target, policy=policy, sealer=sealer, endpoint=endpoint
+            client, upstream, capabilities=capabilities, policy=policy, signer=signer, endpoint=endpoint
         )
 
-    def ask(self, body: bytes | JSONObject) -> bytes:
+    def translate_request(self, body: bytes | JSONObject) -> bytes:
         """The body that the upstream is sent for the client's. Raises RemoteProtocolError as translate() does."""
-        self.asked = self._requests.translate(
+        self.translated = self._requests.translate(
             body if isinstance(body, bytes) else encode(body), model=self._model
         )
-        return self.asked.body
+        return self.translated.body
 
-    def answer(
-        self, body: bytes | Iterable[bytes], *, streams: bool | None = None, fault: Fault | None = None
+    def translate_response(
+        self, body: bytes | Iterable[bytes], *, streams: bool | None = None, error: WireError | None = None
     ) -> bytes:
         """The body that the client gets for the upstream's, which comes at once or in pieces.
 
@@ -116,23 +116,23 @@ class Pair:
 
         Raises ValueError when nothing was asked. A failed whole answer is b"": see `fault`.
         """
-        if self.asked is None:
+        if self.translated is None:
             raise ValueError("call ask() first: an answer depends on its request")
-        streams = self.asked.request.stream if streams is None else streams
-        exchange = self.asked.exchange(id="test", now=0, sealer=self._sealer)
+        streams = self.translated.request.stream if streams is None else streams
+        context = self.translated.response_context(id="test", now=0, signer=self._sealer)
         machine: Relay | ResponseTranslator
-        if self.asked.relayed and streams == self.asked.request.stream:
-            machine = Relay(self._upstream, exchange, streams=streams)
+        if self.translated.relayed and streams == self.translated.request.stream:
+            machine = Relay(self._upstream, context, streams=streams)
         else:
-            machine = ResponseTranslator(self._upstream, self._client, exchange, upstream_streams=streams)
+            machine = ResponseTranslator(self._upstream, self._client, context, upstream_streams=streams)
         sent: list[bytes] = []
         for piece in [body] if isinstance(body, bytes) else body:
             machine.receive_data(piece)
             sent.append(machine.data_to_send())
-        if fault is None:
+        if error is None:
             machine.receive_eof()
         else:
-            machine.fail(fault)
+            machine.fail(error)
         sent.append(machine.data_to_send())
-        self.outcome, self.fault, self.losses = machine.outcome, machine.fault, machine.losses
+        self.outcome, self.error, self.losses = machine.outcome, machine.error, machine.losses
         return b"".join(sent)

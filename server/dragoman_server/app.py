@@ -19,14 +19,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import REGISTRY, RemoteProtocolError, fault_of
+from dragoman import PROTOCOLS, RemoteProtocolError, fault_of
 from dragoman.codec import ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, request_id_headers
 from dragoman_server.http.admin import admin_app, is_admin_path
-from dragoman_server.http.browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
+from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection, refuse_form_content_type
 from dragoman_server.http.count_tokens import counting_routes
 from dragoman_server.http.endpoint import INTERNAL_ERROR, ProtocolEndpoint
 from dragoman_server.http.models import models_routes
@@ -36,10 +36,10 @@ from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.replies import (
     MODELS_PATH,
     Reply,
-    base_and_rest,
-    dialect_of,
-    fault_reply,
+    error_reply,
+    protocol_for_path,
     send_reply,
+    suggest_base_url,
 )
 from dragoman_server.settings import LOOPBACK_ORIGINS, Settings
 from dragoman_server.upstream.client import UpstreamClient
@@ -54,8 +54,8 @@ class Application:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._elsewhere = Elsewhere(gateway.protocols)
-        handlers = {HTTPException: self._elsewhere.http_error, Exception: self._elsewhere.bug}
+        self._elsewhere = FallbackErrors(gateway.protocols)
+        handlers = {HTTPException: self._elsewhere.http_error, Exception: self._elsewhere.internal_error}
         app = Starlette(
             routes=_routes(gateway), exception_handlers=handlers, lifespan=lambda app: self.lifespan()
         )
@@ -68,9 +68,9 @@ class Application:
         server = gateway.settings.server
         origins = set(server.cors_origins)
         self._app = CORSMiddleware(
-            Gatekeeper(app, gateway.keyring, self._elsewhere),
+            KeyAuthMiddleware(app, gateway.keyring, self._elsewhere),
             allow_origins=origins - {LOOPBACK_ORIGINS},
-            allow_origin_regex=LOOPBACK_ORIGIN if LOOPBACK_ORIGINS in origins else None,
+            allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
             # Whether a page is allowed does not depend on the network that it was loaded from.
             allow_private_network=True,
             allow_methods=_METHODS,
@@ -79,7 +79,9 @@ class Application:
             expose_headers=["*"],
             max_age=86_400,
         )
-        self._browsers = BrowserGate(server, keyless=not gateway.keyring, allows=self._app.is_allowed_origin)
+        self._browsers = BrowserProtection(
+            server, keyless=not gateway.keyring, allows_origin=self._app.is_allowed_origin
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -114,7 +116,7 @@ def create_app(
     settings: Settings,
     *,
     client: UpstreamClient | None = None,
-    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
+    protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
 ) -> Application:
     """The gateway as an ASGI application.
 
@@ -130,10 +132,10 @@ def create_app(
     return Application(Gateway(settings, client, protocols))
 
 
-class Gatekeeper:
+class KeyAuthMiddleware:
     """Lets requests with a client key pass, where keys are configured, and says in the scope whose key it is."""
 
-    def __init__(self, app: ASGIApp, keyring: Keyring, elsewhere: "Elsewhere") -> None:
+    def __init__(self, app: ASGIApp, keyring: Keyring, elsewhere: "FallbackErrors") -> None:
         self._app = app
         self._keyring = keyring
         self._elsewhere = elsewhere
@@ -146,8 +148,8 @@ class Gatekeeper:
         if scope["type"] == "http" and _path(scope) not in _OPEN_PATHS:
             try:
                 if not self._keyring:
-                    check_form(scope["headers"])
-                key = self._keyring.admit(scope["headers"])
+                    refuse_form_content_type(scope["headers"])
+                key = self._keyring.authenticate(scope["headers"])
             except RemoteProtocolError as error:
                 await self._elsewhere.refuse(scope, error, send)
                 return
@@ -205,7 +207,7 @@ def _endpoints(protocols: Mapping[str, ProtocolSpec]) -> Iterator[str]:
     return (f"POST {endpoint.path}" for spec in protocols.values() for endpoint in spec.endpoints)
 
 
-class Elsewhere:
+class FallbackErrors:
     """Errors where no endpoint answers, in the dialect of the path that was asked."""
 
     def __init__(self, protocols: Mapping[str, ProtocolSpec]) -> None:
@@ -226,7 +228,7 @@ class Elsewhere:
 
     def _elsewhere(self, request: Request) -> str:
         """Where a request to a wrong path should have gone."""
-        meant = base_and_rest(_path(request.scope), self._protocols)
+        meant = suggest_base_url(_path(request.scope), self._protocols)
         if meant is None:
             return f"this gateway serves {', '.join(_endpoints(self._protocols))} and GET {MODELS_PATH}"
         base, rest = meant
@@ -234,11 +236,13 @@ class Elsewhere:
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
         return f"the base URL for a client that adds {rest} is {ascii(root)[1:-1][:200]}{base}"
 
-    async def bug(self, request: Request, error: Exception) -> Response:
+    async def internal_error(self, request: Request, error: Exception) -> Response:
         """What a bug outside of the endpoints gives. The server logs the error itself, for it is raised again."""
         request_id = uuid.uuid4().hex
-        spec = dialect_of(_path(request.scope), request.headers, self._protocols)
-        return _response(fault_reply(spec, INTERNAL_ERROR, request_id, request_ids((), request_id)), {})
+        spec = protocol_for_path(_path(request.scope), request.headers, self._protocols)
+        return _response(
+            error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers((), request_id)), {}
+        )
 
     async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
         """Answer a request that comes no further than the gate."""
@@ -256,9 +260,9 @@ class Elsewhere:
     def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
         """Log the refused request, and make the answer."""
         status = error.status_hint
-        spec = dialect_of(_path(scope), Headers(scope=scope), self._protocols)
+        spec = protocol_for_path(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = fault_reply(spec, fault_of(error), record.id, request_ids((), record.id))
+        reply = error_reply(spec, fault_of(error), record.id, request_id_headers((), record.id))
         record.status, record.error = status, error.message
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.

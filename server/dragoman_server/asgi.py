@@ -8,13 +8,13 @@ import os
 
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import ConfigError, load
-from dragoman_server.log import configure
+from dragoman_server.log import configure_logging
 
 try:
     _settings = load(environ=os.environ).settings
 except ConfigError as error:
     # A server prints a traceback of every other error that it meets while it imports an application.
     raise SystemExit(str(error)) from None
-configure(_settings.server.log_level, _settings.server.log_format)
+configure_logging(_settings.server.log_level, _settings.server.log_format)
 
 app = create_app(_settings)

@@ -3,18 +3,18 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
-from dragoman_server.accounts.stores.choice import account_store_of
-from dragoman_server.keys import keyring_of
-from dragoman_server.models.catalog import Catalog
-from dragoman_server.proxying.account_pool import Pool
-from dragoman_server.proxying.attempt import Door
-from dragoman_server.responses.reasoning import ThoughtStore
-from dragoman_server.responses.stores.base import Limits, ResponseStore
+from dragoman_server.accounts.stores.choice import make_account_store
+from dragoman_server.keys import make_keyring
+from dragoman_server.models.catalog import ModelCatalog
+from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.proxying.attempt import UpstreamSender
+from dragoman_server.responses.reasoning import ReasoningStore
+from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 from dragoman_server.settings import (
@@ -25,7 +25,7 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.simulator import SimulatedUpstream
-from dragoman_server.tool_grammar.check import checker
+from dragoman_server.tool_grammar.check import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient
 
 
@@ -47,7 +47,7 @@ class Gateway:
         self,
         settings: Settings,
         client: UpstreamClient | None = None,
-        protocols: Mapping[str, ProtocolSpec] = REGISTRY,
+        protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
         accounts: AccountStore | None = None,
     ) -> None:
         self.settings = settings
@@ -61,19 +61,19 @@ class Gateway:
                 )
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
-        self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)
+        self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
-        self.keyring = keyring_of(settings, protocols.values())
-        self.accounts = accounts or account_store_of(settings.server)
-        self.balances = Balances(settings, self.door, self.upstreams)
-        self.pool = Pool(settings, self.accounts, balances=self.balances)
+        self.keyring = make_keyring(settings, protocols.values())
+        self.accounts = accounts or make_account_store(settings.server)
+        self.balances = Balances(settings, self.sender_for, self.upstreams)
+        self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes
-        self.thoughts = ThoughtStore(kept) if kept else None
-        self.check_input = checker() if settings.server.check_grammars else None
+        self.reasoning_store = ReasoningStore(kept) if kept else None
+        self.check_input = grammar_checker() if settings.server.check_grammars else None
         self.ready = False
 
-    def door(self, upstream: str) -> Door:
+    def sender_for(self, upstream: str) -> UpstreamSender:
         """Where requests to the upstream of this name go out."""
         return self.simulator if upstream == SIMULATOR else self.client
 
@@ -104,7 +104,7 @@ class Gateway:
 
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:
-    limits = Limits(server.response_store_max_bytes, int(server.response_store_max_age_s))
+    limits = ResponseStoreLimits(server.response_store_max_bytes, int(server.response_store_max_age_s))
     if server.response_store == "memory":
         return MemoryResponseStore(limits)
     if server.response_store == "sqlite":

@@ -14,7 +14,7 @@ from dragoman import UPSTREAMS
 from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from dragoman_server import __version__
 from dragoman_server.settings import (
-    ANY_VERSION,
+    AUTO_VERSION,
     VERSION_HEADER,
     UpstreamSettings,
 )
@@ -63,7 +63,7 @@ def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
-def for_upstream(
+def upstream_request_headers(
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
     client: ProtocolSpec | None,
@@ -87,7 +87,7 @@ def for_upstream(
         name, default = protocol.version_header
         out[name] = default
     out.update(needed)
-    if VERSION_HEADER in out and upstream.anthropic_version != ANY_VERSION:
+    if VERSION_HEADER in out and upstream.anthropic_version != AUTO_VERSION:
         out[VERSION_HEADER] = upstream.anthropic_version
     # Feature switches belong to their protocol: a beta header of one vendor is noise or an error for another.
     if client is not None and client.name == protocol.name:
@@ -122,7 +122,9 @@ def _merged(*lists: str) -> str:
     return ",".join(dict.fromkeys(filter(None, values)))
 
 
-def for_client(upstream_headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> HeaderList:
+def client_response_headers(
+    upstream_headers: Iterable[tuple[str, str]], protocol: ProtocolSpec
+) -> HeaderList:
     """Return those of an upstream's response headers that its answer's client may see, the request id aside.
 
     protocol: the upstream's.
@@ -172,13 +174,13 @@ def _moment(now: float, until: float) -> str:
 _RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
-def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
+def request_id_headers(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
     """The id to quote to support, under both vendors' names: the upstream's, else ours; and always ours."""
     found = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), own_id)
     return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
 
 
-def remaining_of(headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> float | None:
+def remaining_share(headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> float | None:
     """Return the share of its rate limit that an account has left, from 0 to 1; of several limits the nearest one.
 
     protocol: the upstream's.

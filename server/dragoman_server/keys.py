@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.patterns import matches
@@ -24,7 +24,7 @@ _SEALS = b"dragoman: sealed reasoning, version 1"
 _CLIENT_KEYS = b"dragoman: client keys, version 1"
 
 # What keys look like, so that scanners of public code can find them.
-KEY_PREFIX = CLIENT_KEY_PREFIX
+CLIENT_KEY_PREFIX = CLIENT_KEY_PREFIX
 _KEY_BYTES = 32
 
 
@@ -33,17 +33,17 @@ def _subkey(secret: Secret, label: bytes) -> bytes:
     return hmac.digest(secret.reveal().encode(), label, "sha256")
 
 
-def sealer_of(secret: Secret | None) -> Sealer:
+def make_signer(secret: Secret | None) -> Signer:
     """Wraps and unwraps reasoning. Without a secret, anybody can make what looks like ours."""
-    return Sealer() if secret is None else Sealer(_subkey(secret, _SEALS))
+    return Signer() if secret is None else Signer(_subkey(secret, _SEALS))
 
 
 def new_key() -> str:
     """A client key."""
-    return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    return CLIENT_KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
-def hash_of(key: str, secret: Secret) -> str:
+def hash_client_key(key: str, secret: Secret) -> str:
     """What is stored of a client key."""
     return hmac.digest(_subkey(secret, _CLIENT_KEYS), key.encode("utf-8", "surrogateescape"), "sha256").hex()
 
@@ -54,7 +54,7 @@ def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name != "authorization"))
 
 
-KEY_HEADERS = key_headers(REGISTRY.values())
+KEY_HEADERS = key_headers(PROTOCOLS.values())
 
 
 def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
@@ -92,7 +92,7 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def admit(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
+    def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
         """The key that a request came with, None where no keys are configured.
 
         headers: as in an ASGI scope. Raises RemoteProtocolError (401) when none fits.
@@ -105,7 +105,7 @@ class Keyring:
                 "this gateway needs a client key: send it as authorization: Bearer, or as "
                 + ", ".join(self._names)
             )
-        hashed = hash_of(presented, self._secret).encode()
+        hashed = hash_client_key(presented, self._secret).encode()
         found = None
         for expected, key in self._keys:
             if hmac.compare_digest(hashed, expected):
@@ -131,7 +131,7 @@ def same_key(one: str, other: Secret) -> bool:
     return hmac.compare_digest(*digests)
 
 
-def keyring_of(settings: Settings, protocols: Iterable[ProtocolSpec] = REGISTRY.values()) -> Keyring:
+def make_keyring(settings: Settings, protocols: Iterable[ProtocolSpec] = PROTOCOLS.values()) -> Keyring:
     return Keyring(settings.client_keys, settings.server.secret, key_headers(protocols))
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from dragoman._ir.errors import masked_value
+from dragoman._ir.errors import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
@@ -30,8 +30,8 @@ _LONGEST = 500
 
 # Of lines that repeat, MOST_REPEATS are written in REPEATS_S seconds. Otherwise an error in each connection fills the
 # disk: 80 MB of tracebacks in a minute were seen.
-MOST_REPEATS = 20
-REPEATS_S = 10.0
+MAX_REPEATS = 20
+REPEAT_WINDOW_S = 10.0
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class JSONFormatter(_Formatter):
         text = json.dumps(line, ensure_ascii=True, default=str)
         if not self._mask.may_change(text):
             return text
-        return json.dumps(masked_value(line, self._mask), ensure_ascii=True, default=str)
+        return json.dumps(mask_value(line, self._mask), ensure_ascii=True, default=str)
 
 
 class TextFormatter(_Formatter):
@@ -135,7 +135,7 @@ class TextFormatter(_Formatter):
         if not self._mask.may_change(text):
             return text
         # Value by value, because a value may end inside a secret; then the whole line, for message and traceback.
-        return self._mask(self._line(record, masked_value(known, self._mask)))
+        return self._mask(self._line(record, mask_value(known, self._mask)))
 
     def _line(self, record: logging.LogRecord, known: Any) -> str:
         words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(_message(record))]
@@ -157,14 +157,14 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._since = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.created - self._since >= REPEATS_S:
+        if record.created - self._since >= REPEAT_WINDOW_S:
             for left_out in self._left_out():
                 super().emit(left_out)
             self._since = record.created
         if record.name != REQUESTS.name:  # every request has its line
             kind = _Kind.of(record)
             self._repeats[kind] += 1
-            if self._repeats[kind] > MOST_REPEATS:
+            if self._repeats[kind] > MAX_REPEATS:
                 return
         super().emit(record)
 
@@ -180,8 +180,8 @@ class _Handler(logging.StreamHandler[TextIO]):
     def _left_out(self) -> Iterator[logging.LogRecord]:
         repeats, self._repeats = self._repeats, Counter()
         for kind, count in repeats.items():
-            if count > MOST_REPEATS:
-                more = (count - MOST_REPEATS, kind.words)
+            if count > MAX_REPEATS:
+                more = (count - MAX_REPEATS, kind.words)
                 text = "lines left out: %d more like: %s"
                 yield logging.LogRecord(kind.logger, kind.level, "", 0, text, more, None)
 
@@ -204,7 +204,7 @@ class _Kind(NamedTuple):
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def configure(level: str, form: str, stream: TextIO | None = None, mask: Mask | None = None) -> None:
+def configure_logging(level: str, form: str, stream: TextIO | None = None, mask: Mask | None = None) -> None:
     """Send Dragoman's lines to stderr. Only the `dragoman` command calls this; a library never should.
 
     mask: see Settings.mask.
@@ -219,7 +219,7 @@ def configure(level: str, form: str, stream: TextIO | None = None, mask: Mask | 
     logger.setLevel(level.upper())
 
 
-def take_over() -> None:
+def capture_foreign_logs() -> None:
     """Write everything else that this process reports on stderr in the form of Dragoman's own lines.
 
     That is lines of all other loggers from WARNING on (at lower levels some log what is sent over the wire), warnings,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from starlette.types import Send
 
-from dragoman import REGISTRY, Fault, FaultKind, Ledger
+from dragoman import PROTOCOLS, ErrorKind, Ledger, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 
 # The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
 _LASTING_KINDS = frozenset(
-    {FaultKind.AUTHENTICATION, FaultKind.PERMISSION, FaultKind.BILLING, FaultKind.MISCONFIGURED}
+    {ErrorKind.AUTHENTICATION, ErrorKind.PERMISSION, ErrorKind.BILLING, ErrorKind.MISCONFIGURED}
 )
 _LASTING_STATUSES = frozenset({401, 403})
 _SHOULD_RETRY = "x-should-retry"
@@ -42,32 +42,32 @@ async def send_reply(send: Send, reply: Reply, *, message: str = "http.response"
     await send({"type": f"{message}.body", "body": reply.body, "more_body": False})
 
 
-def fault_reply(client: ProtocolSpec, fault: Fault, request_id: str, headers: HeaderList) -> Reply:
+def error_reply(client: ProtocolSpec, error: WireError, request_id: str, headers: HeaderList) -> Reply:
     """An error in the client's dialect."""
-    return error_reply(fault.kind, *client.write_fault(fault, request_id), headers)
+    return encoded_error_reply(error.kind, *client.write_error(error, request_id), headers)
 
 
-def error_reply(kind: FaultKind, status: int, body: bytes, headers: HeaderList) -> Reply:
+def encoded_error_reply(kind: ErrorKind, status: int, body: bytes, headers: HeaderList) -> Reply:
     """An error answer with this body, which says when trying again cannot help. headers: may say so themselves."""
     if kind in _LASTING_KINDS or status in _LASTING_STATUSES:
         headers = [*(pair for pair in headers if pair[0] != _SHOULD_RETRY), (_SHOULD_RETRY, "false")]
     return Reply(status, [*JSON_HEADERS, *headers], body)
 
 
-def with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
+def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
     """The headers with the seconds until the first account is back, if the pool knows them.
 
     Then an upstream's own word, which is about one account, does not count.
     """
-    if soonest is None:
+    if retry_at is None:
         return headers
-    own = [("retry-after", str(math.ceil(soonest))), ("retry-after-ms", str(math.ceil(soonest * 1000)))]
+    own = [("retry-after", str(math.ceil(retry_at))), ("retry-after-ms", str(math.ceil(retry_at * 1000)))]
     others = (pair for pair in headers if not pair[0].startswith("retry-after") and pair[0] != _SHOULD_RETRY)
     return [*others, *own]
 
 
-def dialect_of(
-    path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = REGISTRY
+def protocol_for_path(
+    path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
 ) -> ProtocolSpec:
     """Return the protocol whose clients ask for this path, for errors where no endpoint answers.
 
@@ -82,7 +82,7 @@ def dialect_of(
 
 
 def protocol_by_version(
-    headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = REGISTRY
+    headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
 ) -> ProtocolSpec:
     """Return the protocol whose version header is among these headers, else the first protocol.
 
@@ -94,7 +94,7 @@ def protocol_by_version(
     return next(iter(protocols.values()))
 
 
-def base_and_rest(path: str, protocols: Mapping[str, ProtocolSpec] = REGISTRY) -> tuple[str, str] | None:
+def suggest_base_url(path: str, protocols: Mapping[str, ProtocolSpec] = PROTOCOLS) -> tuple[str, str] | None:
     """For a path that nobody serves because a client's base URL is wrong: the path of the right one, and what the
     client adds to it. None where it is wrong for another reason.
 

@@ -17,7 +17,7 @@ class WrongFile(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FileKind:
+class SQLiteFileFormat:
     """what: the file in words, for errors. application, version: how it is told apart from others. schema: SQL."""
 
     what: str
@@ -26,7 +26,7 @@ class FileKind:
     schema: str
 
 
-def open_file(kind: FileKind, path: str, busy_s: float) -> sqlite3.Connection:
+def open_sqlite_file(kind: SQLiteFileFormat, path: str, busy_s: float) -> sqlite3.Connection:
     """A connection, for one thread at a time; the file is made when it is not there.
 
     busy_s: how long a call waits for another process to finish its writing. Raises WrongFile, sqlite3.Error, OSError.
@@ -38,7 +38,7 @@ def open_file(kind: FileKind, path: str, busy_s: float) -> sqlite3.Connection:
         _use_write_ahead_log(kind, connection, path, busy_s)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")
-        with writing(connection):
+        with write_transaction(connection):
             if not _is_made(kind, connection, path):
                 _make(kind, connection)
     except BaseException:
@@ -48,7 +48,7 @@ def open_file(kind: FileKind, path: str, busy_s: float) -> sqlite3.Connection:
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """A transaction that no other process writes beside."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -70,7 +70,9 @@ def _reading(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def _use_write_ahead_log(kind: FileKind, connection: sqlite3.Connection, path: str, busy_s: float) -> None:
+def _use_write_ahead_log(
+    kind: SQLiteFileFormat, connection: sqlite3.Connection, path: str, busy_s: float
+) -> None:
     """Processes that start together are in each other's way here, and SQLite does not wait for this."""
     deadline = time.monotonic() + busy_s
     while True:
@@ -85,7 +87,7 @@ def _use_write_ahead_log(kind: FileKind, connection: sqlite3.Connection, path: s
             time.sleep(0.02)
 
 
-def _is_made(kind: FileKind, connection: sqlite3.Connection, path: str) -> bool:
+def _is_made(kind: SQLiteFileFormat, connection: sqlite3.Connection, path: str) -> bool:
     """Whether the tables are there; when not, the file is empty. Raises WrongFile."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -97,7 +99,7 @@ def _is_made(kind: FileKind, connection: sqlite3.Connection, path: str) -> bool:
     return False
 
 
-def _make(kind: FileKind, connection: sqlite3.Connection) -> None:
+def _make(kind: SQLiteFileFormat, connection: sqlite3.Connection) -> None:
     for statement in _statements(kind.schema):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {kind.application}")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from valkey_server import ValkeyServer
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Rest
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Taken
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.resilient import Careful
-from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
-from dragoman_server.accounts.stores.valkey import ValkeyAccounts
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
 # In the year 2096: what a server drops by its own clock is not dropped while a test runs.
 NOW = 4_000_000_000.0
@@ -26,7 +26,7 @@ KINDS = ("memory", "sqlite", "valkey", "careful")
 SHARED_KINDS = ("sqlite", "valkey", "careful")
 SERVER_KINDS = ("valkey", "careful")
 
-REST = Rest(limit_s=10.0, trouble_s=4.0, most_s=30.0, troubles=3, window_s=60.0, jitter=0.5)
+REST = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
 
 
 @dataclass
@@ -39,15 +39,17 @@ class Kind:
 
     def __call__(self) -> AccountStore:
         if self.name == "memory":
-            return MemoryAccounts(max_conversations=MOST_CONVERSATIONS)
+            return MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
         if self.name == "sqlite":
-            return SQLiteAccounts(str(self.folder / "accounts.db"), max_conversations=MOST_CONVERSATIONS)
+            return SQLiteAccountStore(str(self.folder / "accounts.db"), max_conversations=MOST_CONVERSATIONS)
         assert self.server is not None
-        store = ValkeyAccounts(self.server.url, max_conversations=MOST_CONVERSATIONS)
+        store = ValkeyAccountStore(self.server.url, max_conversations=MOST_CONVERSATIONS)
         if self.name == "valkey":
             return store
         # As slow as the machine may be: a decision of its own would be no test of the server.
-        return Careful(store, MemoryAccounts(max_conversations=MOST_CONVERSATIONS), deadline_s=20.0)
+        return ResilientStore(
+            store, MemoryAccountStore(max_conversations=MOST_CONVERSATIONS), deadline_s=20.0
+        )
 
 
 @contextmanager
@@ -60,8 +62,8 @@ def kind_of(name: str, folder: Path, server: ValkeyServer | None) -> Iterator[Ki
 ACCOUNTS = ("up/a", "up/b", "up/c", "other/語")
 CANDIDATES = (
     Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0), tokens=Rate("up/a:tokens", 1000, 60.0)),
-    Candidate("up/b", requests=Rate("up/b:requests", 7, 10.0), most_at_once=2),
-    Candidate("up/c", tokens=Rate("up/c:tokens", 333, 7.0), most_at_once=1),
+    Candidate("up/b", requests=Rate("up/b:requests", 7, 10.0), max_concurrent_requests=2),
+    Candidate("up/c", tokens=Rate("up/c:tokens", 333, 7.0), max_concurrent_requests=1),
     Candidate("other/語", requests=Rate("all", 20, 60.0)),
 )
 _RATES = (Rate("key:requests", 5, 60.0), Rate("key:tokens", 70, 13.0), Rate("all", 20, 60.0))
@@ -79,11 +81,11 @@ class Calls:
         self._random = random.Random(seed)
         self._now = NOW
         self._number = 0
-        self._taken: list[tuple[Taken, Candidate]] = []
+        self._taken: list[tuple[AccountGrant, Candidate]] = []
 
     def took(self, answer: object) -> None:
         """What the model gave for the last call."""
-        if isinstance(answer, Taken):
+        if isinstance(answer, AccountGrant):
             candidate = next(each for each in CANDIDATES if each.account == answer.account)
             self._taken.append((answer, candidate))
 
@@ -124,13 +126,15 @@ class Calls:
         )
 
     def _failed(self, now: float) -> tuple[str, Call]:
-        account, verdict = self._random.choice(ACCOUNTS), self._random.choice(list(Verdict))
-        after, draw = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
+        account, action = self._random.choice(ACCOUNTS), self._random.choice(list(ErrorAction))
+        after, random = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
 
         def call(store: AccountStore) -> Awaitable[object]:
-            return store.failed(account, verdict, 'the "cause" 語', now, after=after, draw=draw, rest=REST)
+            return store.failed(
+                account, action, 'the "cause" 語', now, retry_after=after, random=random, backoff=REST
+            )
 
-        return f"failed {account} {verdict} after {after} draw {draw} at {now}", call
+        return f"failed {account} {action} after {after} draw {random} at {now}", call
 
     def _succeeded(self, now: float) -> tuple[str, Call]:
         account, remaining = self._random.choice(ACCOUNTS), self._random.choice([None, None, 0.123, 0.5, 1.0])

@@ -13,18 +13,18 @@ from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from dragoman_server.settings.secret import SHORTEST, Secret
+from dragoman_server.settings.secret import MIN_SECRET_LENGTH, Secret
 
 # Nearly no text has one of these, so looking costs next to nothing.
 _MARKS = ("canary", "secret", "sk-", "hidden", "hunter2")
-_QUOTED = re.compile(rf'"([^"\n]{{{SHORTEST},}})"')
+_QUOTED = re.compile(rf'"([^"\n]{{{MIN_SECRET_LENGTH},}})"')
 
 _known: set[str] = set()
 _found: list[str] = []
 
 
 def looks_secret(text: str) -> bool:
-    return len(text) >= SHORTEST and any(mark in text for mark in _MARKS)
+    return len(text) >= MIN_SECRET_LENGTH and any(mark in text for mark in _MARKS)
 
 
 def add(texts: Iterable[str]) -> None:

@@ -39,15 +39,15 @@ from h2_client import Peer, data, headers, reset
 from leaving import PHASES, SERVER, body_of, deaf_port, play, ways
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.config.loader import load
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import Call
-from dragoman_server.keys import hash_of
+from dragoman_server.http.endpoint import ClientRequest
+from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying.attempt import Attempt
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.proxying.request_handler import ClientExchange
+from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.run import _Requests, _Worker
 from dragoman_server.settings import ClientKey, Price, Settings
@@ -149,7 +149,7 @@ class _Run(logging.Handler):
         super().__init__()
         secret = settings.server.secret
         assert secret is not None
-        key = ClientKey(name="key", hash=hash_of(_KEY, secret), budget=1e6, requests_per_minute=10**6)
+        key = ClientKey(name="key", hash=hash_client_key(_KEY, secret), budget=1e6, requests_per_minute=10**6)
         self._settings = replace(
             settings,
             server=replace(settings.server, backend=backend),
@@ -246,12 +246,12 @@ class _Run(logging.Handler):
             kinds = Counter(type(each) for each in gc.get_objects())
         finally:
             gc.enable()
-        found = {kind.__name__: kinds[kind] for kind in (Attempt, Call, ClientExchange, Plan)}
+        found = {kind.__name__: kinds[kind] for kind in (Attempt, ClientRequest, RequestHandler, Plan)}
         return [f"{count} objects {name}" for name, count in found.items() if count > _WARM / 2]
 
     async def _open(self) -> dict[str, float]:
         accounts, transport = self._gateway.accounts, self._gateway.client._direct
-        assert isinstance(accounts, MemoryAccounts)
+        assert isinstance(accounts, MemoryAccountStore)
         spent = sum(amount for amount, _ in accounts._counters.values())
         return {
             "tasks": self._tasks(),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.config.loader import ConfigError, Loaded, load
+from dragoman_server.config.loader import ConfigError, LoadedConfig, load
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -63,7 +63,7 @@ loss_policy = "refuse"
 SECRET = "a-secret-of-some-length-0123456789-wq7zk"
 
 
-def load_text(text: str | bytes, environ: Mapping[str, str] | None = None, **flags: str) -> Loaded:
+def load_text(text: str | bytes, environ: Mapping[str, str] | None = None, **flags: str) -> LoadedConfig:
     Path("dragoman.toml").write_bytes(text.encode() if isinstance(text, str) else text)
     return load(environ=environ or {}, flags=flags)
 

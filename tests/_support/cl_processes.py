@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from cfg_process import DEADLINE_S, Server
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 __all__ = ["ALIAS", "KEEPALIVE_S", "PAIRS", "UPSTREAMS", "Gateway", "Pair", "Simulator"]
 
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
         return self.client == self.upstream
 
 
-PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOLS, PROTOCOLS)]
+PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOL_NAMES, PROTOCOL_NAMES)]
 
 
 class Simulator(Server):
@@ -104,7 +104,7 @@ class Gateway(Server):
 def _config(port: int) -> str:
     lines = ["[server]", f"keepalive_s = {KEEPALIVE_S}", "simulator = false", 'log_level = "warning"']
     lines.append(f'default_model = "{ALIAS}"')
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOL_NAMES:
         # As the vendors' SDKs take it: with /v1 for OpenAI's protocols, without for Anthropic's.
         base = f"http://127.0.0.1:{port}" + ("" if protocol == MESSAGES else "/v1")
         lines += [
@@ -113,6 +113,6 @@ def _config(port: int) -> str:
             f'protocol = "{protocol}"',
             f'base_url = "{base}"',
             'models = ["echo", "tools"]',
-            "opens_seals = true",
+            "unwraps_signatures = true",
         ]
     return "\n".join([*lines, "[models]", f'{ALIAS} = "messages/echo"']) + "\n"

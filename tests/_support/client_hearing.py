@@ -8,8 +8,8 @@ from fail_cross import STEPS, WIDE, Heard, ask
 from law_clients import spec_of
 from oracle import CHAT, check_stream
 
-from dragoman import UPSTREAMS, ResponseTranslator, Sealer, Target
-from dragoman.codec import Exchange
+from dragoman import UPSTREAMS, Capabilities, ResponseTranslator, Signer
+from dragoman.codec import ResponseContext
 
 Json = dict[str, Any]
 
@@ -17,10 +17,12 @@ Json = dict[str, Any]
 _OWN = "search_content_types: unknown to WebSearchTool"
 
 
-def heard_by(protocol: str, upstream: str, body: Json, stream: bytes, *, target: Target = WIDE) -> Heard:
+def heard_by(
+    protocol: str, upstream: str, body: Json, stream: bytes, *, capabilities: Capabilities = WIDE
+) -> Heard:
     """The same in every cutting, in the client's own form and order."""
-    exchange = ask(protocol, upstream, body, target=target).exchange()
-    heard = [_feed(protocol, upstream, stream, exchange, step) for step in STEPS]
+    context = ask(protocol, upstream, body, capabilities=capabilities).exchange()
+    heard = [_feed(protocol, upstream, stream, context, step) for step in STEPS]
     for other in heard[1:]:
         assert other.data == heard[0].data, "the network may cut anywhere"
     include_usage = protocol != CHAT or "stream_options" in body
@@ -29,8 +31,8 @@ def heard_by(protocol: str, upstream: str, body: Json, stream: bytes, *, target:
     return heard[0]
 
 
-def _feed(protocol: str, upstream: str, stream: bytes, exchange: Exchange, step: int) -> Heard:
-    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(protocol), exchange)
+def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Heard:
+    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(protocol), context)
     sent = b"".join(piecewise(machine, stream, step))
     machine.receive_eof()
     return Heard(protocol, sent + machine.data_to_send(), machine)
@@ -47,5 +49,5 @@ def piecewise(machine: ResponseTranslator, stream: bytes, step: int) -> list[byt
 
 def unsealed(text: str) -> Any:
     """What travels inside of a seal."""
-    seal = Sealer().unwrap(text)
+    seal = Signer().unwrap(text)
     return None if seal is None else seal.native

@@ -14,9 +14,9 @@ import client_claude_code as claude_code
 import client_codex as codex
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman import Target
+from dragoman import Capabilities
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = dict[str, Any]
@@ -51,17 +51,17 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def vendor_target(provider: str, protocol: str, model: str) -> Target:
+def vendor_target(provider: str, protocol: str, model: str) -> Capabilities:
     """What the vendor's own host takes, as the server knows it."""
     url = next(each.base_url for each in PROVIDERS if each.name == provider)
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=url)
-    return target_for(Settings(), upstream, model)
+    return capabilities_for(Settings(), upstream, model)
 
 
 # The upstream's model, and what it takes.
 MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
-TARGETS: dict[str, Target] = {
-    CHAT: Target(),
+TARGETS: dict[str, Capabilities] = {
+    CHAT: Capabilities(),
     MESSAGES: vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),
     RESPONSES: vendor_target("openai", RESPONSES, MODELS[RESPONSES]),
 }

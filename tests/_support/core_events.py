@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -19,8 +19,8 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -31,8 +31,8 @@ from dragoman._ir.events import (
 
 STARTED = Started("up-1", "big-model")
 HEAD = ToolHead("call-1", "look")
-SEAL = Seal("other", {"sig": "x"}, "big-model")
-FAULT = Fault(FaultKind.SERVER, "it broke")
+SEAL = Signature("other", {"sig": "x"}, "big-model")
+FAULT = WireError(ErrorKind.SERVER, "it broke")
 
 # One event of every type, for block 0 of choice 0.
 SAMPLES: dict[type[Event], Event] = {
@@ -43,7 +43,7 @@ SAMPLES: dict[type[Event], Event] = {
         TextDelta(0, "a"),
         ReasoningDelta(0, "r"),
         ArgumentsDelta(0, "{}"),
-        SealDelta(0, SEAL),
+        SignatureDelta(0, SEAL),
         Annotation(0, "other", {"url": "u"}),
         Logprobs(0, [{"token": "a"}]),
         BlockEnded(0),
@@ -129,7 +129,7 @@ def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "ot
                 out.append(draw(st.one_of(_fillings(block, kind))))
             elif move == "seal" and kind is BlockKind.REASONING and block not in sealed:
                 sealed.add(block)
-                out.append(SealDelta(block, SEAL))
+                out.append(SignatureDelta(block, SEAL))
             elif move == "end":
                 del opened[block]
                 out.append(BlockEnded(block, draw(st.booleans())))
@@ -155,7 +155,7 @@ arbitrary = st.one_of(
     st.builds(TextDelta, _blocks, _texts),
     st.builds(ReasoningDelta, _blocks, _texts),
     st.builds(ArgumentsDelta, _blocks, _texts),
-    st.builds(SealDelta, _blocks, st.just(SEAL)),
+    st.builds(SignatureDelta, _blocks, st.just(SEAL)),
     st.builds(Annotation, _blocks, st.just("other"), st.just({})),
     st.builds(Logprobs, _blocks, st.just([])),
     st.builds(BlockEnded, _blocks, st.booleans()),

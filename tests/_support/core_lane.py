@@ -3,29 +3,29 @@
 import pytest
 
 from dragoman._engine.response import ResponseTranslator
-from dragoman._ir.fast_path import Lane
+from dragoman._ir.fast_path import FastPath
 from dragoman._ir.request import Request
-from dragoman.codec import Exchange
-from dragoman.protocols import REGISTRY
+from dragoman.codec import ResponseContext
+from dragoman.protocols import PROTOCOLS
 
 
 def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
     """Asserts that both ways give the same bytes; returns how many frames the lane took."""
     request = Request(protocol=client, model="m", messages=(), raw={}, stream=True)
-    exchange = Exchange(request=request, id="abc", now=0, model="m")
+    context = ResponseContext(request=request, id="abc", now=0, model="m")
 
     def run() -> tuple[bytes, object]:
-        machine = ResponseTranslator(REGISTRY[protocol], REGISTRY[client], exchange)
+        machine = ResponseTranslator(PROTOCOLS[protocol], PROTOCOLS[client], context)
         machine.receive_data(data)
         machine.receive_eof()
         return machine.data_to_send(), machine.outcome
 
     taken: list[str] = []
-    learn = Lane.keep
+    learn = FastPath.learn_from
 
-    def keep(self: Lane, *args: object) -> None:
+    def keep(self: FastPath, *args: object) -> None:
         learn(self, *args)  # type: ignore[arg-type]
-        text_of = self.text_of
+        text_of = self.extract_text
         if text_of is not None:
 
             def counted(piece: bytes) -> str | None:
@@ -34,12 +34,12 @@ def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.Monke
                     taken.append(text)
                 return text
 
-            self.text_of = counted
+            self.extract_text = counted
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lane, "keep", keep)
+        patch.setattr(FastPath, "learn_from", keep)
         fast = run()
     with monkeypatch.context() as patch:
-        patch.setattr(Lane, "wants", lambda self: False)
+        patch.setattr(FastPath, "should_learn", lambda self: False)
         assert run() == fast
     return len(taken)

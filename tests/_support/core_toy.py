@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman._ir.assembly import Answer, Block
-from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind, kind_of_status
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
+from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -26,13 +26,13 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.parameters import param_paths, read_params, write_params
 from dragoman._ir.request import (
@@ -43,21 +43,21 @@ from dragoman._ir.request import (
     Message,
     OpaquePart,
     Param,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     ToolCall,
     ToolChoice,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode
-from dragoman._wire.sse import Frame, frame
-from dragoman.codec import Endpoint, Exchange, Target, ToolRule, UpstreamSpec
+from dragoman._wire.sse import Frame, encode_frame
+from dragoman.codec import Capabilities, Endpoint, ResponseContext, ToolLimits, UpstreamSpec
 
 EVENTS: dict[str, type[Any]] = {
     "start": Started,
@@ -65,7 +65,7 @@ EVENTS: dict[str, type[Any]] = {
     "text": TextDelta,
     "think": ReasoningDelta,
     "arguments": ArgumentsDelta,
-    "seal": SealDelta,
+    "seal": SignatureDelta,
     "cite": Annotation,
     "logprobs": Logprobs,
     "done": BlockEnded,
@@ -80,7 +80,7 @@ PARTS: dict[str, type[Any]] = {
     "text": Text,
     "refusal": Refusal,
     "media": Media,
-    "thought": Thought,
+    "thought": Reasoning,
     "call": ToolCall,
     "result": ToolResult,
     "opaque": OpaquePart,
@@ -125,7 +125,7 @@ def plain(event: Event) -> dict[str, Any]:
 
 
 def frame_of(event: Event) -> bytes:
-    return frame(encode(plain(event)))
+    return encode_frame(encode(plain(event)))
 
 
 def stream_of(events: Sequence[Event]) -> bytes:
@@ -173,7 +173,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
         each = getattr(value, name)
         if name == "parts":
             out[name] = [_plain_object(part) for part in each]
-        elif name not in ("path", "extra", "cache", "forged", "stand_in") and each is not None and each != ():
+        elif name not in ("path", "extra", "cache", "forged", "rendered") and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
 
@@ -181,7 +181,7 @@ def _plain_object(value: Any) -> dict[str, Any]:
 # Requests
 
 
-def read_request(body: dict[str, Any], sealer: Sealer, *, name: str) -> Request:
+def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
     if type(body.get("model")) is not str:
         raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
     messages = []
@@ -216,7 +216,9 @@ def _optional(kind: type[Any], body: dict[str, Any], key: str) -> Any:
     return None if value is None else msgspec.convert({**value, "path": f"/{key}"}, kind)
 
 
-def write_request(request: Request, target: Target, ledger: Ledger, *, name: str) -> dict[str, Any]:
+def write_request(
+    request: Request, capabilities: Capabilities, ledger: Ledger, *, name: str
+) -> dict[str, Any]:
     out: dict[str, Any] = {"model": request.model, "messages": []}
     if request.stream:
         out["stream"] = True
@@ -226,7 +228,7 @@ def write_request(request: Request, target: Target, ledger: Ledger, *, name: str
             if isinstance(part, OpaquePart) and part.origin != name:
                 ledger.add(LossCode.UNKNOWN_KIND, part.path, "no counterpart")
                 continue
-            if isinstance(part, Thought) and part.seal is not None and part.seal.origin != name:
+            if isinstance(part, Reasoning) and part.seal is not None and part.seal.origin != name:
                 ledger.add(LossCode.FOREIGN_SEAL, child(part.path, "seal"), "only its maker can read it")
                 part = msgspec.structs.replace(part, seal=None)
             parts.append(_plain_object(part))
@@ -259,8 +261,8 @@ class ToyReader:
             self._ended = self._ended or isinstance(event, (Ended, Failed))
         return events
 
-    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
-        return LaneHint(b"text", self.texts.append, b"n", b"pad")
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+        return DeltaTemplate(b"text", self.texts.append, b"n", b"pad")
 
     def eof(self) -> Sequence[Event]:
         if self._ended:
@@ -278,29 +280,29 @@ class ToyWriter:
 class ToyTap:
     def __init__(self) -> None:
         self.usage = Usage()
-        self.begun = self.ended = self.last = self._started = False
-        self.fault: Fault | None = None
-        self.whole: dict[str, Any] | None = None
+        self.content_started = self.ended = self.stream_finished = self._started = False
+        self.error: WireError | None = None
+        self.whole_body: dict[str, Any] | None = None
 
-    def watch(self, frame: Frame) -> None:
+    def observe(self, frame: Frame) -> None:
         try:
             event = event_of(decode(frame.data))
         except RemoteProtocolError:
             return
         if isinstance(event, Usage):
             self.usage = self.usage.updated(event)
-        self.last = isinstance(event, Ended)
-        self._started = self._started or not self.last
+        self.stream_finished = isinstance(event, Ended)
+        self._started = self._started or not self.stream_finished
         self.ended = self.ended or (self._started and isinstance(event, (Stopped, Ended)))
-        self.begun = self.begun or not isinstance(event, (Started, Usage, Failed, Ended))
+        self.content_started = self.content_started or not isinstance(event, (Started, Usage, Failed, Ended))
         if isinstance(event, Failed):
-            self.fault = event.fault
+            self.error = event.error
 
-    def fail(self, fault: Fault) -> bytes:
-        return frame_of(Failed(fault))
+    def fail(self, error: WireError) -> bytes:
+        return frame_of(Failed(error))
 
 
-def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str, Any]:
+def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:
     blocks = [{WHOLE_NAMES.get(type(block), "block"): msgspec.to_builtins(block)} for block in answer.blocks]
     return {
         "started": msgspec.to_builtins(answer.started),
@@ -310,10 +312,10 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str,
     }
 
 
-def read_whole(body: dict[str, Any], exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
+def read_whole(body: dict[str, Any], context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
     """A body without `stops` is a cut answer: no end event is made up for it."""
     if "failed" in body:
-        return [Failed(msgspec.convert(body["failed"], Fault))]
+        return [Failed(msgspec.convert(body["failed"], WireError))]
     if "started" not in body:
         raise RemoteProtocolError("no toy answer", status_hint=502)
     out: list[Event] = [msgspec.convert(body["started"], Started)]
@@ -323,13 +325,13 @@ def read_whole(body: dict[str, Any], exchange: Exchange, ledger: Ledger) -> Sequ
         elif "compacted" in each:
             out.append(msgspec.convert(each["compacted"], Compacted))
         else:
-            out += events_of_block(msgspec.convert(each["block"], Block))
+            out += events_of_block(msgspec.convert(each["block"], AssembledBlock))
     out.append(msgspec.convert(body.get("usage", {}), Usage))
     stops = msgspec.convert(body.get("stops", []), list[Stopped])
     return [*out, *stops, ENDED] if stops else out
 
 
-def events_of_block(block: Block) -> list[Event]:
+def events_of_block(block: AssembledBlock) -> list[Event]:
     """A folded block as the shortest events that fold to it."""
     number = block.number
     out: list[Event] = [
@@ -341,7 +343,7 @@ def events_of_block(block: Block) -> list[Event]:
     for at, part in enumerate(block.reasoning):
         out.append(ReasoningDelta(number, part.text, at, part.form))
     if block.seal is not None:
-        out.append(SealDelta(number, block.seal))
+        out.append(SignatureDelta(number, block.seal))
     out += block.annotations
     if block.logprobs:
         out.append(Logprobs(number, list(block.logprobs)))
@@ -351,25 +353,25 @@ def events_of_block(block: Block) -> list[Event]:
 # Errors
 
 
-def read_fault(status: int, body: bytes) -> Fault:
+def read_error(status: int, body: bytes) -> WireError:
     try:
         value = decode_object(body, "the error")["oops"]
-        return Fault(FaultKind(value["kind"]), value["message"], status)
+        return WireError(ErrorKind(value["kind"]), value["message"], status)
     except (RemoteProtocolError, KeyError, TypeError, ValueError):
-        return Fault(kind_of_status(status), f"the upstream answered {status}", status)
+        return WireError(kind_of_status(status), f"the upstream answered {status}", status)
 
 
-def is_fault(body: bytes) -> bool:
+def is_native_error(body: bytes) -> bool:
     return body.startswith(b'{"oops":')
 
 
-def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
-    status = STATUS_BY_KIND[fault.kind] if fault.status is None else fault.status
-    value = {"kind": fault.kind.value, "message": fault.message, "param": fault.param, "id": request_id}
+def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
+    status = STATUS_BY_KIND[error.kind] if error.status is None else error.status
+    value = {"kind": error.kind.value, "message": error.message, "param": error.param, "id": request_id}
     return status, encode({"oops": value})
 
 
-ANY_TOOLS = ToolRule()
+ANY_TOOLS = ToolLimits()
 
 
 def toy(
@@ -377,8 +379,8 @@ def toy(
     *,
     sequential: bool = False,
     choices: bool = True,
-    tools: ToolRule = ANY_TOOLS,
-    keeps_seals: bool = False,
+    tools: ToolLimits = ANY_TOOLS,
+    returns_signatures: bool = False,
     needs_usage: bool = False,
     **habits: Any,
 ) -> UpstreamSpec:
@@ -392,29 +394,31 @@ def toy(
         endpoints=(Endpoint("/v1/toy", heartbeat=HEARTBEAT),),
         sequential=sequential,
         choices=choices,
-        tools=tools,
-        read_request=lambda body, sealer: read_request(body, sealer, name=name),
-        write_request=lambda request, target, ledger: write_request(request, target, ledger, name=name),
-        stream_reader=lambda exchange, ledger: ToyReader(),
-        stream_writer=lambda exchange, ledger: ToyWriter(),
+        tool_limits=tools,
+        read_request=lambda body, signer: read_request(body, signer, name=name),
+        write_request=lambda request, capabilities, ledger: write_request(
+            request, capabilities, ledger, name=name
+        ),
+        stream_reader=lambda context, ledger: ToyReader(),
+        stream_writer=lambda context, ledger: ToyWriter(),
         read_whole=read_whole,
         write_whole=write_whole,
-        read_fault=read_fault,
-        is_fault=is_fault,
-        write_fault=write_fault,
-        tap=lambda exchange: ToyTap(),
-        end_marks=(b'"e":"end"',),
-        error_signs=(b"error", b'"e":"fail"'),
-        answer_member="blocks",
-        keeps_seals=keeps_seals,
+        read_error=read_error,
+        is_native_error=is_native_error,
+        write_error=write_error,
+        observer=lambda context: ToyTap(),
+        end_markers=(b'"e":"end"',),
+        error_markers=(b"error", b'"e":"fail"'),
+        output_member="blocks",
+        returns_signatures=returns_signatures,
         needs_usage=needs_usage,
         **habits,
     )
 
 
-def exchange_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> Exchange:
+def exchange_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> ResponseContext:
     """What an answer's machines must know, for a request that matters to nobody."""
     request = Request(
         protocol=protocol, model="alias", messages=(), raw={}, stream=stream, include_usage=False
     )
-    return Exchange(request=request, id=id, now=1_790_000_000, model="alias")
+    return ResponseContext(request=request, id=id, now=1_790_000_000, model="alias")

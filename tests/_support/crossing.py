@@ -13,8 +13,8 @@ from typing import Any
 from law_clients import endpoint_of, spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
-from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_fault
-from dragoman.codec import Exchange
+from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_error
+from dragoman.codec import ResponseContext
 
 MODEL = "the-model"
 EXCHANGE_ID = "0123456789abcdef"
@@ -34,11 +34,11 @@ def translate_stream(
     """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
     answer: Relay | ResponseTranslator
-    exchange = ask(client, upstream, body)
+    context = ask(client, upstream, body)
     if upstream == client:
-        answer = Relay(UPSTREAMS[client], exchange)
+        answer = Relay(UPSTREAMS[client], context)
     else:
-        answer = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange)
+        answer = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         answer.receive_data(stream[at : at + (step or len(stream))])
@@ -50,30 +50,30 @@ def translate_stream(
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
     """What a client gets for a whole answer that is no error. Raises AssertionError where it became one."""
     asked = client_request(client, upstream, request, stream=False)
-    exchange = ask(client, upstream, asked, streams=False)
+    context = ask(client, upstream, asked, streams=False)
     answer: Relay | ResponseTranslator
     if upstream == client:
-        answer = Relay(UPSTREAMS[client], exchange, streams=False)
+        answer = Relay(UPSTREAMS[client], context, streams=False)
     else:
         specs = (UPSTREAMS[upstream], spec_of(client))
-        answer = ResponseTranslator(*specs, exchange, upstream_streams=False)
+        answer = ResponseTranslator(*specs, context, upstream_streams=False)
     answer.receive_data(body)
     answer.receive_eof()
-    assert answer.fault is None, answer.fault
+    assert answer.error is None, answer.error
     return answer.data_to_send()
 
 
-def translate_error(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:
+def translate_error_of(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:
     """Status and body that a client gets for an upstream's error answer."""
-    answer = translate_fault(status, body, upstream=UPSTREAMS[upstream], client=spec_of(client))
+    answer = translate_error(status, body, upstream=UPSTREAMS[upstream], client=spec_of(client))
     return answer[0], answer[1]
 
 
-def ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> Exchange:
+def ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> ResponseContext:
     """What an answer's side knows of this request."""
     specs = spec_of(client), UPSTREAMS[upstream]
     translator = RequestTranslator(*specs, endpoint=endpoint_of(client) if streams else None)
-    return translator.translate(json.dumps(body).encode()).exchange(id=EXCHANGE_ID, now=NOW)
+    return translator.translate(json.dumps(body).encode()).response_context(id=EXCHANGE_ID, now=NOW)
 
 
 def client_request(

@@ -15,9 +15,9 @@ from typing import Any
 
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman import UPSTREAMS, RequestTranslator, Target
+from dragoman import UPSTREAMS, Capabilities, RequestTranslator
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = Any
@@ -50,11 +50,11 @@ class Difference:
     side: str
 
 
-def vendor_target(protocol: str, model: str) -> Target:
+def vendor_target(protocol: str, model: str) -> Capabilities:
     """What the vendor's own host takes with this model, as the server knows it."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
-    return target_for(Settings(), upstream, model)
+    return capabilities_for(Settings(), upstream, model)
 
 
 def differences(wish: Wish) -> Iterator[Difference]:
@@ -67,7 +67,9 @@ def differences(wish: Wish) -> Iterator[Difference]:
 
 
 def translated(source: str, target: str, body: Json, model: str) -> Json:
-    translator = RequestTranslator(UPSTREAMS[source], UPSTREAMS[target], target=vendor_target(target, model))
+    translator = RequestTranslator(
+        UPSTREAMS[source], UPSTREAMS[target], capabilities=vendor_target(target, model)
+    )
     return json.loads(translator.translate(json.dumps(body).encode(), model=model).body)
 
 

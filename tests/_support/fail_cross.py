@@ -20,7 +20,7 @@ from oracle import (
     CHAT,
     CLIENTS,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     SIMPLE,
     Meaning,
@@ -36,21 +36,21 @@ from oracle.meaning import Stop
 
 from dragoman import (
     UPSTREAMS,
-    Fault,
+    Capabilities,
     Outcome,
     Relay,
     RequestTranslator,
     ResponseTranslator,
-    Target,
     TranslatedRequest,
+    WireError,
 )
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 
 Json = dict[str, Any]
 SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
 # The widest range of servers.
-WIDE = Target()
+WIDE = Capabilities()
 # What the network may make of a stream.
 STEPS = (0, 1, 7)
 
@@ -59,7 +59,9 @@ def name_of(protocol: str) -> str:
     return SHORT.get(protocol, protocol.rpartition("/")[2])
 
 
-def pairs(clients: Iterable[str] = PROTOCOLS, upstreams: Iterable[str] = PROTOCOLS) -> pytest.MarkDecorator:
+def pairs(
+    clients: Iterable[str] = PROTOCOL_NAMES, upstreams: Iterable[str] = PROTOCOL_NAMES
+) -> pytest.MarkDecorator:
     """Every pair of two different protocols, as the parameters `client` and `upstream`."""
     found = [(client, upstream) for client in clients for upstream in upstreams if client != upstream]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
@@ -68,12 +70,12 @@ def pairs(clients: Iterable[str] = PROTOCOLS, upstreams: Iterable[str] = PROTOCO
 
 def every_pair(clients: Iterable[str] = CLIENTS) -> pytest.MarkDecorator:
     """All pairs, those of one protocol with itself and the simple API's clients too."""
-    found = [(client, upstream) for client in clients for upstream in PROTOCOLS]
+    found = [(client, upstream) for client in clients for upstream in PROTOCOL_NAMES]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
 
-def each(name: str, protocols: Iterable[str] = PROTOCOLS) -> pytest.MarkDecorator:
+def each(name: str, protocols: Iterable[str] = PROTOCOL_NAMES) -> pytest.MarkDecorator:
     """The protocols as one parameter."""
     return pytest.mark.parametrize(name, list(protocols), ids=name_of)
 
@@ -93,14 +95,16 @@ class Asked:
         """Path -> code, of what was not carried as it was."""
         return {loss.path: loss.code.value for loss in self.translated.losses}
 
-    def exchange(self) -> Exchange:
-        return self.translated.exchange(id=EXCHANGE_ID, now=NOW)
+    def exchange(self) -> ResponseContext:
+        return self.translated.response_context(id=EXCHANGE_ID, now=NOW)
 
 
-def ask(client: str, upstream: str, body: Json, *, target: Target = WIDE, model: str = "") -> Asked:
+def ask(
+    client: str, upstream: str, body: Json, *, capabilities: Capabilities = WIDE, model: str = ""
+) -> Asked:
     """Translate a request, twice: the same request gives the same bytes."""
     specs = spec_of(client), UPSTREAMS[upstream]
-    translator = RequestTranslator(*specs, target=target, endpoint=endpoint_of(client))
+    translator = RequestTranslator(*specs, capabilities=capabilities, endpoint=endpoint_of(client))
     data = json.dumps(body).encode()
     translated = translator.translate(data, model=model or None)
     assert translator.translate(data, model=model or None).body == translated.body
@@ -190,8 +194,8 @@ def hear(
     anew: bool = False,
     include_usage: bool = True,
     ends: bool = True,
-    breaks: Fault | None = None,
-    target: Target = WIDE,
+    breaks: WireError | None = None,
+    capabilities: Capabilities = WIDE,
 ) -> Heard:
     """What a client hears of an upstream's stream, the same in every cutting, in its own form and order.
 
@@ -199,10 +203,10 @@ def hear(
     ends: the connection is closed after the last byte; breaks: or it is lost there.
     """
     body = body or client_request(client, upstream, None, include_usage=include_usage)
-    asked = ask(client, upstream, body, target=target)
-    exchange = asked.exchange()
+    asked = ask(client, upstream, body, capabilities=capabilities)
+    context = asked.exchange()
     heard = [
-        _feed(upstream, client, stream, exchange, step, anew=anew, ends=ends, breaks=breaks) for step in STEPS
+        _feed(upstream, client, stream, context, step, anew=anew, ends=ends, breaks=breaks) for step in STEPS
     ]
     for other in heard[1:]:
         assert other.data == heard[0].data, "the network may cut anywhere"
@@ -215,18 +219,18 @@ def _feed(
     upstream: str,
     client: str,
     stream: bytes,
-    exchange: Exchange,
+    context: ResponseContext,
     step: int,
     *,
     anew: bool,
     ends: bool,
-    breaks: Fault | None,
+    breaks: WireError | None,
 ) -> Heard:
     machine: Relay | ResponseTranslator
     if upstream == client and not anew:
-        machine = Relay(UPSTREAMS[client], exchange)
+        machine = Relay(UPSTREAMS[client], context)
     else:
-        machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange)
+        machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         machine.receive_data(stream[at : at + (step or len(stream))])
@@ -248,11 +252,11 @@ def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: boo
     body = client_request(client, upstream, None, stream=False)
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     specs = UPSTREAMS[upstream], spec_of(client)
-    exchange = ask(client, upstream, body).exchange()
-    machine = ResponseTranslator(*specs, exchange, upstream_streams=streams, client_streams=False)
+    context = ask(client, upstream, body).exchange()
+    machine = ResponseTranslator(*specs, context, upstream_streams=streams, client_streams=False)
     machine.receive_data(data)
     machine.receive_eof()
-    assert machine.fault is None, machine.fault
+    assert machine.error is None, machine.error
     sent = machine.data_to_send()
     assert check_whole(client, sent) == []
     if client not in SIMPLE:
@@ -262,16 +266,16 @@ def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: boo
     return found
 
 
-def sent_back(upstream: str, client: str, stream: bytes, *, target: Target = WIDE) -> Asked:
+def sent_back(upstream: str, client: str, stream: bytes, *, capabilities: Capabilities = WIDE) -> Asked:
     """The next request to the upstream, after a turn of its own went through a client and came back."""
     heard = hear(upstream, client, stream)
-    return ask(client, upstream, NEXT[client](heard.turn) | {"model": MODEL}, target=target)
+    return ask(client, upstream, NEXT[client](heard.turn) | {"model": MODEL}, capabilities=capabilities)
 
 
 def check_failed(heard: Heard) -> None:
     """It ended with an error in the client's own form, and with nothing that says that it is whole."""
     assert heard.machine.outcome is Outcome.FAILED
-    assert heard.machine.fault is not None
+    assert heard.machine.error is not None
     assert heard.meaning.stop is Stop.ERROR
     assert heard.meaning.failure is not None
     assert heard.meaning.failure.message

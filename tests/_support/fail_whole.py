@@ -11,7 +11,7 @@ from law_turns import ASSEMBLE, NEXT, WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
-from dragoman import Target
+from dragoman import Capabilities
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ def after_rounds(
     client: str,
     *rounds: tuple[Block, ...],
     streams: bool,
-    target: Target = WIDE,
+    capabilities: Capabilities = WIDE,
     back_to: str = "",
     model: str = MODEL,
 ) -> Asked:
@@ -63,4 +63,6 @@ def after_rounds(
     back_to, model: another upstream, or another model, than those that answered.
     """
     turns = [turn_of_client(upstream, client, *blocks, streams=streams) for blocks in rounds]
-    return ask(client, back_to or upstream, conversation(client, *turns), target=target, model=model)
+    return ask(
+        client, back_to or upstream, conversation(client, *turns), capabilities=capabilities, model=model
+    )

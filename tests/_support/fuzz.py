@@ -373,7 +373,7 @@ def streams() -> dict[str, list[bytes]]:
     """Whole streams of each protocol: samples, and hand-written events as its writer prints them."""
     from law_events import EVENTS, scripted
     from laws import Source, answered
-    from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+    from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
     from oracle import samples as s
 
     found = {
@@ -383,6 +383,6 @@ def streams() -> dict[str, list[bytes]]:
     }
     for label, events in EVENTS.items():
         spec, script = scripted(events)
-        for name in PROTOCOLS:
+        for name in PROTOCOL_NAMES:
             found[name].append(answered(Source(label, "scripted", script, spec), name))
     return found

@@ -18,7 +18,7 @@ from gw_scripted import (
     CHAT,
     MESSAGES,
     PATHS,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     SECRET,
     ScriptedUpstreams,
@@ -34,7 +34,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
 
 # The scripts' answers say: 3 tokens in, 4 out.
@@ -127,7 +127,8 @@ def settings_with(
         ),
         models=models or {},
         client_keys=tuple(
-            ClientKey(name=name, hash=hash_of(f"drk_{name}", SECRET), **more) for name, more in keys.items()
+            ClientKey(name=name, hash=hash_client_key(f"drk_{name}", SECRET), **more)
+            for name, more in keys.items()
         ),
         prices=tuple(prices),
     )
@@ -150,4 +151,4 @@ def limited(
     return Limited(Application(gateway), gateway, upstreams, clock)
 
 
-__all__ = ["PROTOCOLS", "Limited", "limited"]
+__all__ = ["PROTOCOL_NAMES", "Limited", "limited"]

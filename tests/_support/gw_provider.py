@@ -36,10 +36,10 @@ from oracle.meaning import Kind
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.settings import (
     AccountSettings,
     RuleSettings,
@@ -200,7 +200,7 @@ class Provider(UpstreamClient):
 @dataclass
 class PoolGateway:
     app: Application
-    pool: Pool
+    pool: AccountPool
     provider: Provider
     store: AccountStore
     _running: int = 0
@@ -216,7 +216,7 @@ class PoolGateway:
 
     def rests_for(self, account: str) -> float:
         """Seconds, 0 when it does not rest."""
-        return max(self.health(account).cools_until - self.pool.clock(), 0.0)
+        return max(self.health(account).cooldown_until - self.pool.clock(), 0.0)
 
     async def call(
         self,
@@ -252,7 +252,7 @@ def pool_of(
     models: Mapping[str, str | tuple[str, ...]] | None = None,
     others: Mapping[str, tuple[str, Sequence[str]]] | None = None,
     store: AccountStore | None = None,
-    draw: float = 0.0,
+    random: float = 0.0,
     **server: Any,
 ) -> PoolGateway:
     """A gateway with the upstream `up`, which speaks `protocol` and has an account for each of `plays`.
@@ -291,9 +291,11 @@ def pool_of(
     )
     sequences = {name: [each] if isinstance(each, Plays) else each for name, each in plays.items()}
     provider = Provider(protocols, sequences)
-    store = store or MemoryAccounts()
+    store = store or MemoryAccountStore()
     gateway = Gateway(settings, provider, accounts=store)
-    pool = gateway.pool = Pool(settings, store, clock=lambda: EPOCH + anyio.current_time(), draw=lambda: draw)
+    pool = gateway.pool = AccountPool(
+        settings, store, clock=lambda: EPOCH + anyio.current_time(), random=lambda: random
+    )
     return PoolGateway(Application(gateway), pool, provider, store)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gw_provider import Answer, InBand, Plays
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
     name: str
     protocol: str
-    verdict: Verdict
+    action: ErrorAction
     play: Plays
     message: str
 
@@ -87,41 +87,49 @@ _HTML = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></h
 def _too_large() -> Iterator[Case]:
     for protocol in ALL:
         message = "The estimated cost of this request (812 credits) exceeds the limit of any account."
-        yield Case("estimated cost", protocol, Verdict.ANSWER, refusal(protocol, 403, message), message)
+        yield Case(
+            "estimated cost", protocol, ErrorAction.RETURN_TO_CLIENT, refusal(protocol, 403, message), message
+        )
     message = "prompt is too long: 212000 tokens > 200000 maximum"
     body = anthropic("invalid_request_error", message)
-    yield Case("prompt too long", MESSAGES, Verdict.ANSWER, answer(400, body), message)
+    yield Case("prompt too long", MESSAGES, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
     message = "Request exceeds the maximum size"
-    yield Case("413", MESSAGES, Verdict.ANSWER, answer(413, anthropic("request_too_large", message)), message)
+    yield Case(
+        "413",
+        MESSAGES,
+        ErrorAction.RETURN_TO_CLIENT,
+        answer(413, anthropic("request_too_large", message)),
+        message,
+    )
     message = "Your input exceeds the context window of this model. Please adjust your input and try again."
     body = openai(message, "invalid_request_error", "context_length_exceeded")
     for protocol in OPENAI:
-        yield Case("context", protocol, Verdict.ANSWER, answer(400, body), message)
+        yield Case("context", protocol, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
 
 
 def _insufficient() -> Iterator[Case]:
     for words in ("Insufficient tokens left", "Please upgrade your plan", "Daily limit reached"):
         for protocol in ALL:
-            yield Case(words.lower(), protocol, Verdict.NEXT, refusal(protocol, 403, words), words)
+            yield Case(words.lower(), protocol, ErrorAction.TRY_NEXT, refusal(protocol, 403, words), words)
 
 
 def _limits() -> Iterator[Case]:
     for protocol in ALL:
         message = _ANTHROPIC_LIMIT if protocol == MESSAGES else _OPENAI_LIMIT
-        yield Case("429", protocol, Verdict.COOL, limited(protocol), message)
+        yield Case("429", protocol, ErrorAction.COOL_DOWN, limited(protocol), message)
     message = "Provider returned error"
     body: Json = {
         "error": {"message": message, "code": 429, "metadata": {"raw": "is temporarily rate-limited"}}
     }
-    yield Case("429 of openrouter", CHAT, Verdict.COOL, answer(429, body), message)
+    yield Case("429 of openrouter", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
     message = "Your requests in westeurope have exceeded rate limit."
     body = {"error": {"code": "RateLimitReached", "message": message, "details": message}}
-    yield Case("429 of azure", CHAT, Verdict.COOL, answer(429, body), message)
+    yield Case("429 of azure", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
 
 
 def _used_up() -> Iterator[Case]:
     def disables(name: str, protocol: str, status: int, body: Json, message: str) -> Case:
-        return Case(name, protocol, Verdict.DISABLE, answer(status, body), message)
+        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
 
     message = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
     yield disables("credit", MESSAGES, 400, anthropic("invalid_request_error", message), message)
@@ -141,11 +149,11 @@ def _used_up() -> Iterator[Case]:
 
 def _refused_keys() -> Iterator[Case]:
     def disables(name: str, protocol: str, status: int, body: object, message: str) -> Case:
-        return Case(name, protocol, Verdict.DISABLE, answer(status, body), message)
+        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
 
     for protocol in ALL:
         message = "invalid x-api-key" if protocol == MESSAGES else "Incorrect API key provided."
-        yield Case("401", protocol, Verdict.DISABLE, unauthorized(protocol), message)
+        yield Case("401", protocol, ErrorAction.DISABLE, unauthorized(protocol), message)
     for protocol in OPENAI:
         message = "Authentication Fails, Your api key: ****-key is invalid"
         body = openai(message, "authentication_error", "invalid_request_error")
@@ -167,8 +175,8 @@ def _troubles() -> Iterator[Case]:
                 if protocol == MESSAGES
                 else openai(message, "server_error")
             )
-            yield Case(str(status), protocol, Verdict.TROUBLE, answer(status, body), message)
-        yield Case("502 of nginx", protocol, Verdict.TROUBLE, answer(502, _HTML), "502")
+            yield Case(str(status), protocol, ErrorAction.RETRY_LATER, answer(status, body), message)
+        yield Case("502 of nginx", protocol, ErrorAction.RETRY_LATER, answer(502, _HTML), "502")
 
 
 def _connections() -> Iterator[Case]:
@@ -179,15 +187,17 @@ def _connections() -> Iterator[Case]:
     }
     for protocol in ALL:
         for name, error in failures.items():
-            yield Case(name, protocol, Verdict.TROUBLE, Answer(before=[error]), str(error))
+            yield Case(name, protocol, ErrorAction.RETRY_LATER, Answer(before=[error]), str(error))
         for name in ("no time", "broken"):
             error = failures[name]
-            yield Case(f"{name} behind the head", protocol, Verdict.TROUBLE, Answer([error]), str(error))
-        yield Case("an empty body", protocol, Verdict.TROUBLE, Answer(), "")
+            yield Case(
+                f"{name} behind the head", protocol, ErrorAction.RETRY_LATER, Answer([error]), str(error)
+            )
+        yield Case("an empty body", protocol, ErrorAction.RETRY_LATER, Answer(), "")
         half = {CHAT: b'{"id":"x","choices":[', MESSAGES: b'{"type":"mess', RESPONSES: b'{"id":"resp_1",'}
-        yield Case("half a body", protocol, Verdict.TROUBLE, Answer([half[protocol]]), "")
+        yield Case("half a body", protocol, ErrorAction.RETRY_LATER, Answer([half[protocol]]), "")
         cut = Answer([half[protocol], failures["broken"]])
-        yield Case("half a body and broken", protocol, Verdict.TROUBLE, cut, str(failures["broken"]))
+        yield Case("half a body and broken", protocol, ErrorAction.RETRY_LATER, cut, str(failures["broken"]))
 
 
 def _others() -> Iterator[Case]:
@@ -195,16 +205,22 @@ def _others() -> Iterator[Case]:
         for status in (400, 404, 405, 409, 415, 422, 451):
             kinds = {404: "not_found_error", 409: "conflict_error"}
             play = refusal(protocol, status, f"no ({status})", kinds.get(status, "invalid_request_error"))
-            yield Case(str(status), protocol, Verdict.ANSWER, play, f"no ({status})")
+            yield Case(str(status), protocol, ErrorAction.RETURN_TO_CLIENT, play, f"no ({status})")
         message = "Your key may not use this model."
-        yield Case("403", protocol, Verdict.ANSWER, refusal(protocol, 403, message), message)
+        yield Case("403", protocol, ErrorAction.RETURN_TO_CLIENT, refusal(protocol, 403, message), message)
 
 
 def _told_inside() -> Iterator[Case]:
     """Errors in the body of an answer with status 200."""
-    verdicts = Verdict.TROUBLE, Verdict.COOL, Verdict.DISABLE, Verdict.NEXT, Verdict.ANSWER
+    verdicts = (
+        ErrorAction.RETRY_LATER,
+        ErrorAction.COOL_DOWN,
+        ErrorAction.DISABLE,
+        ErrorAction.TRY_NEXT,
+        ErrorAction.RETURN_TO_CLIENT,
+    )
     trouble, cool, disable, following, tell = verdicts
-    errors: dict[str, list[tuple[str, Verdict, Json]]] = {
+    errors: dict[str, list[tuple[str, ErrorAction, Json]]] = {
         MESSAGES: [
             ("overloaded", trouble, anthropic("overloaded_error", "Overloaded")),
             ("broken", trouble, anthropic("api_error", "Internal server error")),
@@ -237,10 +253,10 @@ def _told_inside() -> Iterator[Case]:
         ],
     }
     for protocol, rows in errors.items():
-        for name, verdict, error in rows:
+        for name, action, error in rows:
             for bare in (False, True):
                 full = f"{name} in the body{' alone' if bare else ''}"
-                yield Case(full, protocol, verdict, InBand(error, bare), error["error"]["message"])
+                yield Case(full, protocol, action, InBand(error, bare), error["error"]["message"])
 
 
 PLAIN = tuple(
@@ -260,5 +276,5 @@ PLAIN = tuple(
 INSIDE = tuple(_told_inside())
 
 
-def cases(*verdicts: Verdict) -> list[Case]:
-    return [case for case in (*PLAIN, *INSIDE) if case.verdict in verdicts]
+def cases(*verdicts: ErrorAction) -> list[Case]:
+    return [case for case in (*PLAIN, *INSIDE) if case.action in verdicts]

@@ -16,12 +16,12 @@ from typing import Any
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 
 from dragoman_server.app import Application, create_app
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
 
-CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 SECRET = Secret("a-secret-of-some-length-0123456789")
 
@@ -104,7 +104,7 @@ def scripted(
         server=ServerSettings(**{"secret": SECRET, **server}),
         upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **(upstream or {})),),
         client_keys=tuple(
-            ClientKey(name=name, hash=hash_of(known[name], SECRET), **more)
+            ClientKey(name=name, hash=hash_client_key(known[name], SECRET), **more)
             for name, more in (keys or {}).items()
         ),
     )

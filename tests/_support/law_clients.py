@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman.codec import Endpoint, ProtocolSpec
 
 
 def spec_of(client: str) -> ProtocolSpec:
     """`openai_chat`, or `simple_chat/chat/stream` with the path of an endpoint behind the protocol."""
-    return REGISTRY[client.partition("/")[0]]
+    return PROTOCOLS[client.partition("/")[0]]
 
 
 def endpoint_of(client: str) -> Endpoint:

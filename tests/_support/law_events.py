@@ -17,8 +17,8 @@ from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
 from dragoman import UPSTREAMS, Ledger
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import DELTAS, TRANSITIONS, Phase
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import DELTAS, TRANSITIONS, ResponseState
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -33,8 +33,8 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -43,7 +43,7 @@ from dragoman._ir.events import (
     ToolKind,
     Usage,
 )
-from dragoman.codec import Exchange, UpstreamSpec
+from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.sse import Frame
 
 # The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
@@ -62,14 +62,14 @@ class _Script:
     def eof(self) -> Sequence[Event]:
         return ()
 
-    def lane(self, delta: Any) -> None:
+    def template_for(self, delta: Any) -> None:
         return None
 
 
 def scripted(events: Sequence[Event]) -> tuple[UpstreamSpec, bytes]:
     """A protocol in which these events are said, one a frame, and the stream that says them."""
 
-    def reader(exchange: Exchange, ledger: Ledger) -> _Script:
+    def reader(context: ResponseContext, ledger: Ledger) -> _Script:
         return _Script([[event] for event in events])
 
     spec = msgspec.structs.replace(UPSTREAMS["openai_chat"], name=SCRIPTED, stream_reader=reader)
@@ -78,7 +78,7 @@ def scripted(events: Sequence[Event]) -> tuple[UpstreamSpec, bytes]:
 
 # --- a fixed set --------------------------------------------------------------------------------------------
 
-_SEAL = Seal(SCRIPTED, {"sealed": "c2VjcmV0"}, "big")
+_SEAL = Signature(SCRIPTED, {"sealed": "c2VjcmV0"}, "big")
 _START = Started("up-1", "big", 5, "priority")
 _TOKENS = [{"token": "He", "logprob": -0.5, "bytes": [72, 101], "top_logprobs": []}]
 _END = [Usage(100, 50, 20, 10, 30), ENDED]
@@ -95,7 +95,7 @@ def _text(block: int, *texts: str, **fields: Any) -> list[Event]:
 
 def _thought(block: int, *parts: tuple[int, str], seal: bool = True) -> list[Event]:
     deltas: list[Event] = [ReasoningDelta(block, text, part, ReasoningForm.SUMMARY) for part, text in parts]
-    sealed: list[Event] = [SealDelta(block, _SEAL)] if seal else []
+    sealed: list[Event] = [SignatureDelta(block, _SEAL)] if seal else []
     return [BlockStarted(block, BlockKind.REASONING), *deltas, *sealed, BlockEnded(block)]
 
 
@@ -200,7 +200,7 @@ _tokens = st.lists(
     min_size=1,
     max_size=2,
 )
-_faults = st.builds(Fault, st.sampled_from(FaultKind), _texts.map(lambda text: f"broke: {text.strip()}"))
+_faults = st.builds(WireError, st.sampled_from(ErrorKind), _texts.map(lambda text: f"broke: {text.strip()}"))
 _NAMES = ("f", "look_up", "A-9")
 
 
@@ -211,7 +211,7 @@ class _Walk:
         self.draw = draw
         self.together = together
         self.events: list[Event] = []
-        self.phase = Phase.IDLE
+        self.state = ResponseState.IDLE
         self.open: dict[int, BlockStarted] = {}
         self.rest: dict[int, list[Event]] = {}  # block -> deltas that are still to come
         self.stopped: set[int] = set()
@@ -221,18 +221,18 @@ class _Walk:
 
     def put(self, event: Event) -> None:
         self.events.append(event)
-        self.phase = TRANSITIONS[self.phase][type(event)]
+        self.state = TRANSITIONS[self.state][type(event)]
 
     def kinds(self) -> list[type[Event]]:
         """The types of events that may come next: the table's row, and what the open blocks allow."""
-        allowed = TRANSITIONS[self.phase]
+        allowed = TRANSITIONS[self.state]
         room = [choice for choice in range(self.choices) if choice not in self.stopped]
         open_deltas = {type(self.rest[block][0]) for block in self.open if self.rest[block]}
         for block in self.open:
             assert all(type(event) in DELTAS[self.open[block].kind] for event in self.rest[block])
         quiet = [choice for choice in room if all(start.choice != choice for start in self.open.values())]
         can = {
-            Started: self.phase is Phase.IDLE,
+            Started: self.state is ResponseState.IDLE,
             BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6 and bool(self.startable()),
             BlockEnded: any(not self.rest[block] for block in self.open),
             Stopped: bool(quiet),
@@ -317,7 +317,7 @@ def _fillings(draw: Any, start: BlockStarted) -> list[Event]:
         parts = sorted(draw(st.lists(st.integers(0, 2), max_size=4)))
         form = draw(st.sampled_from(ReasoningForm))
         texts: list[Event] = [ReasoningDelta(block, draw(_texts), part, form) for part in parts]
-        seal: list[Event] = [SealDelta(block, _SEAL)] if draw(st.booleans()) or not texts else []
+        seal: list[Event] = [SignatureDelta(block, _SEAL)] if draw(st.booleans()) or not texts else []
         return [*texts, *seal]
     first: list[Event] = [TextDelta(block, draw(_texts))]
     more = [st.builds(TextDelta, st.just(block), _texts), st.builds(Logprobs, st.just(block), _tokens)]
@@ -348,14 +348,14 @@ def legal(
     if fails:
         walk.put(Failed(draw(_faults)))
         return walk.events
-    while walk.phase is not Phase.ENDED:  # the shortest way to the end
+    while walk.state is not ResponseState.ENDED:  # the shortest way to the end
         kinds = walk.kinds()
         wanted = (
             Started,
             TextDelta,
             ReasoningDelta,
             ArgumentsDelta,
-            SealDelta,
+            SignatureDelta,
             Annotation,
             Logprobs,
             BlockEnded,
@@ -379,7 +379,7 @@ def illegal(draw: Any) -> list[Event]:
     started = {event.block: event for event in before if isinstance(event, BlockStarted)}
     ended = {event.block for event in before if isinstance(event, BlockEnded)}
     stopped = {event.choice for event in before if isinstance(event, Stopped)}
-    phase = Phase.IDLE
+    phase = ResponseState.IDLE
     for event in before:
         phase = TRANSITIONS[phase][type(event)]
     opened = [block for block in started if block not in ended]
@@ -392,11 +392,11 @@ def illegal(draw: Any) -> list[Event]:
         Opaque(SCRIPTED, "thing", {}),
         Stopped(StopReason.END, choice=9),
         ENDED,
-        Failed(Fault(FaultKind.SERVER, "x")),
+        Failed(WireError(ErrorKind.SERVER, "x")),
     ]
     bad: list[Event] = [event for event in anything if type(event) not in TRANSITIONS[phase]]
-    if phase is Phase.ACTIVE:
-        bad += [TextDelta(99, "x"), BlockEnded(99), SealDelta(99, _SEAL)]
+    if phase is ResponseState.ACTIVE:
+        bad += [TextDelta(99, "x"), BlockEnded(99), SignatureDelta(99, _SEAL)]
         bad += [BlockStarted(block, BlockKind.TEXT) for block in started]
         bad += [
             BlockStarted(98, BlockKind.TOOL_CALL),
@@ -458,7 +458,7 @@ def meaning_of_events(events: Sequence[Event]) -> Meaning:
             meaning.explanation = event.explanation or ""
         elif isinstance(event, Failed):
             meaning.stop = Stop.ERROR
-            meaning.failure = Failure("", event.fault.message)
+            meaning.failure = Failure("", event.error.message)
     meaning.choices[0] = [block for block in meaning.blocks if block.text or block.kind is Kind.CALL]
     if cost.input is not None:
         meaning.usages = [Cost(cost.input, cost.cached, cost.cache_write, cost.output, cost.reasoning)]

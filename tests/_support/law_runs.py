@@ -12,15 +12,15 @@ from oracle import samples as s
 
 from dragoman import (
     UPSTREAMS,
+    Capabilities,
     Ledger,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
-    Sealer,
-    Target,
+    Signer,
 )
 from dragoman._wire.json import encode
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
@@ -44,12 +44,12 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
         translator = RequestTranslator(spec_of(client), UPSTREAMS[upstream])
         done = translator.translate(json.dumps(body).encode())
         # Stop sequences that the upstream does not take are looked for on the way back.
-        kept = json.dumps(done.book.stops, ensure_ascii=False)
+        kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
         return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
     # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
     ledger = Ledger()
-    request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Sealer())
-    own = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
+    request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Signer())
+    own = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
     out = encode(UPSTREAMS[client].write_request(request, own, ledger))
     return out.decode(), tuple(loss.path for loss in ledger)
 
@@ -57,18 +57,18 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
 def mended(protocol: str, body: Any) -> Outcome:
     """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
     translator = RequestTranslator(
-        UPSTREAMS[protocol], UPSTREAMS[protocol], target=Target(relay="mend"), most_answers=16
+        UPSTREAMS[protocol], UPSTREAMS[protocol], capabilities=Capabilities(relay="rewrite"), max_fan_out=16
     )
     done = translator.translate(json.dumps(body).encode())
-    kept = json.dumps(done.book.stops, ensure_ascii=False)
+    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
     return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
 
 
-def asked(client: str) -> Exchange:
+def asked(client: str) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
     )
-    return Exchange(
+    return ResponseContext(
         request=request, id="0123456789abcdef", now=1, model="alias", endpoint=endpoint_of(client)
     )
 
@@ -79,15 +79,15 @@ def answered(upstream: str, client: str, body: Any) -> Outcome:
     translator = ResponseTranslator(*specs, asked(client), upstream_streams=False)
     translator.receive_data(json.dumps(body).encode())
     translator.receive_eof()
-    if translator.fault is not None:
-        raise RemoteProtocolError(translator.fault.message, path="/answer")
+    if translator.error is not None:
+        raise RemoteProtocolError(translator.error.message, path="/answer")
     out = translator.data_to_send().decode()
     return out + opened(out), tuple(loss.path for loss in translator.losses)
 
 
 def opened(out: str) -> str:
     """What travels inside of sealed reasoning."""
-    seals = [Sealer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
+    seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
     return "".join(encode(seal.native).decode() for seal in seals if seal is not None)
 
 
@@ -96,8 +96,8 @@ def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
     translator = ResponseTranslator(*specs, asked(client), client_streams=True)
     translator.receive_data(s.render(upstream, frames))
     translator.receive_eof()
-    if translator.fault is not None:
-        raise RemoteProtocolError(translator.fault.message, path="/answer")
+    if translator.error is not None:
+        raise RemoteProtocolError(translator.error.message, path="/answer")
     out = translator.data_to_send().decode()
     return out + opened(out), tuple(loss.path for loss in translator.losses)
 

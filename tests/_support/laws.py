@@ -23,7 +23,7 @@ from oracle import (
     CHAT,
     CLIENTS,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     Stop,
     as_object,
@@ -42,16 +42,16 @@ from dragoman import (
     Relay,
     RequestTranslator,
     ResponseTranslator,
-    Sealer,
+    Signer,
 )
-from dragoman._ir.assembly import Answer, Block, Fold
-from dragoman.codec import Exchange, UpstreamSpec
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
+from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.document import Request
 from dragoman.events import Ended, Event, Failed
 from dragoman.testing import chop
 
-OPEN = Sealer()
-SECRET = Sealer(b"a secret of the gateway")
+OPEN = Signer()
+SECRET = Signer(b"a secret of the gateway")
 # Longer streams are cut at random places instead of everywhere, and at some frames instead of all.
 SHORT = 4_000
 BOUNDARIES = 12
@@ -71,7 +71,7 @@ class Source:
         return self.name
 
 
-def asked(client: str, *, streams: bool = True, sealer: Sealer = OPEN) -> Exchange:
+def asked(client: str, *, streams: bool = True, signer: Signer = OPEN) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name,
         model="alias",
@@ -80,12 +80,12 @@ def asked(client: str, *, streams: bool = True, sealer: Sealer = OPEN) -> Exchan
         stream=streams,
         params={"stop": ["STOP"]},
     )
-    return Exchange(
+    return ResponseContext(
         request=request,
         id="0123456789abcdef",
         now=1,
         model="alias",
-        sealer=sealer,
+        signer=signer,
         prompt_tokens=7,
         upstream_model="m",
         endpoint=endpoint_of(client),
@@ -99,15 +99,15 @@ def answered(
     *,
     streams: bool = True,
     relay: bool = False,
-    sealer: Sealer = OPEN,
+    signer: Signer = OPEN,
 ) -> bytes:
     """What a client gets for a source, in pieces or at once. Not relayed unless asked."""
-    exchange = asked(client, streams=streams, sealer=sealer)
+    context = asked(client, streams=streams, signer=signer)
     machine: Relay | ResponseTranslator
     if relay:
-        machine = Relay(UPSTREAMS[client], exchange)
+        machine = Relay(UPSTREAMS[client], context)
     else:
-        machine = ResponseTranslator(source.spec, spec_of(client), exchange)
+        machine = ResponseTranslator(source.spec, spec_of(client), context)
     sent = b""
     for piece in [source.stream] if pieces is None else pieces:
         machine.receive_data(piece)
@@ -187,25 +187,25 @@ def events_in(protocol: str, stream: bytes) -> list[Event]:
     return found
 
 
-def folded(protocol: str, stream: bytes) -> Answer:
+def folded(protocol: str, stream: bytes) -> AssembledResponse:
     fold = Fold()
     for event in events_in(protocol, stream):
         fold.send(event)
-    return fold.answer()
+    return fold.response()
 
 
-def read_whole(protocol: str, body: bytes) -> Answer:
+def read_whole(protocol: str, body: bytes) -> AssembledResponse:
     fold = Fold()
     for event in UPSTREAMS[protocol].read_whole(json.loads(body), asked(protocol), Ledger()):
         fold.send(event)
-    return fold.answer()
+    return fold.response()
 
 
-def gist(answer: Answer, protocol: str) -> Any:
+def gist(answer: AssembledResponse, protocol: str) -> Any:
     """What an answer says, without numbers of blocks. Chat's whole message has no order between its members."""
     blocks: list[Any] = []
     for block in answer.blocks:
-        if not isinstance(block, Block):
+        if not isinstance(block, AssembledBlock):
             blocks.append(("opaque", block.kind, block.native))
             continue
         if block.tool is None:
@@ -231,7 +231,7 @@ def gist(answer: Answer, protocol: str) -> Any:
     return blocks, stops, usage, tier, answer.started.model
 
 
-def called(block: Block, protocol: str) -> Any:
+def called(block: AssembledBlock, protocol: str) -> Any:
     """A call. A whole Messages answer holds its input as an object: it cannot show where half of one was cut."""
     head = block.tool
     assert head is not None
@@ -314,13 +314,13 @@ def carriers(source: Source) -> list[Any]:
 
 
 def sent_back(
-    source: Source, client: str, *, streams: bool, there: Sealer, back: Sealer, model: str = "m"
+    source: Source, client: str, *, streams: bool, there: Signer, back: Signer, model: str = "m"
 ) -> list[Any]:
     """What of the upstream's sealed reasoning is in the next request to it, after a turn through a client."""
-    sent = answered(source, client, streams=streams, sealer=there)
+    sent = answered(source, client, streams=streams, signer=there)
     said = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
     body = json.dumps(NEXT[client](said)).encode()
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[source.protocol], sealer=back)
+    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[source.protocol], signer=back)
     sent_on = translator.translate(body, model=model).body
     return CARRIERS[source.protocol](turn_of(source.protocol, json.loads(sent_on)))
 
@@ -338,21 +338,21 @@ def signed(source: Source, found: list[Any]) -> list[Any]:
 
 
 def sealed_reasoning_comes_back(source: Source, client: str) -> None:
-    for sealer in (OPEN, SECRET):
+    for signer in (OPEN, SECRET):
         for streams in (True, False):
-            found = sent_back(source, client, streams=streams, there=sealer, back=sealer)
+            found = sent_back(source, client, streams=streams, there=signer, back=signer)
             assert bag(found, source.protocol) == bag(carriers(source), source.protocol)
 
 
 def forged_reasoning_does_not(source: Source, client: str) -> None:
-    for forger in (Sealer(), Sealer(b"another secret")):
+    for forger in (Signer(), Signer(b"another secret")):
         found = sent_back(source, client, streams=True, there=forger, back=SECRET)
         assert signed(source, found) == []
 
 
 def reasoning_of_another_model_does_not(source: Source, client: str) -> None:
     found = sent_back(source, client, streams=True, there=SECRET, back=SECRET, model="another")
-    assert signed(source, found) == [] or not source.spec.pins_seals
+    assert signed(source, found) == [] or not source.spec.model_bound_signatures
 
 
 # --- which law is for which pairs --------------------------------------------------------------------------------
@@ -371,15 +371,15 @@ def _complete(source: Source, client: str) -> bool:
 
 
 def _read(source: Source, client: str) -> bool:
-    return client in PROTOCOLS  # only its clients read the simple API
+    return client in PROTOCOL_NAMES  # only its clients read the simple API
 
 
 def _complete_and_read(source: Source, client: str) -> bool:
-    return client in PROTOCOLS and completes(source)
+    return client in PROTOCOL_NAMES and completes(source)
 
 
 def _simple(source: Source, client: str) -> bool:
-    return client not in PROTOCOLS and completes(source)
+    return client not in PROTOCOL_NAMES and completes(source)
 
 
 def _sealed(source: Source, client: str) -> bool:

@@ -39,7 +39,7 @@ from http_certificate import Certificate
 # What is never reached is a failure after this time.
 MOST_S = 30.0
 # Of [server].
-SERVER = "patience_s = 3600"
+SERVER = "account_wait_s = 3600"
 # "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
 WAYS = ("fin", "rst", "close", "reset")
 # Where a request can be when its client leaves, and the model that it asks for to get there.
@@ -138,7 +138,7 @@ def ways(url: str, deaf: int) -> str:
             lines += (
                 f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
             )
-            lines += "most_at_once = 100000\n"
+            lines += "max_concurrent_requests = 100000\n"
     return lines + '[models]\nspare = ["resting/first", "up/m"]\n'
 
 

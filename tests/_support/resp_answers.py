@@ -17,8 +17,8 @@ from oracle.order_responses import ResponsesOrder
 from oracle.types import check_body, check_event
 from pydantic import TypeAdapter
 
-from dragoman._ir.assembly import Answer, Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.assembly import AssembledResponse, Fold
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -27,7 +27,7 @@ from dragoman._ir.events import (
     BlockStarted,
     Event,
     Failed,
-    Seal,
+    Signature,
     Started,
     Stopped,
     StopReason,
@@ -37,31 +37,31 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import encode
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-SEALER = Sealer(b"secret")
-FOREIGN = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
+SEALER = Signer(b"secret")
+FOREIGN = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
 STARTED = Started("up_1", "gpt", 5)
 USAGE = Usage(10, 5, 4, 2, 3)
 # Reasoning of another vendor.
-MESSAGES_SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
+MESSAGES_SEAL = Signature("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
 ENDS_WELL = Stopped(StopReason.END)
 SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
-def own(**body: Any) -> Exchange:
-    return Exchange(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
+def own(**body: Any) -> ResponseContext:
+    return ResponseContext(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
 
 
 def stream(
-    *events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None
+    *events: Event, context: ResponseContext = FOREIGN, ledger: Ledger | None = None
 ) -> list[dict[str, Any]]:
     """The payloads of a stream, after all judges had their say."""
-    writer = SPEC.stream_writer(exchange, Ledger() if ledger is None else ledger)
+    writer = SPEC.stream_writer(context, Ledger() if ledger is None else ledger)
     frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
     order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
     for number, frame in enumerate(frames):
@@ -76,16 +76,16 @@ def stream(
     return [json.loads(frame.data) for frame in frames]
 
 
-def fold(*events: Event) -> Answer:
-    folded, checker = Fold(), Checker()
+def fold(*events: Event) -> AssembledResponse:
+    folded, checker = Fold(), EventOrderChecker()
     for event in events:
         checker.check(event)
         folded.send(event)
-    return folded.answer()
+    return folded.response()
 
 
-def whole(*events: Event, exchange: Exchange = FOREIGN, ledger: Ledger | None = None) -> dict[str, Any]:
-    body = encode(SPEC.write_whole(fold(*events), exchange, Ledger() if ledger is None else ledger))
+def whole(*events: Event, context: ResponseContext = FOREIGN, ledger: Ledger | None = None) -> dict[str, Any]:
+    body = encode(SPEC.write_whole(fold(*events), context, Ledger() if ledger is None else ledger))
     assert check_body(ORIGIN, body) == []
     Response.model_validate_json(body)
     value: dict[str, Any] = json.loads(body)
@@ -96,14 +96,14 @@ def answer(
     *middle: Event,
     stop: Stopped = ENDS_WELL,
     usage: tuple[Usage, ...] = (USAGE,),
-    exchange: Exchange = FOREIGN,
+    context: ResponseContext = FOREIGN,
     lost: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
     """The payloads of an answer that ended, the same whole and streamed."""
     events = (STARTED, *middle, *usage, stop, ENDED)
     ledgers = Ledger(), Ledger()
-    payloads = stream(*events, exchange=exchange, ledger=ledgers[0])
-    assert payloads[-1]["response"] == whole(*events, exchange=exchange, ledger=ledgers[1])
+    payloads = stream(*events, context=context, ledger=ledgers[0])
+    assert payloads[-1]["response"] == whole(*events, context=context, ledger=ledgers[1])
     for ledger in ledgers:
         assert tuple(loss.path for loss in ledger) == lost
     return payloads

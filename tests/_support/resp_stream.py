@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman._ir.event_order import Checker
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -13,8 +13,8 @@ from dragoman._ir.events import (
     Event,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -26,11 +26,11 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-EXCHANGE = Exchange(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
+EXCHANGE = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
 HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
 USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 STARTED = Started("resp_1", "gpt", 5)
@@ -58,7 +58,7 @@ def events_of(*payloads: dict[str, Any], named: bool = True, ledger: Ledger | No
         name = str(payload.get("type", "")).encode() if named else b""
         found += reader.read(Frame(name, encode(payload)))
     assert list(reader.eof()) == []
-    checker = Checker()
+    checker = EventOrderChecker()
     for each in found:
         checker.check(each)
     if named:
@@ -139,6 +139,6 @@ def thought(text: str, part: int = 0, form: ReasoningForm = ReasoningForm.SUMMAR
     return ReasoningDelta(0, text, part, form)
 
 
-SEAL_END: list[Event] = [SealDelta(0, Seal(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
+SEAL_END: list[Event] = [SignatureDelta(0, Signature(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
 SEALED_DONE = event("output_item.done", item=SEALED)
 SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}

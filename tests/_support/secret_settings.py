@@ -16,11 +16,11 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
-from dragoman_server.settings.fields import Kind
+from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
-SECRET_KINDS = frozenset({Kind.SECRET, Kind.PROXY, Kind.HEADERS})
+SECRET_KINDS = frozenset({SettingKind.SECRET, SettingKind.PROXY, SettingKind.HEADERS})
 
 _STORE, _PROXY, _OWN_PROXY = "canary/of+the store", "canary-of-the-proxy", "canary-of-an-accounts-proxy"
 _CREDENTIALS = base64.b64encode(b"team:canary-of-basic-credentials").decode()
@@ -94,7 +94,7 @@ def secret_fields() -> set[tuple[str, str]]:
 _CLASSES = [
     each for each in vars(tables).values() if isinstance(each, type) and each.__name__.endswith("Settings")
 ]
-_CLASSES += [ModelCapabilities, Capabilities, tables.ClientKey, tables.Price]
+_CLASSES += [ModelCapabilitySettings, CapabilitySettings, tables.ClientKey, tables.Price]
 
 
 def _of(cls: type) -> dict[str, Any]:

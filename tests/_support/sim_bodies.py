@@ -6,14 +6,14 @@ import base64
 import json
 from typing import Any
 
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 __all__ = [
     "CHAT",
     "IMAGE",
     "MESSAGES",
     "PATHS",
-    "PROTOCOLS",
+    "PROTOCOL_NAMES",
     "RESPONSES",
     "SCHEMA",
     "Body",

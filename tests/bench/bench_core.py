@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import (
     ArgumentsDelta,
@@ -52,18 +52,18 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-def exchange(protocol: str) -> Exchange:
+def context(protocol: str) -> ResponseContext:
     request = Request(
         protocol=protocol, model="m", messages=(), raw={"model": "m", "input": "x"}, stream=True
     )
-    return Exchange(request=request, id="0123456789abcdef", now=1_700_000_000, model="m")
+    return ResponseContext(request=request, id="0123456789abcdef", now=1_700_000_000, model="m")
 
 
 def stream(protocol: str, kind: str) -> bytes:
     """An upstream's stream with DELTAS deltas of one kind, as our own writer of that protocol prints it."""
     from dragoman import Ledger
 
-    writer = UPSTREAMS[protocol].stream_writer(exchange(protocol), Ledger())
+    writer = UPSTREAMS[protocol].stream_writer(context(protocol), Ledger())
     events = [Started("up_1", "m", 1_700_000_000)]
     if kind == "text":
         events.append(BlockStarted(0, BlockKind.TEXT))
@@ -118,14 +118,14 @@ def bench_streams(rounds: int) -> list[dict[str, object]]:
                     upstream: str = upstream, client: str = client, reads: list[bytes] = reads
                 ) -> None:
                     if upstream == client:
-                        machine: Relay | ResponseTranslator = Relay(UPSTREAMS[client], exchange(client))
+                        machine: Relay | ResponseTranslator = Relay(UPSTREAMS[client], context(client))
                     else:
-                        machine = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], exchange(client))
+                        machine = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], context(client))
                     for data in reads:
                         machine.receive_data(data)
                         machine.data_to_send()
                     machine.receive_eof()
-                    assert machine.fault is None, machine.fault
+                    assert machine.error is None, machine.error
                     machine.data_to_send()
 
                 ours, other = best(translate, rounds), best(bare, rounds)

@@ -10,7 +10,7 @@ import openai
 import pytest
 from cl_processes import ALIAS, UPSTREAMS, Gateway, Simulator
 from cl_sdk import Sdk
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 pytestmark = pytest.mark.process
 
@@ -32,7 +32,7 @@ def listed(simulator: Simulator) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_the_models_are_listed(sdk: Sdk, protocol: str, listed: list[str]) -> None:
     assert sdk.models(protocol) == listed
 

@@ -21,7 +21,7 @@ from cl_processes import Gateway, Simulator
 from cl_sdk import TIMEOUT_S, async_clients, sync_sdk
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman_server.keys import hash_of, new_key
+from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
@@ -70,7 +70,7 @@ class StatefulGateway(Server):
                 more,
             ]
         for name, key in (keys or {}).items():
-            lines += ["[[client_keys]]", f'name = "{name}"', f'hash = "{hash_of(key, SECRET)}"']
+            lines += ["[[client_keys]]", f'name = "{name}"', f'hash = "{hash_client_key(key, SECRET)}"']
         file.write_text("\n".join(lines))
         super().__init__("--config", str(file), "--backend", backend)
 

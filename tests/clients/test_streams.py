@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair
 from cl_sdk import Sdk, Way, ask, async_clients, body_of, each_way, fold, next_turn, read_events
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Kind, Stop
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Kind, Stop
 from sim_bodies import PATHS
 
 pytestmark = pytest.mark.process
@@ -93,7 +93,7 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
     assert {pair: n for pair, n in counts.items() if not 2 <= n <= 8} == {}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
     answer = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
     assert answer.meaning.said(Kind.TEXT) == "Hello there"

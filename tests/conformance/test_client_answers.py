@@ -20,7 +20,7 @@ from fail_turns import calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
-from dragoman import REGISTRY, UPSTREAMS, ResponseTranslator, Target
+from dragoman import PROTOCOLS, UPSTREAMS, Capabilities, ResponseTranslator
 
 Json = dict[str, Any]
 
@@ -28,9 +28,11 @@ others_of_codex = each("upstream", (CHAT, MESSAGES))
 others_of_claude = each("upstream", (CHAT, RESPONSES))
 
 
-def codex_hears(upstream: str, *blocks: Any, body: Json = codex.TURN, target: Target | None = None) -> Heard:
+def codex_hears(
+    upstream: str, *blocks: Any, body: Json = codex.TURN, capabilities: Capabilities | None = None
+) -> Heard:
     answer = stream(upstream, *blocks)
-    return heard_by(RESPONSES, upstream, body, answer, target=target or TARGETS[upstream])
+    return heard_by(RESPONSES, upstream, body, answer, capabilities=capabilities or TARGETS[upstream])
 
 
 def items_of(heard: Heard, *, done: bool = True) -> list[Json]:
@@ -50,7 +52,7 @@ def goes_on(upstream: str, *items: Json, body: Json = codex.TURN) -> Asked:
         RESPONSES,
         upstream,
         {**body, "input": [*body["input"], *items]},
-        target=TARGETS[upstream],
+        capabilities=TARGETS[upstream],
         model=MODELS[upstream],
     )
 
@@ -195,8 +197,8 @@ def test_a_patch_is_a_custom_call_with_its_plain_text(
 def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
     """Not a letter waits for the end of the call: people watch the patch grow."""
     data = stream(upstream, Call("call_new", "apply_patch", tuple(WRAPPED)))
-    asked = ask(RESPONSES, upstream, codex.TURN, target=TARGETS[upstream])
-    machine = ResponseTranslator(UPSTREAMS[upstream], REGISTRY[RESPONSES], asked.exchange())
+    asked = ask(RESPONSES, upstream, codex.TURN, capabilities=TARGETS[upstream])
+    machine = ResponseTranslator(UPSTREAMS[upstream], PROTOCOLS[RESPONSES], asked.exchange())
     written, seen = "", ""
     for frame in frames(data):
         piece = piece_of(upstream, frame)
@@ -244,8 +246,8 @@ def _closed(written: str) -> bool:
 
 def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
     """A Chat server with free-text tools: nothing is wrapped, so nothing is unwrapped."""
-    target = Target(custom_tools=True)
-    asked = ask(RESPONSES, CHAT, codex.TURN, target=target)
+    capabilities = Capabilities(custom_tools=True)
+    asked = ask(RESPONSES, CHAT, codex.TURN, capabilities=capabilities)
     tool = next(tool for tool in asked.body["tools"] if tool["type"] == "custom")
     assert tool["custom"] == {
         "name": "apply_patch",
@@ -257,7 +259,7 @@ def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
     deltas = [{"tool_calls": [{"index": 0, "custom": {"input": piece}}]} for piece in pieces]
     chunks = [s.chunk({"role": "assistant"}), s.chunk({"tool_calls": [call]}), *map(s.chunk, deltas)]
     data = s.render(CHAT, [*chunks, s.chunk({}, "tool_calls"), {**s.chunk(), "usage": Cost().chat}, "[DONE]"])
-    heard = heard_by(RESPONSES, CHAT, codex.TURN, data, target=target)
+    heard = heard_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
     assert the_item(heard)["input"] == codex.PATCH
     assert [event["delta"] for event in heard.of("custom_tool_call_input.delta")] == pieces
 
@@ -340,7 +342,7 @@ def test_the_compaction_item_that_comes_back_is_the_summary(upstream: str) -> No
     item = the_item(codex_hears(upstream, Say(SUMMARY), body=codex.COMPACTION))
     after = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
     body = {**codex.TURN, "input": [codex.OPENING[0], item, after]}
-    asked = ask(RESPONSES, upstream, body, target=TARGETS[upstream])
+    asked = ask(RESPONSES, upstream, body, capabilities=TARGETS[upstream])
     texts = [part["text"] for message in asked.body["messages"] for part in parts_of(message)]
     said = [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
     assert texts[-len(said) :] == said if upstream == MESSAGES else texts[-1] == "\n\n".join(said)
@@ -357,7 +359,7 @@ def parts_of(message: Json) -> list[Json]:
 @others_of_codex
 def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
     answer = stream(upstream, Say("The user"), stop="length")
-    heard = heard_by(RESPONSES, upstream, codex.COMPACTION, answer, target=TARGETS[upstream])
+    heard = heard_by(RESPONSES, upstream, codex.COMPACTION, answer, capabilities=TARGETS[upstream])
     assert items_of(heard, done=False) == []
     assert heard.kinds[-1] == "failed"
 
@@ -379,7 +381,7 @@ def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> 
             Call("call_1", "ToolSearch", ('{"query": ', '"a"}')),
             Call("call_2", "ListAgents", ()),
         ),
-        target=TARGETS[upstream],
+        capabilities=TARGETS[upstream],
     )
     blocks = [event["content_block"] for event in heard.of("content_block_start")]
     assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
@@ -403,7 +405,7 @@ def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
         Call("call_1", "ToolSearch", ('{"query": "a"}',)),
         Call("call_2", "Read", ('{"file_path": "b"}',)),
     )
-    turn = heard_by(MESSAGES, upstream, claude_code.ADAPTIVE, answer, target=TARGETS[upstream]).turn
+    turn = heard_by(MESSAGES, upstream, claude_code.ADAPTIVE, answer, capabilities=TARGETS[upstream]).turn
     kept = [{key: value for key, value in block.items() if value is not None} for block in turn]
     picture = {"type": "base64", "media_type": "image/png", "data": claude_code.PIXEL}
     results = [
@@ -426,7 +428,7 @@ def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
             {"role": "user", "content": results},
         ],
     }
-    asked = ask(MESSAGES, upstream, body, target=TARGETS[upstream])
+    asked = ask(MESSAGES, upstream, body, capabilities=TARGETS[upstream])
     told = results_of(upstream, asked.body)
     assert told[0] == ("call_1", f"The tool {claude_code.DEFERRED} can be called now.")
     url = f"data:image/png;base64,{claude_code.PIXEL}"

@@ -18,12 +18,12 @@ from client_requests import CASES, Case
 from fail_answers import Call, Say, Think, frames, stream
 from fail_cross import Heard, name_of
 from law_clients import spec_of
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
 
 ASKED = [case for case in CASES if case.name != "codex-compaction"]
-HEARINGS = [(case, upstream) for case in ASKED for upstream in PROTOCOLS if upstream != case.protocol]
+HEARINGS = [(case, upstream) for case in ASKED for upstream in PROTOCOL_NAMES if upstream != case.protocol]
 DYING = [
     pytest.param(case, upstream, death, id=f"{case.name}-{name_of(case.protocol)}-from-{name_of(upstream)}-{death}")
     for case, upstream in HEARINGS
@@ -66,7 +66,7 @@ def test_nothing_that_clients_die_of_occurs(case: Case, upstream: str, death: st
 WITH_TOOLS = {CHAT: "opencode", MESSAGES: "claude-code", RESPONSES: "codex"}
 SPOILED = [
     pytest.param(protocol, death, id=f"{name_of(protocol)}-{death}")
-    for protocol in PROTOCOLS
+    for protocol in PROTOCOL_NAMES
     for death in DEATHS[protocol]
 ]
 
@@ -108,7 +108,7 @@ def test_a_cut_answer_never_looks_complete(case: Case, upstream: str) -> None:
     assert "error" in last or last["type"] == "response.failed"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=name_of)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
 def test_heartbeats_are_what_the_clients_stand(protocol: str) -> None:
     """All agents drop a stream that is silent for 300 s. A comment is nothing; Messages has a ping."""
     (endpoint,) = spec_of(protocol).endpoints

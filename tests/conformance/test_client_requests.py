@@ -23,7 +23,7 @@ from client_requests import CASES, MODELS, TARGETS, Case, vendor_target
 from client_rows import IMPLIED, Judge, Row, lost, made, to
 from fail_cross import Asked, ask, name_of
 from fail_rules import refused
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
 Fate = tuple[dict[str, Row], dict[str, Any]]
@@ -36,7 +36,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
     **client_fates_messages.FATES,
     **client_fates_responses.FATES,
 }
-CROSSINGS = [(case, upstream) for case in CASES for upstream in PROTOCOLS if upstream != case.protocol]
+CROSSINGS = [(case, upstream) for case in CASES for upstream in PROTOCOL_NAMES if upstream != case.protocol]
 
 crossings = pytest.mark.parametrize(
     ("case", "upstream"),
@@ -49,7 +49,7 @@ cases = pytest.mark.parametrize(
 
 
 def led(case: Case, upstream: str) -> Asked:
-    return ask(case.protocol, upstream, case.body, target=TARGETS[upstream], model=MODELS[upstream])
+    return ask(case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream])
 
 
 def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
@@ -71,10 +71,10 @@ def test_the_vendors_rules_are_kept(case: Case, upstream: str) -> None:
     assert refused(upstream, led(case, upstream).body) == []
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=name_of)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
 def test_no_row_is_of_no_use(protocol: str) -> None:
     """A row that fits nothing says nothing, and hides that what it was for is gone."""
-    for upstream in PROTOCOLS:
+    for upstream in PROTOCOL_NAMES:
         named: set[str] = set()
         used: set[str] = set()
         for case in CASES:
@@ -148,7 +148,9 @@ _TAKEN_BY_ALL = {
     ("host", "model"), [("deepseek", "deepseek-v4-pro"), ("mistral", "devstral-medium-latest")]
 )
 def test_hosts_that_check_bodies_take_them(case: Case, host: str, model: str) -> None:
-    sent = ask(case.protocol, CHAT, case.body, target=vendor_target(host, CHAT, model), model=model).body
+    sent = ask(
+        case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
+    ).body
     assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
     roles = [message["role"] for message in sent["messages"]]
     assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
@@ -221,7 +223,7 @@ def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:
     assert spoken == {
         ("claude-code", MESSAGES),
         ("codex", RESPONSES),
-        *((client, protocol) for client in ("opencode", "pi", "qwen") for protocol in PROTOCOLS),
+        *((client, protocol) for client in ("opencode", "pi", "qwen") for protocol in PROTOCOL_NAMES),
         ("aider", CHAT),
         ("aider", MESSAGES),
     }

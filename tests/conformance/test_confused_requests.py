@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from law_requests import FIXTURES
 from law_runs import mended, translated
-from oracle import PROTOCOLS
+from oracle import PROTOCOL_NAMES
 
 from dragoman import RemoteProtocolError
 
@@ -49,14 +49,14 @@ def faults(translate: Any, body: Any) -> set[str]:
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in FIXTURES for u in PROTOCOLS])
+@pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in FIXTURES for u in PROTOCOL_NAMES])
 def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) -> None:
     body = max(FIXTURES[client].values(), key=lambda each: len(str(each)))
     assert faults(lambda each: translated(client, upstream, each), body) == set()
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_value_of_another_type_in_a_relay_that_is_mended(protocol: str) -> None:
     for name in ("full", *SMALL.get(protocol, ())):
         assert faults(lambda each: mended(protocol, each), FIXTURES[protocol][name]) == set()

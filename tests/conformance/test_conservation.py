@@ -25,13 +25,13 @@ from law_plant import leaves
 from law_requests import FIXTURES
 from law_requests import SIMPLE as SIMPLE_REQUESTS
 from law_runs import answered, mended, translated
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, SIMPLE_EVENTS
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 
 from dragoman import RemoteProtocolError
 
-PAIRS = [(client, upstream) for client in PROTOCOLS for upstream in PROTOCOLS]
-SIMPLE_PAIRS = [(SIMPLE_REQUESTS, upstream) for upstream in PROTOCOLS]
+PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
+SIMPLE_PAIRS = [(SIMPLE_REQUESTS, upstream) for upstream in PROTOCOL_NAMES]
 
 REQUESTS = [
     pytest.param(client, upstream, name, id=f"{name}-{client}-to-{upstream}")
@@ -59,7 +59,7 @@ def test_requests_lose_nothing_silently(client: str, upstream: str, name: str) -
 
 MENDED = [
     pytest.param(protocol, name, id=f"{name}-{protocol}")
-    for protocol in PROTOCOLS
+    for protocol in PROTOCOL_NAMES
     for name in FIXTURES[protocol]
 ]
 
@@ -80,7 +80,7 @@ def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None
 
 WHOLE = [
     pytest.param(upstream, client, name, id=f"{name}-{upstream}-to-{client}")
-    for upstream, client in [*PAIRS, *[(upstream, SIMPLE_EVENTS) for upstream in PROTOCOLS]]
+    for upstream, client in [*PAIRS, *[(upstream, SIMPLE_EVENTS) for upstream in PROTOCOL_NAMES]]
     for name in ANSWERS[upstream]
 ]
 
@@ -103,7 +103,7 @@ def test_answers_lose_nothing_silently(upstream: str, client: str, name: str) ->
 def test_every_exception_is_about_something(table: Any, documents: Any) -> None:
     patterns = {
         protocol: {place.pattern for body in documents[protocol].values() for place in leaves(body)}
-        for protocol in PROTOCOLS
+        for protocol in PROTOCOL_NAMES
     }
     idle = [
         (protocol, rule)
@@ -114,7 +114,7 @@ def test_every_exception_is_about_something(table: Any, documents: Any) -> None:
 
 
 FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]] + [
-    (upstream, SIMPLE_EVENTS) for upstream in PROTOCOLS
+    (upstream, SIMPLE_EVENTS) for upstream in PROTOCOL_NAMES
 ]
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 

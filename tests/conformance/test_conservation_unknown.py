@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from law_answers import ANSWERS
 from law_requests import FIXTURES
 from law_unknown import RULES, lost_of_answer, lost_of_frame, lost_of_request
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
-FOREIGN = [(source, target) for source in PROTOCOLS for target in PROTOCOLS if source != target]
+FOREIGN = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES if source != target]
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
@@ -30,7 +30,7 @@ def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: s
 
 
 @pytest.mark.promise("R12", "R13")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
 def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: st.DataObject) -> None:
@@ -39,7 +39,7 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
 def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:

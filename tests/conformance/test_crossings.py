@@ -15,7 +15,7 @@ from oracle import (
     CHAT,
     CLIENTS,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     Stop,
     check_stream,
@@ -28,7 +28,7 @@ from oracle import samples as s
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_sample_streams_cross(upstream: str, client: str) -> None:
     stream = s.render(upstream, SAMPLES[upstream]())
@@ -39,7 +39,7 @@ def test_sample_streams_cross(upstream: str, client: str) -> None:
     )
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.promise("R3")
 def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:

@@ -14,7 +14,7 @@ from oracle import (
     CHAT,
     CLIENTS,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     SIMPLE,
     Kind,
@@ -27,20 +27,20 @@ from oracle import (
 )
 
 from dragoman import UPSTREAMS, LocalProtocolError, ResponseTranslator
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.events import Event
-from dragoman.testing import Checker, events_of
+from dragoman.testing import EventOrderChecker, read_events
 
 # Derandomised, so that a run says the same each time; fuzzers are the place for luck.
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
 
-def asked(client: str) -> Exchange:
+def asked(client: str) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
     )
-    return Exchange(
+    return ResponseContext(
         request=request,
         id="0123456789abcdef",
         now=1,
@@ -121,18 +121,18 @@ def test_legal_answers_whole(client: str, events: list[Event]) -> None:
     assert compare(said, meaning_of_whole(client, sent), client) == []
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @PROPERTY
 @given(events=legal())
 def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) -> None:
-    read = events_of(UPSTREAMS[client], told(events, client))
+    read = read_events(UPSTREAMS[client], told(events, client))
     assert type(read[-1]).__name__ == "Ended"
 
 
 @PROPERTY
 @given(events=legal(choices=2, together=ANY) | legal(choices=2, fails=True))
 def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
-    checker = Checker()
+    checker = EventOrderChecker()
     for event in events:
         checker.check(event)
 
@@ -140,7 +140,7 @@ def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
 @settings(PROPERTY, max_examples=200)
 @given(events=illegal())
 def test_the_checker_refuses_what_they_do_not(events: list[Event]) -> None:
-    checker = Checker()
+    checker = EventOrderChecker()
     *before, last = events
     for event in before:
         checker.check(event)

@@ -10,7 +10,7 @@ import pytest
 from law_extras import EXTRAS
 from law_plant import steps_of
 from law_runs import asked
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, ResponseTranslator
@@ -89,11 +89,13 @@ def entered(upstream: str, client: str, body: Body, *, streams: bool) -> list[tu
     data = s.render(upstream, frames_of(upstream, body)) if streams else json.dumps(body).encode()
     translator.receive_data(data)
     translator.receive_eof()
-    assert translator.fault is None
+    assert translator.error is None
     return [(loss.code.value, loss.path) for loss in translator.losses]
 
 
-FOREIGN = [(upstream, client) for upstream in PROTOCOLS for client in PROTOCOLS if client != upstream]
+FOREIGN = [
+    (upstream, client) for upstream in PROTOCOL_NAMES for client in PROTOCOL_NAMES if client != upstream
+]
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
@@ -205,6 +207,6 @@ def test_errors_enter_nothing(upstream: str, client: str, streams: bool) -> None
         s.render(upstream, copy.deepcopy(frames)) if streams else json.dumps(body).encode()
     )
     translator.receive_eof()
-    assert translator.fault is not None
-    assert "Busy." in translator.fault.message
+    assert translator.error is not None
+    assert "Busy." in translator.error.message
     assert list(translator.losses) == []

@@ -13,7 +13,7 @@ import pytest
 from law_clients import spec_of
 from law_events import EVENTS, scripted
 from laws import Law, Source, answered, asked, cases
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, check_stream
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Outcome, ResponseTranslator
@@ -25,10 +25,10 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 @cache
 def sources() -> list[Source]:
     """Streams of real protocols: samples, and hand-written events in each protocol."""
-    found = [Source(f"sample-{name}", name, s.render(name, SAMPLES[name]())) for name in PROTOCOLS]
+    found = [Source(f"sample-{name}", name, s.render(name, SAMPLES[name]())) for name in PROTOCOL_NAMES]
     for label, events in EVENTS.items():
         spec, script = scripted(events)
-        for name in PROTOCOLS:
+        for name in PROTOCOL_NAMES:
             stream = answered(Source(label, "scripted", script, spec), name)
             found.append(Source(f"{label}-{name}", name, stream))
     return found
@@ -45,7 +45,7 @@ def test_a_law_holds(law: Law, source: Source, client: str) -> None:
 
 
 @pytest.mark.promise("R4")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
@@ -70,7 +70,7 @@ def otherwise(stream: bytes, ending: bytes) -> bytes:
 
 @pytest.mark.promise("R4")
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_stream_may_be_written_otherwise(protocol: str, ending: bytes) -> None:
     plain = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
@@ -106,7 +106,7 @@ def test_a_protocol_written_anew_is_as_its_vendor_has_it(source: Source) -> None
 
 
 def test_a_whole_answer_that_broke_off_is_a_failure() -> None:
-    for upstream in PROTOCOLS:
+    for upstream in PROTOCOL_NAMES:
         for client in CLIENTS:
             source = Source("sample", upstream, s.render(upstream, SAMPLES[upstream]()))
             body = answered(source, upstream, streams=False)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from law_answers import ANSWERS
 
-from dragoman import REGISTRY, UPSTREAMS, Outcome, Relay, ResponseTranslator
-from dragoman.codec import Exchange
+from dragoman import PROTOCOLS, UPSTREAMS, Outcome, Relay, ResponseTranslator
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 
 ODD: tuple[Any, ...] = (None, True, -1, 1.5, "", [], {}, [{}], ["x"], {"type": {}})
@@ -30,24 +30,26 @@ def variants(value: Any) -> Any:
             yield changed
 
 
-def exchange(client: str) -> Exchange:
-    return Exchange(Request(client, "m", (), {"model": "m", "input": "hi"}, stream=True), "abc", 1, "m")
+def context(client: str) -> ResponseContext:
+    return ResponseContext(
+        Request(client, "m", (), {"model": "m", "input": "hi"}, stream=True), "abc", 1, "m"
+    )
 
 
 @pytest.mark.parametrize("protocol", UPSTREAMS)
-@pytest.mark.parametrize("client", REGISTRY)
+@pytest.mark.parametrize("client", PROTOCOLS)
 def test_whole_answers(protocol: str, client: str) -> None:
     for answer in ANSWERS[protocol].values():
         for changed in variants(answer):
             body = json.dumps(changed).encode()
             machine = ResponseTranslator(
-                REGISTRY[protocol], REGISTRY[client], exchange(client), upstream_streams=False
+                PROTOCOLS[protocol], PROTOCOLS[client], context(client), upstream_streams=False
             )
             machine.receive_data(body)
             machine.receive_eof()
             assert machine.outcome is not Outcome.OPEN
             assert machine.data_to_send()
-            relay = Relay(REGISTRY[protocol], exchange(protocol), streams=False)
+            relay = Relay(PROTOCOLS[protocol], context(protocol), streams=False)
             relay.receive_data(body)
             relay.receive_eof()
             assert relay.data_to_send() == body

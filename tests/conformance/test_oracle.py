@@ -19,7 +19,7 @@ import pytest
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     check_models,
     check_stream,
@@ -163,7 +163,7 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
 
 @pytest.mark.parametrize(
     ("protocol", "change"),
-    [pytest.param(p, change, id=f"{p}-{name}") for p in PROTOCOLS for name, change in VARIANTS[p]],
+    [pytest.param(p, change, id=f"{p}-{name}") for p in PROTOCOL_NAMES for name, change in VARIANTS[p]],
 )
 def test_good_streams_pass(protocol: str, change: Change) -> None:
     payloads = GOOD[protocol]()
@@ -363,7 +363,7 @@ BROKEN: dict[str, list[tuple[str, Change, str]]] = {
     ("protocol", "change", "problem"),
     [
         pytest.param(p, change, problem, id=f"{p}-{name}")
-        for p in PROTOCOLS
+        for p in PROTOCOL_NAMES
         for name, change, problem in BROKEN[p]
     ],
 )
@@ -399,7 +399,7 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(
     ("change", "problem"), [pytest.param(change, problem, id=name) for name, change, problem in FRAMING]
 )
@@ -418,7 +418,7 @@ def test_event_lines() -> None:
     assert any("no `event:` line" in told for told in check_stream(CHAT, chat, include_usage=True))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_comments_are_heartbeats(protocol: str) -> None:
     stream = s.render(protocol, GOOD[protocol]()).replace(b"\n\n", b"\n\n: beat\n\n", 3)
     assert check_stream(protocol, stream, include_usage=True) == []
@@ -452,7 +452,7 @@ BROKEN_WHOLE: list[tuple[str, Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_good_whole_answers_pass(protocol: str) -> None:
     assert check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()) == []
 

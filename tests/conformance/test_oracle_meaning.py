@@ -16,7 +16,7 @@ import pytest
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     Block,
     Kind,
@@ -109,8 +109,8 @@ def test_messages_end_counts_once() -> None:
     assert meaning_of_upstream(MESSAGES, stream + stream) == meaning_of_upstream(MESSAGES, stream)
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 def test_samples_mean_the_same(upstream: str, client: str) -> None:
     said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
     heard = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
@@ -119,7 +119,7 @@ def test_samples_mean_the_same(upstream: str, client: str) -> None:
     assert compare(said, heard, client) == []
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_whole_answers_are_read(protocol: str) -> None:
     meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
     assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]

@@ -10,13 +10,13 @@ from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Outcome, Relay
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.document import Request
 
 pytestmark = pytest.mark.promise("R3")
 
 
-def frame(event: dict[str, Any]) -> bytes:
+def encode_frame(event: dict[str, Any]) -> bytes:
     name = f"event: {event['type']}\n" if "type" in event else ""
     return f"{name}data: {json.dumps(event)}\n\n".encode()
 
@@ -28,10 +28,11 @@ def response(status: str, **fields: Any) -> dict[str, Any]:
 ERROR = {"code": "server_error", "message": "overloaded"}
 _DELTA = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0}
 BEGINS: dict[str, bytes] = {
-    CHAT: frame(s.chunk({"role": "assistant", "content": ""})) + frame(s.chunk({"content": "Hello"})),
+    CHAT: encode_frame(s.chunk({"role": "assistant", "content": ""}))
+    + encode_frame(s.chunk({"content": "Hello"})),
     MESSAGES: b"".join(
         map(
-            frame,
+            encode_frame,
             [
                 {"type": "message_start", "message": s.message()},
                 {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -39,31 +40,36 @@ BEGINS: dict[str, bytes] = {
             ],
         )
     ),
-    RESPONSES: frame({"type": "response.created", "sequence_number": 0, "response": s.response()})
-    + frame({**_DELTA, "sequence_number": 1, "delta": "Hello"}),
+    RESPONSES: encode_frame({"type": "response.created", "sequence_number": 0, "response": s.response()})
+    + encode_frame({**_DELTA, "sequence_number": 1, "delta": "Hello"}),
 }
 ENDS: list[tuple[str, bytes]] = [
     (CHAT, b"data: [DONE]\n\n"),
-    (CHAT, frame({"error": ERROR})),
-    (CHAT, frame({"error": ERROR}) + b"data: [DONE]\n\n"),
-    (MESSAGES, frame({"type": "message_stop"})),
-    (MESSAGES, frame({"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}})),
-    (RESPONSES, frame(response("completed"))),
-    (RESPONSES, frame(response("incomplete"))),
-    (RESPONSES, frame(response("failed", error=ERROR))),
-    (RESPONSES, frame(response("cancelled"))),
-    (RESPONSES, frame({"type": "error", "sequence_number": 2, **ERROR})),
+    (CHAT, encode_frame({"error": ERROR})),
+    (CHAT, encode_frame({"error": ERROR}) + b"data: [DONE]\n\n"),
+    (MESSAGES, encode_frame({"type": "message_stop"})),
+    (
+        MESSAGES,
+        encode_frame({"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}),
+    ),
+    (RESPONSES, encode_frame(response("completed"))),
+    (RESPONSES, encode_frame(response("incomplete"))),
+    (RESPONSES, encode_frame(response("failed", error=ERROR))),
+    (RESPONSES, encode_frame(response("cancelled"))),
+    (RESPONSES, encode_frame({"type": "error", "sequence_number": 2, **ERROR})),
     (
         RESPONSES,
-        frame({"type": "error", "sequence_number": 2, **ERROR}) + frame(response("failed", error=ERROR)),
+        encode_frame({"type": "error", "sequence_number": 2, **ERROR})
+        + encode_frame(response("failed", error=ERROR)),
     ),
 ]
 AFTER: dict[str, bytes] = {
-    CHAT: frame(s.chunk({"content": "AFTER"})),
-    MESSAGES: frame(
+    CHAT: encode_frame(s.chunk({"content": "AFTER"})),
+    MESSAGES: encode_frame(
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "AFTER"}}
     ),
-    RESPONSES: frame({**_DELTA, "sequence_number": 4, "delta": "AFTER"}) + frame(response("completed")),
+    RESPONSES: encode_frame({**_DELTA, "sequence_number": 4, "delta": "AFTER"})
+    + encode_frame(response("completed")),
 }
 
 
@@ -72,7 +78,7 @@ def test_nothing_passes_behind_an_end_or_an_error(protocol: str, end: bytes) -> 
     begin, after = BEGINS[protocol], AFTER[protocol]
     for reads in ([begin + end + after], [begin, end, after], [begin, end + after]):
         request = Request(protocol=protocol, model="m", messages=(), raw={}, stream=True)
-        relay = Relay(UPSTREAMS[protocol], Exchange(request=request, id="x", now=1, model="m"))
+        relay = Relay(UPSTREAMS[protocol], ResponseContext(request=request, id="x", now=1, model="m"))
         for read in reads:
             relay.receive_data(read)
         relay.receive_eof()

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from edge import EdgeGateway, Upstream
 
-from dragoman_server.keys import KEY_PREFIX, hash_of
+from dragoman_server.keys import CLIENT_KEY_PREFIX, hash_client_key
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
 
 SECRET = "s" * 32
-KEY = KEY_PREFIX + "0" * 64
-MORE = f'[[client_keys]]\nname = "one"\nhash = "{hash_of(KEY, Secret(SECRET))}"\n'
+KEY = CLIENT_KEY_PREFIX + "0" * 64
+MORE = f'[[client_keys]]\nname = "one"\nhash = "{hash_client_key(KEY, Secret(SECRET))}"\n'
 SERVER = f'secret = "{SECRET}"\nadmin_key = "{"a" * 32}"'
 
 FORGED = {
@@ -82,19 +82,19 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_the_path_alone_decides(port: int, host: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     found = {}
-    for target in TARGETS:
+    for capabilities in TARGETS:
         statuses = []
         for key in ({}, {"authorization": f"Bearer {KEY}"}):
             for forged in ({}, FORGED):
-                connection.putrequest("GET", target, skip_host=True)
+                connection.putrequest("GET", capabilities, skip_host=True)
                 for name, value in {"host": host, **key, **forged}.items():
                     connection.putheader(name, value)
                 connection.endheaders()
                 response = connection.getresponse()
                 response.read()
                 statuses.append(response.status)
-        assert statuses[0] == statuses[1], f"{target}: the headers changed what is open"
-        assert statuses[2] == statuses[3], f"{target}: the headers changed where it went"
-        found[target] = statuses[0], statuses[2]
+        assert statuses[0] == statuses[1], f"{capabilities}: the headers changed what is open"
+        assert statuses[2] == statuses[3], f"{capabilities}: the headers changed where it went"
+        found[capabilities] = statuses[0], statuses[2]
     connection.close()
     assert found == TARGETS

@@ -38,7 +38,7 @@ from oracle import CHAT, MESSAGES, RESPONSES
 
 pytestmark = pytest.mark.process
 
-PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 KEY = "sk-canary-0123456789-0123456789"
 TEAM = "canary-of-the-team"
@@ -132,8 +132,8 @@ WAYS = ("before content", "after content", "JSON with 200", "an error answer", "
 def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
     """In all pairs of protocols: no secret gets to the client, nor into the log."""
     lines = len(running.gateway.output)
-    for upstream in PROTOCOLS:
-        for client in PROTOCOLS:
+    for upstream in PROTOCOL_NAMES:
+        for client in PROTOCOL_NAMES:
             running.upstream.script = repeats(upstream, way)
             answer = running.ask(client, f"{NAMES[upstream]}/m")
             assert b"HTTP/1.1 " in answer
@@ -149,7 +149,7 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
 @pytest.mark.parametrize("name", ["closed", "tls", "proxied", "unknown"])
 def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running, name: str) -> None:
     running.upstream.script = lambda conversation: conversation.send(b"HTTP/1.1 400 no TLS here\r\n\r\n")
-    for client in PROTOCOLS:
+    for client in PROTOCOL_NAMES:
         head, _, body = running.ask(client, f"{name}/m").partition(b"\r\n\r\n")
         assert b" 502 " in head
         assert f'upstream \\"{name}\\"'.encode() in body
@@ -164,7 +164,7 @@ def test_an_upstream_that_breaks_off_is_told_by_its_name(running: Running, sent:
         if conversation.read() is not None:
             conversation.send(sent + (CHAT_STREAM[:200] if sent == STREAM_HEAD else b""))
 
-    for client in PROTOCOLS:
+    for client in PROTOCOL_NAMES:
         running.upstream.script = script
         answer = running.ask(client, "up/m")
         assert b"error" in answer

@@ -56,7 +56,7 @@ def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
     machine.receive_eof()
     sent += machine.data_to_send()
     assert machine.outcome is not Outcome.OPEN
-    assert (machine.fault is not None) == (machine.outcome is Outcome.FAILED)
+    assert (machine.error is not None) == (machine.outcome is Outcome.FAILED)
     machine.receive_data(b"data: more\n\n")
     machine.receive_eof()
     assert machine.data_to_send() == b"", "something follows the end"
@@ -74,7 +74,7 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
         assert as_object(sent) is not None
     else:
         assert (machine.outcome, sent) == (Outcome.FAILED, b"")
-        assert machine.fault is not None
+        assert machine.error is not None
 
 
 @pytest.mark.promise("R3")

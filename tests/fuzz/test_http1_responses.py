@@ -8,7 +8,7 @@ import h11
 from fuzz import cut_places, cuts, damage, fuzz, pieces
 from hypothesis import strategies as st
 
-from dragoman_server.upstream.http1 import Exchange, FramingError
+from dragoman_server.upstream.http1 import FramingError, Http1Exchange
 
 _HEADS = [
     b"HTTP/1.1 200 OK\r\n",
@@ -47,14 +47,14 @@ Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
 
 def by_transport(parts: list[bytes]) -> Read:
     """Status, headers, body and whether it is whole; None where it is refused."""
-    exchange = Exchange("POST")
-    exchange.request_head(b"/", [(b"host", b"x"), (b"content-length", b"0")])
-    exchange.request_body(b"", last=True)
+    context = Http1Exchange("POST")
+    context.request_head(b"/", [(b"host", b"x"), (b"content-length", b"0")])
+    context.request_body(b"", last=True)
     head, body = None, b""
     try:
         for part in parts:
             if head is None:
-                head = exchange.receive_data(part) if part else None
+                head = context.receive_data(part) if part else None
                 part = b"" if head is None else head.leftover
             if head is not None:
                 body += head.body.receive_data(part)
@@ -63,7 +63,7 @@ def by_transport(parts: list[bytes]) -> Read:
     if head is None:
         return None
     head.body.receive_eof()
-    if head.body.fault is not None:
+    if head.body.error is not None:
         return None
     return head.status, head.headers, body, head.body.complete
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from law_requests import FIXTURES
 from law_unknown import VALUES
 
-from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman._wire.json import decode_object, encode
 from dragoman.document import Request
 
@@ -31,7 +31,7 @@ def judge(protocol: str, body: bytes) -> None:
     started = time.thread_time()
     refusal: RemoteProtocolError | None = None
     try:
-        request = REGISTRY[protocol].read_request(decode_object(body, "the request body"), Sealer())
+        request = PROTOCOLS[protocol].read_request(decode_object(body, "the request body"), Signer())
         assert isinstance(request, Request)
     except RemoteProtocolError as error:
         refusal = error

@@ -11,31 +11,35 @@ from fuzz import change, fuzz, mutated_json, steps
 from hypothesis import strategies as st
 from law_requests import FIXTURES
 from law_unknown import lost_of_request
-from oracle import PROTOCOLS
+from oracle import PROTOCOL_NAMES
 
-from dragoman import REGISTRY, UPSTREAMS, RemoteProtocolError, RequestTranslator, Target
+from dragoman import PROTOCOLS, UPSTREAMS, Capabilities, RemoteProtocolError, RequestTranslator
 from dragoman._wire.json import decode_object
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
-PAIRS = [(client, upstream) for client in BODIES for upstream in PROTOCOLS]
-upstreams = st.sampled_from(PROTOCOLS)
+PAIRS = [(client, upstream) for client in BODIES for upstream in PROTOCOL_NAMES]
+upstreams = st.sampled_from(PROTOCOL_NAMES)
 # What upstreams take differs; the passes for it are in the way of every request.
 targets = st.sampled_from(
     [
-        Target(),
-        Target(relay="mend"),
-        Target(custom_tools=True, mid_system=True, cache_marks="breakpoint", tool_images=True),
-        Target(
-            turn_order="alternate", structured="none", call_ids="alnum9", forced_tools="no", prefill=False
+        Capabilities(),
+        Capabilities(relay="rewrite"),
+        Capabilities(custom_tools=True, mid_system=True, cache_marks="breakpoint", tool_images=True),
+        Capabilities(
+            turn_order="alternate",
+            structured_output="none",
+            call_ids="alnum9",
+            forced_tools="no",
+            prefill=False,
         ),
     ]
 )
 
 
-def judge(client: str, body: bytes, upstream: str, target: Target) -> None:
-    specs = REGISTRY[client], UPSTREAMS[upstream]
+def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -> None:
+    specs = PROTOCOLS[client], UPSTREAMS[upstream]
     try:
-        done = RequestTranslator(*specs, target=target, most_answers=4).translate(body)
+        done = RequestTranslator(*specs, capabilities=capabilities, max_fan_out=4).translate(body)
     except RemoteProtocolError as error:
         refusal = error
     else:
@@ -51,8 +55,8 @@ def judge(client: str, body: bytes, upstream: str, target: Target) -> None:
 
 
 @fuzz(mutated_json(BODIES), upstreams, targets, examples=150)
-def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, target: Target) -> None:
-    judge(*drawn, upstream, target)
+def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, capabilities: Capabilities) -> None:
+    judge(*drawn, upstream, capabilities)
 
 
 @pytest.mark.promise("R13")
@@ -62,5 +66,5 @@ def test_unknown_fields_of_mutated_requests_are_told(
 ) -> None:
     client, upstream = pair
     body = change(data.draw(st.sampled_from(BODIES[client])), plan)
-    if isinstance(body, dict) and client != upstream and client in PROTOCOLS:
+    if isinstance(body, dict) and client != upstream and client in PROTOCOL_NAMES:
         assert lost_of_request(client, upstream, body, data) == []

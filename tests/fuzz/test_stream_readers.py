@@ -11,7 +11,7 @@ from laws import asked
 
 from dragoman import NEED_DATA, UPSTREAMS, EventReader, RemoteProtocolError
 from dragoman.events import Ended, Failed
-from dragoman.testing import Checker
+from dragoman.testing import EventOrderChecker
 
 
 def read(protocol: str, parts: list[bytes]) -> list[Any]:
@@ -35,7 +35,7 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
     found = read(protocol, pieces(stream, places))
     assert found == read(protocol, [stream]), "the cut shows"
     *events, last = found
-    checker = Checker()
+    checker = EventOrderChecker()
     for event in events:
         assert not isinstance(event, (Ended, Failed)), "something follows the end"
         checker.check(event)

@@ -39,17 +39,17 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import (
-    REGISTRY,
+    PROTOCOLS,
     UPSTREAMS,
+    Capabilities,
     FanOut,
     Relay,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
-    Sealer,
-    Target,
+    Signer,
     fault_of,
-    translate_fault,
+    translate_error,
 )
 
 HERE = Path(__file__).parent
@@ -62,16 +62,16 @@ Lines = list[str]
 
 # --- the product ----------------------------------------------------------------------------------------------
 
-PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 # A client by its protocol, and the path of its endpoint where a protocol has several.
-CLIENTS = (*PROTOCOLS, "simple_chat/chat/json", "simple_chat/chat/stream", "simple_chat/chat/sse")
-SEALER = Sealer(b"a secret of the gateway")
+CLIENTS = (*NAMES, "simple_chat/chat/json", "simple_chat/chat/stream", "simple_chat/chat/sse")
+SIGNER = Signer(b"a secret of the gateway")
 
 # Upstreams that take more, or less, than an unknown one.
 CAPABILITIES = {
-    "plain": Target(),
-    "mend": Target(relay="mend"),
-    "wide": Target(
+    "plain": Capabilities(),
+    "mend": Capabilities(relay="rewrite"),
+    "wide": Capabilities(
         max_tokens=555,
         custom_tools=True,
         developer_role=True,
@@ -85,12 +85,12 @@ CAPABILITIES = {
         cache_marks="cache_control",
         cache_keys=True,
         tool_images=True,
-        hosted=frozenset(("web_search", "code_execution", "mcp")),
+        hosted_tools=frozenset(("web_search", "code_execution", "mcp")),
         enforces=frozenset(("schema", "tool_choice")),
         summaries="auto",
-        relay="mend",
+        relay="rewrite",
     ),
-    "narrow": Target(
+    "narrow": Capabilities(
         custom_tools=False,
         turn_order="alternate",
         reasoning_field=None,
@@ -99,7 +99,7 @@ CAPABILITIES = {
         sampling=False,
         cache_marks="none",
         efforts=("low", "high"),
-        structured="none",
+        structured_output="none",
         call_ids="alnum9",
         forced_tools="no",
         sampling_pair=False,
@@ -109,23 +109,23 @@ CAPABILITIES = {
             ("seed", "stop", "user", "image", "file", "tool_strict", "message_name", "parallel_tool_calls")
         ),
         summaries="never",
-        relay="mend",
+        relay="rewrite",
     ),
-    "object": Target(
-        structured="object",
+    "object": Capabilities(
+        structured_output="object",
         turn_order="no_user_after_tool",
         reasoning_setting="thinking",
         reasoning_back="tool_loop",
         forced_tools="not_thinking",
         thought_signatures=True,
         cache_marks="breakpoint",
-        relay="mend",
+        relay="rewrite",
     ),
 }
 
 
 def spec_of(client: str) -> Any:
-    return REGISTRY[client.partition("/")[0]]
+    return PROTOCOLS[client.partition("/")[0]]
 
 
 def endpoint_of(client: str) -> Any:
@@ -137,9 +137,9 @@ def request(client: str, upstream: str, body: bytes, capabilities: str) -> Any:
     translator = RequestTranslator(
         spec_of(client),
         UPSTREAMS[upstream],
-        target=CAPABILITIES[capabilities],
-        sealer=SEALER,
-        most_answers=4,
+        capabilities=CAPABILITIES[capabilities],
+        signer=SIGNER,
+        max_fan_out=4,
         endpoint=endpoint_of(client),
     )
     return translator.translate(body, model="upstream-model")
@@ -150,10 +150,10 @@ def request_lines(client: str, upstream: str, body: bytes, capabilities: str) ->
     try:
         done = request(client, upstream, body, capabilities)
     except RemoteProtocolError as error:
-        status, answer = spec_of(client).write_fault(fault_of(error), "req_1")
+        status, answer = spec_of(client).write_error(fault_of(error), "req_1")
         return [f"error {status} {error.path} {error.code}", *document(answer)]
     head = f"{'relayed, ' if done.relayed else ''}about {done.prompt_tokens} tokens"
-    head += f", {done.answers} answers" if done.answers != 1 else ""
+    head += f", {done.fan_out} answers" if done.fan_out != 1 else ""
     head += "".join(f", {name}: {value}" for name, value in done.headers)
     return [head, *(as_sent(done.body, body) if done.relayed else document(done.body)), *entries(done.losses)]
 
@@ -161,20 +161,20 @@ def request_lines(client: str, upstream: str, body: bytes, capabilities: str) ->
 def answer_lines(client: str, upstream: str, ask: Json, data: bytes, *, came: bool, goes: bool) -> Lines:
     """An answer for a client that sent `ask`. came, goes: whether it is a stream from the upstream, for the client."""
     done = request(client, upstream, bytes_of(ask), ask.get("capabilities", "plain"))
-    exchange = done.exchange(id="x7", now=1_790_000_000, model="alias", sealer=SEALER)
-    if done.answers != 1:
-        return fan_out_lines(client, upstream, exchange, done.answers, data, came=came, goes=goes)
+    context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
+    if done.fan_out != 1:
+        return fan_out_lines(client, upstream, context, done.fan_out, data, came=came, goes=goes)
     machine = ResponseTranslator(
-        UPSTREAMS[upstream], spec_of(client), exchange, upstream_streams=came, client_streams=goes
+        UPSTREAMS[upstream], spec_of(client), context, upstream_streams=came, client_streams=goes
     )
     return machine_lines(client, machine, data, goes)
 
 
 def fan_out_lines(
-    client: str, upstream: str, exchange: Any, count: int, data: bytes, *, came: bool, goes: bool
+    client: str, upstream: str, context: Any, count: int, data: bytes, *, came: bool, goes: bool
 ) -> Lines:
     """One answer with `count` choices, each of which the upstream gave by itself."""
-    machine = FanOut(UPSTREAMS[upstream], spec_of(client), exchange, count, client_streams=goes)
+    machine = FanOut(UPSTREAMS[upstream], spec_of(client), context, count, client_streams=goes)
     for number in range(count):
         part = machine.start(number, upstream_streams=came)
         part.receive_data(data)
@@ -186,10 +186,8 @@ def fan_out_lines(
 
 def relay_lines(client: str, ask: Json, data: bytes, *, streams: bool) -> Lines:
     done = request(client, client, bytes_of(ask), "plain")
-    exchange = done.exchange(id="x7", now=1_790_000_000, model="alias", sealer=SEALER)
-    return machine_lines(
-        client, Relay(UPSTREAMS[client], exchange, streams=streams), data, streams, sent=data
-    )
+    context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
+    return machine_lines(client, Relay(UPSTREAMS[client], context, streams=streams), data, streams, sent=data)
 
 
 def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: bytes | None = None) -> Lines:
@@ -200,18 +198,18 @@ def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: b
 
 def printed(client: str, machine: Any, out: bytes, streams: bool, sent: bytes | None = None) -> Lines:
     """How an answer ended, its bytes and its ledger."""
-    stop, fault = machine.stop_reason, machine.fault
+    stop, error = machine.stop_reason, machine.error
     head = f"{machine.outcome.value} {stop.value if stop else '-'} {machine.upstream_model}"
     head += " usage " + " ".join("-" if value is None else str(value) for value in values_of(machine.usage))
-    if fault is not None:
-        head += f" error {fault.kind.value} {fault.status} {fault.type} {fault.code} {fault.param}: {fault.message}"
+    if error is not None:
+        head += f" error {error.kind.value} {error.status} {error.type} {error.code} {error.param}: {error.message}"
     if sent is not None:
         body = as_sent(out, sent)
     else:
         body = frames(out) if streams else document(out)
         head += f" sha256 {hashlib.sha256(out).hexdigest()[:8]}"
-    if fault is not None and not out:  # then the client gets an HTTP error
-        status, answer = spec_of(client).write_fault(fault, "req_1")
+    if error is not None and not out:  # then the client gets an HTTP error
+        status, answer = spec_of(client).write_error(error, "req_1")
         body = [f"  error {status}", *document(answer)]
     return [visible(head), *body, *entries(machine.losses)]
 
@@ -221,10 +219,10 @@ def values_of(struct: Any) -> list[Any]:
 
 
 def error_lines(client: str, upstream: str, status: int, body: bytes) -> Lines:
-    there, answer, fault = translate_fault(
+    there, answer, error = translate_error(
         status, body, upstream=UPSTREAMS[upstream], client=spec_of(client), request_id="req_1"
     )
-    return [visible(f"{there} {fault.kind.value} {fault.type} {fault.code} {fault.param}"), *document(answer)]
+    return [visible(f"{there} {error.kind.value} {error.type} {error.code} {error.param}"), *document(answer)]
 
 
 def entries(losses: Iterable[Any]) -> Lines:
@@ -420,7 +418,7 @@ def once(found: Iterable[tuple[str, Lines]]) -> Iterator[tuple[str, Lines]]:
 
 def _requests(fixture: Json) -> Iterator[tuple[str, Lines]]:
     client, body = fixture["protocol"], bytes_of(fixture)
-    for upstream in PROTOCOLS:
+    for upstream in NAMES:
         title = f"request {fixture['name']}, {short(client)} -> {short(upstream)}"
         plain = request_lines(client, upstream, body, "plain")
         yield title, plain
@@ -437,7 +435,7 @@ def _requests(fixture: Json) -> Iterator[tuple[str, Lines]]:
 
 def _errors(fixture: Json) -> Iterator[tuple[str, Lines]]:
     protocol, status = fixture["protocol"], fixture["status"]
-    for client in (*PROTOCOLS, "simple_chat"):
+    for client in (*NAMES, "simple_chat"):
         lines = error_lines(client, protocol, status, bytes_of(fixture))
         yield f"error {fixture['name']}, {short(protocol)} -> {short(client)}", lines
 

@@ -9,23 +9,23 @@ from corpus import files
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from oracle.meaning_chat import read_stream
 
-from dragoman._ir.assembly import Answer, Block, Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Failed
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 STREAMS = files("chat/*.sse")
-EXCHANGE = Exchange(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
 
 
-def read_answer(stream: bytes, cut: int) -> tuple[Answer, bytes]:
+def read_answer(stream: bytes, cut: int) -> tuple[AssembledResponse, bytes]:
     """The folded answer, and what a Chat client gets. Raises when the stream is not complete."""
-    parser, checker, fold = SSEParser(), Checker(), Fold()
+    parser, checker, fold = SSEParser(), EventOrderChecker(), Fold()
     reader, writer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.stream_writer(EXCHANGE, Ledger())
     out = b""
     frames = [
@@ -38,8 +38,8 @@ def read_answer(stream: bytes, cut: int) -> tuple[Answer, bytes]:
             fold.send(event)
             out += writer.send(event)
             if type(event) is Failed:
-                return fold.answer(), out
-    return fold.answer(), out
+                return fold.response(), out
+    return fold.response(), out
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
@@ -54,7 +54,7 @@ def test_recorded_stream(path: Path) -> None:
     for frame in SSEParser().receive_data(printed):
         if frame.data != b"[DONE]" and b'{"error"' not in frame.data:
             ChatCompletionChunk.model_validate_json(frame.data, strict=True)
-    if answer.fault is not None:
+    if answer.error is not None:
         return
     body = SPEC.write_whole(answer, EXCHANGE, Ledger())
     ChatCompletion.model_validate(body, strict=True)
@@ -62,7 +62,7 @@ def test_recorded_stream(path: Path) -> None:
     before, after = read_stream(stream), read_stream(printed)
     assert (after.stop, after.stop_sequence) == (before.stop, before.stop_sequence)
     assert after.choices.keys() == before.choices.keys()
-    calls = [block for block in answer.blocks if isinstance(block, Block) and block.tool is not None]
+    calls = [block for block in answer.blocks if isinstance(block, AssembledBlock) and block.tool is not None]
     sent = [block for blocks in before.choices.values() for block in blocks if block.id]
     assert [(block.tool.call_id, block.tool.name, block.text) for block in calls if block.tool] == [
         (block.id, block.name, block.text) for block in sent

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_runs import first_answer
 from law_unknown import RULES, Body, lost_of_answer, lost_of_frame, lost_of_request, tells
-from oracle import PROTOCOLS, as_object
+from oracle import PROTOCOL_NAMES, as_object
 from oracle.frames import lenient_frames
 
-PAIRS = [(client, upstream) for client in PROTOCOLS for upstream in PROTOCOLS]
+PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
 FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]]
 # Each example costs a translation of the whole stream.
 LONG = 60_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import corpus
 import pytest
-from crossing import translate_error, translate_stream, translate_whole
+from crossing import translate_error_of, translate_stream, translate_whole
 from oracle import (
     CHAT,
     CLIENTS,
@@ -85,7 +85,7 @@ def test_recorded_whole_answers_cross(answer: corpus.WholeAnswer, client: str) -
 
 @pytest.mark.parametrize(("answer", "client"), ERRORS)
 def test_recorded_errors_cross(answer: corpus.WholeAnswer, client: str) -> None:
-    status, sent = translate_error(answer.protocol, client, answer.status, answer.body)
+    status, sent = translate_error_of(answer.protocol, client, answer.status, answer.body)
     if answer.protocol == client and sent == answer.body:
         return  # a vendor's own words pass as they are to its own clients
     assert check_error(client, status, sent) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import corpus
 from equiv import Difference, Wish, differences
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 PAGE = Path(__file__).parents[2] / "docs" / "equivalents.md"
 NAMES = {"Chat": CHAT, "Messages": MESSAGES, "Responses": RESPONSES}
@@ -98,4 +98,6 @@ def test_every_case_of_an_explanation_has_the_difference() -> None:
 
 def test_all_pairs_are_compared() -> None:
     pairs = {(each.source, each.target) for each in all_differences()}
-    assert pairs == {(source, target) for source in PROTOCOLS for target in PROTOCOLS if source != target}
+    assert pairs == {
+        (source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES if source != target
+    }

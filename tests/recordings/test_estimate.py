@@ -9,7 +9,7 @@ from typing import Any
 
 import corpus
 
-from dragoman import REGISTRY, Sealer
+from dragoman import PROTOCOLS, Signer
 from dragoman._engine.tokens import estimate_tokens
 from dragoman.document import HostedTool
 
@@ -53,7 +53,7 @@ def recorded() -> Iterator[tuple[str, dict[str, Any], int]]:
 def test_it_comes_near_to_what_providers_counted() -> None:
     factors, large = [], []
     for protocol, body, tokens in recorded():
-        asked = REGISTRY[protocol].read_request(body, Sealer())
+        asked = PROTOCOLS[protocol].read_request(body, Signer())
         hosted = any(isinstance(tool, HostedTool) for tool in asked.tools)
         if tokens <= 100 or hosted or body["model"] in HIDDEN_PROMPTS:
             continue

@@ -15,7 +15,7 @@ from typing import Any
 import corpus
 import pytest
 from crossing import ask, client_request
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman import UPSTREAMS, ResponseTranslator
 
@@ -73,7 +73,7 @@ def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
     # An error may come with status 200, or in the place of a stream.
     answers += [(each, each.body, False) for each in corpus.errors()]
     for answer, data, streams in answers:
-        for client in PROTOCOLS:
+        for client in PROTOCOL_NAMES:
             if client != answer.protocol:
                 body = client_request(client, answer.protocol, answer.request, stream=streams)
                 exchange = ask(client, answer.protocol, body, streams=streams)

@@ -9,24 +9,24 @@ import pytest
 from corpus import files
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Opaque
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
 STREAMS = files("messages/*.sse")
 REQUESTS = files("messages/*.request.json")
-EXCHANGE = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:
-    parser, reader, checker = SSEParser(), SPEC.stream_reader(EXCHANGE, Ledger()), Checker()
+    parser, reader, checker = SSEParser(), SPEC.stream_reader(EXCHANGE, Ledger()), EventOrderChecker()
     events: list[Event] = []
     for at in range(0, len(data), size):
         for frame in parser.receive_data(data[at : at + size]):
@@ -57,9 +57,9 @@ def test_streams(path: Path) -> None:
     for event in events_of(written, len(written)):
         again.send(event)
     assert contents(again) == contents(fold)
-    assert again.answer().stops == fold.answer().stops
-    whole = decode(encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger())))
-    assert whole["stop_reason"] == fold.answer().stops[0].native
+    assert again.response().stops == fold.response().stops
+    whole = decode(encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger())))
+    assert whole["stop_reason"] == fold.response().stops[0].native
     assert len(whole["content"]) == len(contents(fold))
 
 
@@ -69,7 +69,7 @@ def contents(fold: Fold) -> list[Any]:
         block.native
         if isinstance(block, Opaque)
         else (block.kind, block.text, block.reasoning, block.seal and block.seal.native, block.complete)
-        for block in fold.answer().blocks
+        for block in fold.response().blocks
         if not (isinstance(block, Opaque) and block.kind == "message")
     ]
 
@@ -78,8 +78,8 @@ def contents(fold: Fold) -> list[Any]:
 def test_requests_come_back_whole(path: Path) -> None:
     body = decode_object(path.read_bytes(), "the recorded request")
     ledger = Ledger()
-    request = SPEC.read_request(body, Sealer())
-    written = decode(encode(SPEC.write_request(request, Target(mid_system=True), ledger)))
+    request = SPEC.read_request(body, Signer())
+    written = decode(encode(SPEC.write_request(request, Capabilities(mid_system=True), ledger)))
     assert written["model"] == body["model"]
     assert set(written) == {key for key, value in body.items() if value not in (None, False)}
     assert len(ledger) == 0

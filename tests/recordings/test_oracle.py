@@ -6,7 +6,7 @@ import re
 
 import corpus
 import pytest
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Stop, check_stream, compare, meaning_of_upstream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Stop, check_stream, compare, meaning_of_upstream
 
 # What the vendors' own servers do beside their SDK's types or our stricter rules, with the reason it is harmless
 # in a recording and still forbidden in what we send.
@@ -49,7 +49,7 @@ def test_official_recordings_pass_their_own_protocol() -> None:
     assert told == []
     rows = {(protocol, row[0]) for protocol, table in VENDOR_DEVIATIONS.items() for row in table}
     assert rows - used == set(), "rows that excuse nothing"
-    assert {recording.protocol for recording in OFFICIAL} == set(PROTOCOLS)
+    assert {recording.protocol for recording in OFFICIAL} == set(PROTOCOL_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -16,22 +16,22 @@ from oracle.types import check_event
 
 from dragoman._engine.interleave import Linearizer
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Failed, Opaque
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode_object, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 STREAMS = files("responses/*.sse")
 REQUESTS = files("responses/*.request.json")
-EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:
@@ -39,7 +39,7 @@ def events_of(data: bytes, size: int) -> list[Event]:
     parser, reader, checker, linear = (
         SSEParser(),
         SPEC.stream_reader(EXCHANGE, Ledger()),
-        Checker(),
+        EventOrderChecker(),
         Linearizer(),
     )
     events: list[Event] = []
@@ -51,7 +51,7 @@ def events_of(data: bytes, size: int) -> list[Event]:
             events += reader.read(frame)
         events += reader.eof()
     except RemoteProtocolError as error:
-        events.append(Failed(Fault(FaultKind.TRUNCATED, error.message)))
+        events.append(Failed(WireError(ErrorKind.TRUNCATED, error.message)))
     for event in events:
         checker.check(event)
     return [each for event in events for each in linear.send(event)]
@@ -78,7 +78,7 @@ def test_streams(path: Path) -> None:
     assert problems + order.close() == []
     assert compare(read_stream(data), read_stream(written), ORIGIN) == []
     if type(events[-1]) is not Failed:
-        body = encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger()))
+        body = encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger()))
         assert json.loads(body) == json.loads(frames[-1].data)["response"]
 
 
@@ -87,7 +87,7 @@ def test_requests_come_back_whole(path: Path) -> None:
     body: dict[str, Any] = decode_object(path.read_bytes(), "the request body")
     body = body.get("body", body)
     ledger = Ledger()
-    written = SPEC.write_request(SPEC.read_request(body, Sealer()), Target(), ledger)
+    written = SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), ledger)
     assert list(ledger) == []
     if type(body["input"]) is list:
         # A message may come without its type, an empty call without its arguments' braces.

@@ -6,13 +6,17 @@ import msgspec
 import pytest
 from core_toy import exchange_of, toy
 
-from dragoman.codec import Endpoint, ProtocolSpec, RateLimitHeaders, Target, ToolRule
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits
 
 
 def test_defaults_suit_the_widest_range() -> None:
-    target = Target()
-    assert (target.custom_tools, target.developer_role, target.mid_system) == (None, False, False)
-    rule = ToolRule()
+    capabilities = Capabilities()
+    assert (capabilities.custom_tools, capabilities.developer_role, capabilities.mid_system) == (
+        None,
+        False,
+        False,
+    )
+    rule = ToolLimits()
     assert (rule.max_name, rule.max_call_id, rule.namespaces) == (64, 64, False)
 
 
@@ -40,11 +44,11 @@ def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> No
 
 
 def test_exchange_hides_no_secret_by_default() -> None:
-    assert exchange_of().sealer.secret is None
+    assert exchange_of().signer.secret is None
 
 
 @pytest.mark.parametrize(
-    ("mended", "stored", "upstream", "told"),
+    ("rewritten", "stored", "upstream", "told"),
     [
         (False, False, "up_1", "a_abc123"),
         (True, False, "up_1", "up_1"),
@@ -52,16 +56,16 @@ def test_exchange_hides_no_secret_by_default() -> None:
         (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
     ],
 )
-def test_the_id_of_an_answer(mended: bool, stored: bool, upstream: str, told: str) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), mended=mended, stored=stored)
-    assert exchange.answer_id("a_", upstream) == told
+def test_the_id_of_an_answer(rewritten: bool, stored: bool, upstream: str, told: str) -> None:
+    exchange = msgspec.structs.replace(exchange_of(), rewritten=rewritten, stored=stored)
+    assert exchange.response_id("a_", upstream) == told
 
 
 @pytest.mark.parametrize(
     ("streams", "asked", "does"),
     [
-        ("asked", True, True),
-        ("asked", False, False),
+        ("requested", True, True),
+        ("requested", False, False),
         ("always", False, True),
         ("never", True, False),
     ],
@@ -71,16 +75,16 @@ def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("target", "can"),
+    ("capabilities", "can"),
     [
-        (Target(), True),
-        (Target(forced_tools="no"), False),
-        (Target(forced_tools="not_thinking"), True),
-        (Target(forced_tools="not_thinking", efforts=("none", "low")), True),
-        (Target(forced_tools="not_thinking", efforts=("low",)), False),
-        (Target(forced_tools="not_thinking", reasoning_setting=None), False),
-        (Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
+        (Capabilities(), True),
+        (Capabilities(forced_tools="no"), False),
+        (Capabilities(forced_tools="not_thinking"), True),
+        (Capabilities(forced_tools="not_thinking", efforts=("none", "low")), True),
+        (Capabilities(forced_tools="not_thinking", efforts=("low",)), False),
+        (Capabilities(forced_tools="not_thinking", reasoning_setting=None), False),
+        (Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
     ],
 )
-def test_whether_a_call_can_be_demanded(target: Target, can: bool) -> None:
-    assert target.can_force_tools is can
+def test_whether_a_call_can_be_demanded(capabilities: Capabilities, can: bool) -> None:
+    assert capabilities.can_force_tools is can

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import dragoman
-from dragoman.protocols import REGISTRY
+from dragoman.protocols import PROTOCOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "sansio" / "dragoman"
@@ -76,9 +76,9 @@ def test_every_name_is_importable_and_explained(name: str) -> None:
 
 
 def test_the_registry() -> None:
-    assert {name: spec.name for name, spec in REGISTRY.items()} == {name: name for name in REGISTRY}
+    assert {name: spec.name for name, spec in PROTOCOLS.items()} == {name: name for name in PROTOCOLS}
     folders = {path.parent.name for path in (CORE / "protocols").glob("*/__init__.py")}
-    assert set(REGISTRY) == folders
+    assert set(PROTOCOLS) == folders
 
 
 # The price of an import

@@ -3,19 +3,19 @@
 import pytest
 
 from dragoman import (
-    REGISTRY,
-    Fault,
-    FaultKind,
+    PROTOCOLS,
+    Capabilities,
+    ErrorKind,
+    LossPolicy,
     Outcome,
-    Policy,
     RemoteProtocolError,
-    Sealer,
-    Target,
+    Signer,
+    WireError,
 )
 from dragoman._wire.json import decode
-from dragoman.testing import PLACES, Pair, chop, events_of
+from dragoman.testing import PLACES, Pair, chop, read_events
 
-CHAT, MESSAGES = REGISTRY["openai_chat"], REGISTRY["anthropic_messages"]
+CHAT, MESSAGES = PROTOCOLS["openai_chat"], PROTOCOLS["anthropic_messages"]
 STREAM = (
     b'data: {"id":"1","model":"big","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -48,54 +48,56 @@ def test_short_data_is_cut_in_two_at_every_place() -> None:
 
 @pytest.mark.parametrize("stream", [STREAM, list(chop(STREAM))[1]])
 def test_the_events_of_a_stream(stream: bytes | list[bytes]) -> None:
-    assert [type(event).__name__ for event in events_of(CHAT, stream)] == NAMES
+    assert [type(event).__name__ for event in read_events(CHAT, stream)] == NAMES
 
 
 def test_a_stream_that_ends_too_early_has_no_events() -> None:
     with pytest.raises(RemoteProtocolError):
-        events_of(CHAT, STREAM[:90])
+        read_events(CHAT, STREAM[:90])
 
 
 def test_a_pair_translates_both_ways() -> None:
-    pair = Pair(MESSAGES, CHAT, target=Target(max_tokens_field="max_tokens"), model="big")
-    asked = decode(pair.ask(BODY))
+    pair = Pair(MESSAGES, CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big")
+    asked = decode(pair.translate_request(BODY))
     assert (asked["model"], asked["max_tokens"]) == ("big", 9)
-    whole = pair.answer(STREAM)
-    assert (pair.outcome, pair.fault, len(pair.losses)) == (Outcome.COMPLETED, None, 1)
-    assert {pair.answer(pieces) for pieces in chop(STREAM)} == {whole}
-    assert "TextDelta" in [type(event).__name__ for event in events_of(MESSAGES, whole)]
+    whole = pair.translate_response(STREAM)
+    assert (pair.outcome, pair.error, len(pair.losses)) == (Outcome.COMPLETED, None, 1)
+    assert {pair.translate_response(pieces) for pieces in chop(STREAM)} == {whole}
+    assert "TextDelta" in [type(event).__name__ for event in read_events(MESSAGES, whole)]
 
 
 def test_a_pair_takes_whole_answers_and_mixtures() -> None:
     pair = Pair(MESSAGES, CHAT)
-    pair.ask({**BODY, "stream": False})
-    assert decode(pair.answer(WHOLE))["content"][0]["text"] == "Hello"
-    assert decode(pair.answer(STREAM, streams=True))["content"][0]["text"] == "Hello"
-    pair.ask(b'{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hi"}]}')
-    assert b"message_stop" in pair.answer(WHOLE, streams=False)
+    pair.translate_request({**BODY, "stream": False})
+    assert decode(pair.translate_response(WHOLE))["content"][0]["text"] == "Hello"
+    assert decode(pair.translate_response(STREAM, streams=True))["content"][0]["text"] == "Hello"
+    pair.translate_request(
+        b'{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    )
+    assert b"message_stop" in pair.translate_response(WHOLE, streams=False)
 
 
 def test_a_pair_of_one_protocol_relays() -> None:
     pair = Pair(CHAT, CHAT)
-    pair.ask({"model": "m", "stream": True, "messages": []})
-    assert pair.answer(STREAM) == STREAM
-    assert b"chatcmpl-test" in pair.answer(WHOLE, streams=False)
+    pair.translate_request({"model": "m", "stream": True, "messages": []})
+    assert pair.translate_response(STREAM) == STREAM
+    assert b"chatcmpl-test" in pair.translate_response(WHOLE, streams=False)
 
 
 def test_a_pair_tells_how_an_answer_broke_off() -> None:
     pair = Pair(MESSAGES, CHAT)
-    pair.ask(BODY)
-    assert b"event: error" in pair.answer(STREAM[:90])
-    assert pair.fault is not None
-    assert pair.fault.kind is FaultKind.TRUNCATED
-    gone = Fault(FaultKind.UNREACHABLE, "gone")
-    assert b"gone" in pair.answer(STREAM[:90], fault=gone)
-    assert (pair.outcome, pair.fault) == (Outcome.FAILED, gone)
+    pair.translate_request(BODY)
+    assert b"event: error" in pair.translate_response(STREAM[:90])
+    assert pair.error is not None
+    assert pair.error.kind is ErrorKind.TRUNCATED
+    gone = WireError(ErrorKind.UNREACHABLE, "gone")
+    assert b"gone" in pair.translate_response(STREAM[:90], error=gone)
+    assert (pair.outcome, pair.error) == (Outcome.FAILED, gone)
 
 
 def test_a_pair_that_was_not_asked_has_no_answer() -> None:
-    pair = Pair(MESSAGES, CHAT, sealer=Sealer(b"secret"), policy=Policy.REFUSE)
+    pair = Pair(MESSAGES, CHAT, signer=Signer(b"secret"), policy=LossPolicy.REFUSE)
     with pytest.raises(ValueError, match="ask"):
-        pair.answer(STREAM)
+        pair.translate_response(STREAM)
     with pytest.raises(RemoteProtocolError, match="strict"):
-        pair.ask({**BODY, "x": 1})
+        pair.translate_request({**BODY, "x": 1})

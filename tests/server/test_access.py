@@ -16,12 +16,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY, RemoteProtocolError, Sealer
-from dragoman.events import Seal
+from dragoman import PROTOCOLS, RemoteProtocolError, Signer
+from dragoman.events import Signature
 from dragoman_server import keys as access
 from dragoman_server.app import _OPEN_PATHS, _routes, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import Keyring, hash_of, may_use, new_key, presented_key, sealer_of
+from dragoman_server.keys import Keyring, hash_client_key, make_signer, may_use, new_key, presented_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
@@ -29,8 +29,8 @@ from dragoman_server.upstream.client import UpstreamClient
 SECRET = Secret("a-secret-of-some-length-0123456789")
 KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32
 KEYS = (
-    ClientKey(name="red", hash=hash_of(KEY, SECRET)),
-    ClientKey(name="blue", hash=hash_of(OTHER, SECRET), loss_policy="refuse"),
+    ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),
+    ClientKey(name="blue", hash=hash_client_key(OTHER, SECRET), loss_policy="refuse"),
 )
 
 
@@ -51,18 +51,18 @@ def test_keys_are_long_and_never_the_same() -> None:
 
 @pytest.mark.promise("S2")
 def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
-    assert hash_of(KEY, SECRET) == hash_of(KEY, Secret(SECRET.reveal()))
-    assert hash_of(KEY, SECRET) != hash_of(KEY, Secret("another-secret-of-some-length-0123"))
-    assert hash_of(KEY, SECRET) != hmac.digest(SECRET.reveal().encode(), KEY.encode(), "sha256").hex()
+    assert hash_client_key(KEY, SECRET) == hash_client_key(KEY, Secret(SECRET.reveal()))
+    assert hash_client_key(KEY, SECRET) != hash_client_key(KEY, Secret("another-secret-of-some-length-0123"))
+    assert hash_client_key(KEY, SECRET) != hmac.digest(SECRET.reveal().encode(), KEY.encode(), "sha256").hex()
 
 
 def test_seals_and_keys_have_keys_of_their_own() -> None:
-    sealer = sealer_of(SECRET)
-    assert sealer.secret not in (None, SECRET.reveal().encode(), access._subkey(SECRET, access._CLIENT_KEYS))
-    assert sealer_of(None) == Sealer()
-    sealed = sealer.wrap(Seal(origin="anthropic_messages", model="m", native={"type": "thinking"}))
-    assert sealer_of(Secret(SECRET.reveal())).unwrap(sealed) is not None
-    assert sealer_of(Secret("another-secret-of-some-length-0123")).unwrap(sealed) is None
+    signer = make_signer(SECRET)
+    assert signer.secret not in (None, SECRET.reveal().encode(), access._subkey(SECRET, access._CLIENT_KEYS))
+    assert make_signer(None) == Signer()
+    sealed = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
+    assert make_signer(Secret(SECRET.reveal())).unwrap(sealed) is not None
+    assert make_signer(Secret("another-secret-of-some-length-0123")).unwrap(sealed) is None
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def headers_with(key: str) -> list[tuple[bytes, bytes]]:
 
 def test_the_keyring_finds_whose_key_it_is() -> None:
     keyring = Keyring(KEYS, SECRET)
-    assert keyring.admit(headers_with(KEY)) is KEYS[0]
-    assert keyring.admit(headers_with(OTHER)) is KEYS[1]
+    assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
+    assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_keyring_finds_whose_key_it_is() -> None:
 )
 def test_the_keyring_refuses_everything_else(key: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        Keyring(KEYS, SECRET).admit(headers_with(key))
+        Keyring(KEYS, SECRET).authenticate(headers_with(key))
     assert (caught.value.status_hint, caught.value.code) == (401, "invalid_api_key")
     assert not key or key not in caught.value.message
 
@@ -119,7 +119,7 @@ def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(access.hmac, "compare_digest", compare)
     keyring = Keyring(KEYS, SECRET)
-    keyring.admit(headers_with(KEY))
+    keyring.authenticate(headers_with(KEY))
     assert compared == [key.hash.encode() for key in KEYS]
 
 
@@ -127,13 +127,13 @@ def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch)
 def test_the_time_tells_nothing() -> None:
     """Of many runs that take turns the middle one, for the first key, the last one and none of a hundred."""
     known = [f"drk_{number:043}" for number in range(100)]
-    keyring = Keyring([ClientKey(name=key, hash=hash_of(key, SECRET)) for key in known], SECRET)
+    keyring = Keyring([ClientKey(name=key, hash=hash_client_key(key, SECRET)) for key in known], SECRET)
     times: dict[str, list[float]] = {known[0]: [], known[-1]: [], "drk_" + "x" * 43: []}
     for _ in range(101):
         for key, took in times.items():
             begun = time.perf_counter()
             with suppress(RemoteProtocolError):
-                keyring.admit(headers_with(key))
+                keyring.authenticate(headers_with(key))
             took.append(time.perf_counter() - begun)
     middles = [statistics.median(took) for took in times.values()]
     assert max(middles) < 2 * min(middles)
@@ -162,8 +162,8 @@ def test_which_models_a_key_may_use(models: tuple[str, ...], model: str, may: bo
 
 
 def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:
-    assert Keyring((), SECRET).admit([]) is None
-    assert Keyring((), None).admit([]) is None
+    assert Keyring((), SECRET).authenticate([]) is None
+    assert Keyring((), None).authenticate([]) is None
     assert not Keyring((), SECRET)
     with pytest.raises(ValueError, match=r"server\.secret"):
         Keyring(KEYS, None)
@@ -212,10 +212,10 @@ async def test_a_key_lets_in_and_never_goes_on(headers: dict[str, str]) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": "drk_wrong"}], ids=["none", "wrong"])
 async def test_a_stranger_is_refused_in_the_dialect_of_the_path(name: str, headers: dict[str, str]) -> None:
-    spec = REGISTRY[name]
+    spec = PROTOCOLS[name]
     for endpoint in spec.endpoints:
         answer = await call(endpoint.path, headers)
         assert answer.status == 401

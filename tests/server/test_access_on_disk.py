@@ -11,7 +11,7 @@ from gw_fakes import FakeClient, http_scope
 from gw_limits import Clock, limited
 from gw_scripted import CHAT
 
-from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.settings import Price
 from dragoman_server.settings.secret import Secret
 
@@ -29,7 +29,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
     """What a gateway answers from its start to its end."""
-    gateway = limited(CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccounts(str(file)), clock=clock)
+    gateway = limited(
+        CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
+    )
     async with gateway.app.lifespan():
         return [(await gateway.ask()).status for _ in range(count)]
 
@@ -56,7 +58,9 @@ async def test_what_is_spent_stays_spent(
 async def test_two_gateways_spend_one_budget(tmp_path: Path) -> None:
     clock, file = Clock(), str(tmp_path / "accounts.db")
     one, other = (
-        limited(CHAT, keys={"red": {"budget": 2.0}}, prices=PRICES, store=SQLiteAccounts(file), clock=clock)
+        limited(
+            CHAT, keys={"red": {"budget": 2.0}}, prices=PRICES, store=SQLiteAccountStore(file), clock=clock
+        )
         for _ in range(2)
     )
     async with one.app.lifespan(), other.app.lifespan():
@@ -72,7 +76,7 @@ async def test_what_the_operator_changes_outlives_the_gateway(tmp_path: Path) ->
         ("POST", "/admin/accounts/up/default/enable"),
         ("GET", "/admin/accounts"),
     ):
-        gateway = limited(CHAT, keys={"red": {}}, store=SQLiteAccounts(file), admin_key=Secret(admin))
+        gateway = limited(CHAT, keys={"red": {}}, store=SQLiteAccountStore(file), admin_key=Secret(admin))
         client = FakeClient()
         async with gateway.app.lifespan():
             await gateway.app(http_scope(path, method, {"x-api-key": admin}), client.receive, client.send)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from valkey_server import valkey_server
 
-from dragoman_server.accounts.stores.choice import account_store_of
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.resilient import Careful
-from dragoman_server.config.valkey_url import ValkeyURL, parse_url
+from dragoman_server.accounts.stores.choice import make_account_store
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 from dragoman_server.gateway import Gateway
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
@@ -29,13 +29,13 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_server_is_named_by_its_url(url: str) -> None:
-    assert parse_url(url) == URLS[url]
-    assert "hunter" not in repr(parse_url(url))
+    assert parse_valkey_url(url) == URLS[url]
+    assert "hunter" not in repr(parse_valkey_url(url))
 
 
 def test_the_log_says_where_it_is() -> None:
     urls = ("valkey://:hunter2@host/1", "unix:///run/s")
-    assert [parse_url(url).where for url in urls] == ["host:6379", "/run/s"]
+    assert [parse_valkey_url(url).where for url in urls] == ["host:6379", "/run/s"]
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_the_log_says_where_it_is() -> None:
 )
 def test_a_wrong_url_is_an_error_that_does_not_show_it(url: str) -> None:
     with pytest.raises(ValueError, match="is not of the form valkey://host:port/db") as caught:
-        parse_url(url)
+        parse_valkey_url(url)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
 
 
 def test_a_gateway_keeps_its_accounts_in_memory_by_default() -> None:
-    assert isinstance(Gateway(Settings()).accounts, MemoryAccounts)
+    assert isinstance(Gateway(Settings()).accounts, MemoryAccountStore)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_a_gateway_keeps_its_accounts_in_memory_by_default() -> None:
 )
 def test_a_store_needs_to_know_where(store: str, missing: str) -> None:
     with pytest.raises(ValueError, match=f"{missing} is needed"):
-        account_store_of(ServerSettings(account_store=store))
+        make_account_store(ServerSettings(account_store=store))
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.accounts.stores.choice.valkey_available", lambda: False)
     server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
     with pytest.raises(ValueError, match=r"install dragoman\[valkey\]"):
-        account_store_of(server)
+        make_account_store(server)
 
 
 @pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_gateways_know_of_each_other_what_they_share(store: str, tmp_path:
             )
         )
         one, other = Gateway(settings), Gateway(settings)
-        assert isinstance(one.accounts, Careful)
+        assert isinstance(one.accounts, ResilientStore)
         async with one.running():
             await one.accounts.disable("up/a", "by hand")
             async with other.running():

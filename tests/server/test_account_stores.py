@@ -22,12 +22,12 @@ from account_stores import (
 )
 from valkey_server import ValkeyServer, valkey_server
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Rate, Taken
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.rate_limits import ASK_AGAIN_S, CONVERSATION_S, LEASE_S
-from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
+from dragoman_server.accounts.stores.resilient import ResilientStore
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
 
 
 A, B = Candidate("up/a"), Candidate("up/b")
-ONE_AT_ONCE = Candidate("up/a", most_at_once=1)
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 THREE_A_MINUTE = Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0))
 TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
 
@@ -66,13 +66,13 @@ async def take(
 ) -> str | float:
     """The account, or from when on there is room, in seconds after NOW."""
     answer = await store.take(candidates, conversation, lease, now)
-    return answer.account if isinstance(answer, Taken) else answer.until - NOW
+    return answer.account if isinstance(answer, AccountGrant) else answer.until - NOW
 
 
 async def fail(
-    store: AccountStore, account: str, verdict: Verdict, now: float = NOW, after: float | None = None
+    store: AccountStore, account: str, action: ErrorAction, now: float = NOW, after: float | None = None
 ) -> None:
-    await store.failed(account, verdict, "why", now, after=after, draw=0.0, rest=REST)
+    await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
 
 
 # Room.
@@ -82,8 +82,8 @@ async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind)
     store = kind()
     async with store.running():
         assert store.health() == {}
-        assert await store.take([B, A], None, "lease", NOW) == Taken("up/b", "lease")
-        assert store.health() == {"up/b": Health(used=NOW)}
+        assert await store.take([B, A], None, "lease", NOW) == AccountGrant("up/b", "lease")
+        assert store.health() == {"up/b": Health(last_used=NOW)}
 
 
 async def test_nobody_to_choose_from(kind: Kind) -> None:
@@ -129,7 +129,7 @@ async def test_tokens_are_a_debt_that_is_paid_off(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, TOKENS) == "up/a"
-        await store.give_back(Taken("up/a", "l"), TOKENS, 2500.0, NOW)
+        await store.give_back(AccountGrant("up/a", "l"), TOKENS, 2500.0, NOW)
         assert await take(store, TOKENS) == 90.0
         assert await take(store, TOKENS, now=NOW + 89.0) == 90.0
         assert await take(store, TOKENS, now=NOW + 90.0) == "up/a"
@@ -139,10 +139,10 @@ async def test_so_many_at_once(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, lease="first") == "up/a"
-        assert await take(store, ONE_AT_ONCE, lease="second") == ASK_AGAIN_S
-        await store.give_back(Taken("up/a", "another"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(store, ONE_AT_ONCE, lease="second") == ASK_AGAIN_S
-        await store.give_back(Taken("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.give_back(AccountGrant("up/a", "another"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
         assert await take(store, ONE_AT_ONCE, lease="second") == "up/a"
 
 
@@ -155,7 +155,7 @@ async def test_what_nobody_gives_back_is_free_again_in_the_end(kind: Kind) -> No
 
 
 async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
-    five = Candidate("up/a", most_at_once=5)
+    five = Candidate("up/a", max_concurrent_requests=5)
     store = kind()
     answers: list[str | float] = []
 
@@ -166,7 +166,7 @@ async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(request, number)
-        assert sorted(answers, key=str) == [ASK_AGAIN_S] * 15 + ["up/a"] * 5
+        assert sorted(answers, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
 
 
 # Conversations.
@@ -186,7 +186,7 @@ async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> Non
     async with store.running():
         assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
         assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
-        await store.give_back(Taken("up/a", "l"), ONE_AT_ONCE, 0.0, NOW)
+        await store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 0.0, NOW)
         assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
         assert await take(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
 
@@ -221,8 +221,8 @@ async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(k
 async def test_one_that_rests_has_no_room_until_then(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await fail(store, "up/a", Verdict.COOL, after=30.0)
-        assert store.health()["up/a"] == Health(cools_until=NOW + 30, cause="why", strikes=1)
+        await fail(store, "up/a", ErrorAction.COOL_DOWN, after=30.0)
+        assert store.health()["up/a"] == Health(cooldown_until=NOW + 30, cause="why", consecutive_cooldowns=1)
         assert await take(store, A) == 30.0
         assert await take(store, A, B) == "up/b"
         assert await take(store, A, now=NOW + 30) == "up/a"
@@ -232,7 +232,7 @@ async def test_one_that_is_disabled_has_none_until_it_is_reset(kind: Kind) -> No
     store = kind()
     async with store.running():
         await store.disable("up/a", "by hand")
-        await fail(store, "up/b", Verdict.DISABLE)
+        await fail(store, "up/b", ErrorAction.DISABLE)
         health = store.health()
         assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
         assert await take(store, A, B) == math.inf
@@ -246,8 +246,8 @@ async def test_a_success_is_news_only_after_trouble_or_with_another_share(kind: 
     async with store.running():
         await store.succeeded("up/a", remaining=None)
         assert store.health() == {}
-        await fail(store, "up/a", Verdict.TROUBLE)
-        assert store.health()["up/a"].troubles == (NOW,)
+        await fail(store, "up/a", ErrorAction.RETRY_LATER)
+        assert store.health()["up/a"].failures == (NOW,)
         await store.succeeded("up/a", remaining=0.504)
         assert store.health()["up/a"] == Health(remaining=0.5)
         before = store.health()["up/a"]
@@ -259,9 +259,9 @@ async def test_a_use_and_a_change_do_not_undo_each_other(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await take(store, A)
-        await fail(store, "up/a", Verdict.COOL, after=5.0)
+        await fail(store, "up/a", ErrorAction.COOL_DOWN, after=5.0)
         await take(store, A, now=NOW + 5)
-        expected = Health(cools_until=NOW + 5, cause="why", strikes=1, used=NOW + 5)
+        expected = Health(cooldown_until=NOW + 5, cause="why", consecutive_cooldowns=1, last_used=NOW + 5)
         assert store.health()["up/a"] == expected
 
 
@@ -316,7 +316,7 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int) -> None:
-    model = MemoryAccounts(max_conversations=MOST_CONVERSATIONS)
+    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     store, calls = kind(), Calls(seed)
     taken: set[str] = set()
     async with store.running():
@@ -324,9 +324,9 @@ async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int)
             words, call = calls.next()
             expected = await call(model)
             calls.took(expected)
-            if isinstance(expected, Taken):
+            if isinstance(expected, AccountGrant):
                 taken.add(expected.account)
             assert await call(store) == expected, words
             assert store.health() == model.health(), words
     assert taken == {each.account for each in CANDIDATES}, "the calls are of no use"
-    assert not isinstance(store, Careful) or store.local_decisions == 0, "the server was not asked"
+    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not asked"

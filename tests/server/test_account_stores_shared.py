@@ -18,20 +18,20 @@ from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_K
 from http_certificate import make_certificate
 from valkey_server import ValkeyServer, valkey_server
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
+    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     Rate,
-    Taken,
 )
 from dragoman_server.accounts.stores.lua import RESTORE
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.resilient import Careful
-from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
-from dragoman_server.accounts.stores.valkey import ValkeyAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
 pytestmark = pytest.mark.anyio
 
@@ -65,16 +65,18 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
 
 
 A, B = Candidate("up/a"), Candidate("up/b")
-ONE_AT_ONCE = Candidate("up/a", most_at_once=1)
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 
 
 async def cool(store: AccountStore, account: str, after: float = 1000.0, now: float = NOW) -> None:
-    await store.failed(account, Verdict.COOL, "why", now, after=after, draw=0.0, rest=REST)
+    await store.failed(
+        account, ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=REST
+    )
 
 
 async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
     answer = await store.take(candidates, None, "lease", now)
-    return answer.account if isinstance(answer, Taken) else None
+    return answer.account if isinstance(answer, AccountGrant) else None
 
 
 async def until(true: Callable[[], bool]) -> float:
@@ -125,10 +127,10 @@ async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind
         assert [await take(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
         await one.take([ONE_AT_ONCE], None, "first", NOW)
         assert await take(other, ONE_AT_ONCE) is None
-        await other.give_back(Taken("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        await other.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
         assert await take(other, ONE_AT_ONCE) == "up/a"
         await one.take([B], "conversation", "l", NOW)
-        assert await other.take([A, B], "conversation", "l", NOW) == Taken("up/b", "l")
+        assert await other.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
         await one.add("budget", 1.5, None)
         await other.add("budget", 1.0, None)
         assert await one.total("budget", NOW) == 2.5
@@ -148,29 +150,31 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
     """Each of them was worked out from what was known, and none overwrites another."""
     stores = [kind() for _ in range(3)]
     many = 5
-    patient = REST.__class__(troubles=1000, window_s=1000.0)
+    patient = REST.__class__(max_failures=1000, window_s=1000.0)
     async with stores[0].running(), stores[1].running(), stores[2].running():
 
         async def trouble(store: AccountStore, at: float) -> None:
-            await store.failed("up/a", Verdict.TROUBLE, "why", at, after=None, draw=0.0, rest=patient)
+            await store.failed(
+                "up/a", ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
+            )
 
         async with anyio.create_task_group() as tasks:
             for number, store in enumerate(stores):
                 for more in range(many):
                     tasks.start_soon(trouble, store, NOW + number * many + more)
         for store in stores:
-            await until(lambda store=store: len(store.health()["up/a"].troubles) == 3 * many)  # type: ignore[misc]
+            await until(lambda store=store: len(store.health()["up/a"].failures) == 3 * many)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
 async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) -> None:
-    model = MemoryAccounts(max_conversations=MOST_CONVERSATIONS)
+    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     stores, calls = (kind(), kind()), Calls(seed)
 
     def known(store: AccountStore) -> dict[str, Health]:
         """Without what is told only to those who ask."""
         fresh = Health()
-        rows = {account: (health.cools_until, health) for account, health in store.health().items()}
+        rows = {account: (health.cooldown_until, health) for account, health in store.health().items()}
         healths = {account: _unused(health) for account, (_, health) in rows.items()}
         return {account: health for account, health in healths.items() if health != fresh}
 
@@ -190,11 +194,11 @@ async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) 
 
 def _unused(health: Health) -> Health:
     return Health(
-        health.cools_until,
+        health.cooldown_until,
         health.cause,
         health.disabled,
-        health.troubles,
-        health.strikes,
+        health.failures,
+        health.consecutive_cooldowns,
         0.0,
         health.remaining,
     )
@@ -202,16 +206,16 @@ def _unused(health: Health) -> Health:
 
 _PROCESS = """
 import sys, anyio
-from dragoman_server.accounts.stores.base import Candidate, Rate, Taken
-from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
-from dragoman_server.accounts.stores.valkey import ValkeyAccounts
+from dragoman_server.accounts.stores.base import AccountGrant, Candidate, Rate
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
 async def main(kind, where, name):
-    store = SQLiteAccounts(where) if kind == "sqlite" else ValkeyAccounts(where)
-    three = Candidate("up/a", requests=Rate("r", 100, 1e9), most_at_once=1000)
+    store = SQLiteAccountStore(where) if kind == "sqlite" else ValkeyAccountStore(where)
+    three = Candidate("up/a", requests=Rate("r", 100, 1e9), max_concurrent_requests=1000)
     async with store.running():
         taken = [await store.take([three], name, f"{name}{n}", 4e9) for n in range(60)]
-        await store.add("taken", sum(isinstance(each, Taken) for each in taken), None)
+        await store.add("taken", sum(isinstance(each, AccountGrant) for each in taken), None)
         await store.disable(f"up/{name}", name)
 
 anyio.run(main, *sys.argv[1:])
@@ -247,12 +251,12 @@ def modes(folder: Path) -> set[int]:
 
 
 async def test_the_file_outlives_the_store_and_is_private(tmp_path: Path) -> None:
-    store = SQLiteAccounts(str(tmp_path / "a.db"))
+    store = SQLiteAccountStore(str(tmp_path / "a.db"))
     async with store.running():
         await cool(store, "up/a")
         assert modes(tmp_path) == {0o600}
     async with store.running():
-        assert store.health()["up/a"].cools_until == NOW + 1000
+        assert store.health()["up/a"].cooldown_until == NOW + 1000
 
 
 BAD_FILES = {
@@ -272,7 +276,7 @@ async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, 
     else:
         path.write_text("this is no database, and long enough to be looked at " * 100)
     before = path.read_bytes()
-    store = Careful(SQLiteAccounts(str(path)), MemoryAccounts())
+    store = ResilientStore(SQLiteAccountStore(str(path)), MemoryAccountStore())
     with pytest.raises(AccountStoreError, match=message):
         async with store.running():
             pass
@@ -281,8 +285,8 @@ async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, 
 
 async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
-    store = SQLiteAccounts(path)
-    careful = Careful(SQLiteAccounts(path), MemoryAccounts())
+    store = SQLiteAccountStore(path)
+    careful = ResilientStore(SQLiteAccountStore(path), MemoryAccountStore())
     async with store.running(), careful.running():
         lock = sqlite3.connect(path, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
@@ -303,7 +307,7 @@ async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(t
 
 async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
-    store = SQLiteAccounts(path)
+    store = SQLiteAccountStore(path)
     async with store.running(), anyio.create_task_group() as tasks:
         lock = sqlite3.connect(path, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
@@ -319,7 +323,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
 
 async def test_outside_its_block_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
-        await SQLiteAccounts(str(tmp_path / "a.db")).take([A], None, "l", NOW)
+        await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
 
 
 # The server.
@@ -332,7 +336,7 @@ def free_port() -> int:
 
 
 async def test_without_a_server_every_call_fails_at_once_and_says_where_it_should_be() -> None:
-    store = ValkeyAccounts("valkey://:hunter2@127.0.0.1:1/0")
+    store = ValkeyAccountStore("valkey://:hunter2@127.0.0.1:1/0")
     async with store.running():
         with pytest.raises(AccountStoreError, match=r"127\.0\.0\.1:1: ") as caught:
             await take(store, A)
@@ -341,8 +345,8 @@ async def test_without_a_server_every_call_fails_at_once_and_says_where_it_shoul
 
 async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
     server.command("CONFIG", "SET", "requirepass", "hunter2%/@")
-    right = ValkeyAccounts(server.url.replace("://", "://default:hunter2%25%2F%40@"))
-    wrong = ValkeyAccounts(server.url.replace("://", "://default:secret@"))
+    right = ValkeyAccountStore(server.url.replace("://", "://default:hunter2%25%2F%40@"))
+    wrong = ValkeyAccountStore(server.url.replace("://", "://default:secret@"))
     async with right.running(), wrong.running():
         assert await take(right, A) == "up/a"
         with pytest.raises(AccountStoreError) as caught:
@@ -368,7 +372,7 @@ async def test_with_tls_the_server_has_to_prove_its_name(
     port = str(free_port())
     files = ("--tls-cert-file", str(certificate.cert), "--tls-key-file", str(certificate.key))
     with valkey_server("--tls-port", port, "--bind", "127.0.0.1", "--tls-auth-clients", "no", *files):
-        store = ValkeyAccounts(f"valkeys://{host}:{port}")
+        store = ValkeyAccountStore(f"valkeys://{host}:{port}")
         async with store.running():
             if error is None:
                 assert await take(store, A) == "up/a"
@@ -378,7 +382,7 @@ async def test_with_tls_the_server_has_to_prove_its_name(
 
 
 async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: ValkeyServer) -> None:
-    store = ValkeyAccounts(server.url)
+    store = ValkeyAccountStore(server.url)
     async with store.running():
         assert await take(store, A) == "up/a"
         assert server.command("SCRIPT", "FLUSH") == b"+OK\r\n"
@@ -386,13 +390,13 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: Valk
 
 
 async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: ValkeyServer) -> None:
-    one, other = ValkeyAccounts(server.url), ValkeyAccounts(server.url)
+    one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
         await until(lambda: "up/a" in other.health())
         server.kill()
         server.start()
-        third = ValkeyAccounts(server.url)
+        third = ValkeyAccountStore(server.url)
         async with third.running():
             await until(lambda: "up/a" in third.health())
             assert third.health()["up/a"].disabled == "by hand"
@@ -400,11 +404,11 @@ async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: V
 
 async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
     """A gateway that comes back late must not undo what has been decided since."""
-    store = ValkeyAccounts(server.url)
+    store = ValkeyAccountStore(server.url)
     async with store.running():
         await store.reset("up/a")
-        old, channel = '{"disabled":"long ago"}', "dragoman:1:changes"
-        await store._run(RESTORE, ["dragoman:1:health"], [channel, "up/a", old, "up/b", old])
+        old, channel = '{"disabled":"long ago"}', "dragoman:2:changes"
+        await store._run(RESTORE, ["dragoman:2:health"], [channel, "up/a", old, "up/b", old])
         await until(lambda: "up/b" in store.health())
         assert {account: health.disabled for account, health in store.health().items()} == {
             "up/a": None,
@@ -413,7 +417,7 @@ async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
 
 
 async def test_what_changed_while_it_was_away_a_gateway_reads_when_it_is_back(server: ValkeyServer) -> None:
-    one, other = ValkeyAccounts(server.url), ValkeyAccounts(server.url)
+    one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
         await until(lambda: "up/a" in other.health())
@@ -430,7 +434,7 @@ async def test_what_changed_while_it_was_away_a_gateway_reads_when_it_is_back(se
 
 
 async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
-    store = ValkeyAccounts(server.url)
+    store = ValkeyAccountStore(server.url)
     async with store.running():
         server.pause()
         with pytest.raises((AccountStoreError, TimeoutError)):
@@ -449,17 +453,20 @@ async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
 async def test_the_server_is_killed_and_started_again_and_every_request_has_its_answer(
     server: ValkeyServer,
 ) -> None:
-    store, plain = Careful(ValkeyAccounts(server.url), MemoryAccounts()), ValkeyAccounts(server.url)
+    store, plain = (
+        ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore()),
+        ValkeyAccountStore(server.url),
+    )
     slowest, requests = 0.0, 0
-    limited = Candidate("up/limited", most_at_once=1)
+    limited = Candidate("up/limited", max_concurrent_requests=1)
     resting = Candidate("up/resting")
 
     async def request(*passed_over: Candidate) -> None:
         nonlocal slowest, requests
         requests += 1
         began, lease = time.perf_counter(), f"l{requests}"
-        assert await store.take([*passed_over, A], None, lease, NOW) == Taken("up/a", lease)
-        await store.give_back(Taken("up/a", lease), A, 10.0, NOW)
+        assert await store.take([*passed_over, A], None, lease, NOW) == AccountGrant("up/a", lease)
+        await store.give_back(AccountGrant("up/a", lease), A, 10.0, NOW)
         slowest = max(slowest, time.perf_counter() - began)
 
     async with store.running():
@@ -483,7 +490,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
         assert store.local_decisions == decisions
         async with plain.running():
             await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))
-            assert plain.health()["up/late"].cools_until == NOW + 1000
+            assert plain.health()["up/late"].cooldown_until == NOW + 1000
             assert plain.health()["up/bad"].disabled == "by hand"
     print(f"\nslowest of {requests} requests: {slowest * 1000:.1f} ms")
     # Single ones may meet a machine that is busy.
@@ -492,7 +499,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
 
 @pytest.mark.promise("R11")
 async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(server: ValkeyServer) -> None:
-    store = Careful(ValkeyAccounts(server.url), MemoryAccounts())
+    store = ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore())
     async with store.running():
         assert await take(store, A) == "up/a"
         server.pause()

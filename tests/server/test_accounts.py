@@ -16,13 +16,13 @@ from fail_cross import each, every_pair
 from gw_fakes import FakeClient, Sleep
 from gw_provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in_band, pool_of
 from gw_provider_errors import broken, invalid, limited, unauthorized
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
@@ -43,7 +43,7 @@ def record(caplog: pytest.LogCaptureFixture) -> Any:
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
-class Leases(MemoryAccounts):
+class Leases(MemoryAccountStore):
     """Says how many requests are on their way."""
 
     @property
@@ -78,7 +78,7 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS_OUT)
 async def test_leases_are_given_back_on_every_way_out(client: str, way: str, stream: bool) -> None:
     store, plays = Leases(), WAYS_OUT[way]
-    limits = {name: {"most_at_once": 1} for name in plays}
+    limits = {name: {"max_concurrent_requests": 1} for name in plays}
     pool = pool_of(MESSAGES, plays, accounts=limits, store=store)
     await pool.call(client, stream=stream)
     assert store.open == 0
@@ -97,7 +97,7 @@ async def test_leases_are_given_back_on_every_way_out(client: str, way: str, str
 @pytest.mark.parametrize("how", ["leaves", "cancelled"])
 async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: str, stream: bool) -> None:
     store = Leases()
-    limits = {name: {"most_at_once": 1} for name in "ab"}
+    limits = {name: {"max_concurrent_requests": 1} for name in "ab"}
     pool = pool_of(MESSAGES, {"a": play, "b": play}, accounts=limits, store=store)
     if how == "leaves":
         await pool.call(MESSAGES, stream=stream, leaves_after=5)
@@ -107,14 +107,14 @@ async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: 
     assert anyio.current_time() == 5
     assert store.open == 0
     assert pool.asked == ["a"], "nobody else is asked for a client that has left"
-    assert pool.health("a") == Health(used=EPOCH), "it is not the account's fault"
+    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's fault"
 
 
 @BOTH
 async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
     store = Leases()
     plays = {"a": good("Hello", between=[Sleep(10)]), "b": good("Hello")}
-    pool = pool_of(MESSAGES, plays, accounts={"a": {"most_at_once": 1}}, store=store)
+    pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, store=store)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, MESSAGES)
         await anyio.sleep(5)
@@ -132,7 +132,7 @@ async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
 @BOTH
 async def test_so_many_at_once(stream: bool) -> None:
     plays = {name: good("Hello", before=[Sleep(10)]) for name in "ab"}
-    pool = pool_of(CHAT, plays, accounts={name: {"most_at_once": 2} for name in "ab"})
+    pool = pool_of(CHAT, plays, accounts={name: {"max_concurrent_requests": 2} for name in "ab"})
     heard: list[FakeClient] = []
 
     async def call() -> None:
@@ -175,7 +175,7 @@ async def test_one_account_may_have_limits_and_is_no_pool_for_that(stream: bool)
     plays = {"a": [unauthorized(CHAT), limited(CHAT, ("retry-after", "70")), good("Hello")]}
     pool = pool_of(CHAT, plays, accounts={"a": {"requests_per_minute": 3}})
     assert [(await pool.call(CHAT, stream=stream)).status for _ in range(3)] == [401, 429, 200]
-    assert pool.health("a") == Health(used=EPOCH)
+    assert pool.health("a") == Health(last_used=EPOCH)
     heard = await pool.call(CHAT, stream=stream)
     assert heard.status == 429
     assert check_error(CHAT, 429, heard.body) == []
@@ -258,7 +258,9 @@ async def resting(pool: PoolGateway, **seconds: float) -> None:
     """Let accounts rest for so long."""
     for account, after in seconds.items():
         now = pool.pool.clock()
-        await pool.store.failed(f"up/{account}", Verdict.COOL, "", now, after=after, draw=0.0, rest=Rest())
+        await pool.store.failed(
+            f"up/{account}", ErrorAction.COOL_DOWN, "", now, retry_after=after, random=0.0, backoff=Backoff()
+        )
 
 
 @BOTH
@@ -266,7 +268,7 @@ async def resting(pool: PoolGateway, **seconds: float) -> None:
 async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
     client: str, stream: bool
 ) -> None:
-    pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, patience_s=30)
+    pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, account_wait_s=30)
     await resting(pool, a=40, b=25)
     heard = await pool.call(client, stream=stream)
     check_said(client, heard, "Hello from b", stream=stream)
@@ -277,7 +279,7 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
 
 @BOTH
 async def test_patience_ends(stream: bool) -> None:
-    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, patience_s=20)
+    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=20)
     await resting(pool, a=40, b=25)
     heard = await pool.call(MESSAGES, stream=stream)
     assert (heard.status, heard.headers["retry-after"]) == (429, "25")
@@ -287,7 +289,7 @@ async def test_patience_ends(stream: bool) -> None:
 
 @BOTH
 async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
-    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, patience_s=60)
+    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=60)
     await resting(pool, a=50, b=50)
     await pool.call(MESSAGES, stream=stream, leaves_after=5)
     assert anyio.current_time() == 5
@@ -297,7 +299,7 @@ async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
 @BOTH
 async def test_patience_is_for_room_as_well(stream: bool) -> None:
     plays = {"a": good("Hello", before=[Sleep(4.5)])}
-    pool = pool_of(MESSAGES, plays, accounts={"a": {"most_at_once": 1}}, patience_s=9)
+    pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, account_wait_s=9)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, MESSAGES)
         await anyio.lowlevel.checkpoint()
@@ -311,7 +313,7 @@ async def test_patience_is_for_room_as_well(stream: bool) -> None:
 PING = b"event: ping"
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: str) -> None:
     """The status is out, but no content is: the answer may still come from somebody else, and begins once."""
     pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
@@ -324,7 +326,7 @@ async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: s
     assert heard.body.count(begins[client]) == 1
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
     """The first account announces an answer, is silent, and breaks off; the heartbeats between are the client's."""
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -336,7 +338,7 @@ async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: 
     assert [when for when, message in heard.messages if message.get("body")][:2] == [10, 20]
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
     client: str, upstream: str
 ) -> None:
@@ -446,9 +448,11 @@ async def test_when_nobody_can_take_the_request_it_is_refused(stream: bool) -> N
 @BOTH
 async def test_it_does_not_take_it_when_more_of_its_accounts_come_back_either(stream: bool) -> None:
     plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
-    pool = chain_with(plays, CHAT, MESSAGES, "cd", patience_s=8)
+    pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
     await resting(pool, a=6)
-    await pool.store.failed("else/d", Verdict.COOL, "", EPOCH, after=3, draw=0.0, rest=Rest())
+    await pool.store.failed(
+        "else/d", ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
+    )
     heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 6)]
     assert heard.status == 500
@@ -466,11 +470,11 @@ async def test_the_one_that_was_unused_for_longest_is_next(stream: bool) -> None
     assert "".join(pool.asked) == "abcabca"
 
 
-@pytest.mark.parametrize(("draw", "account"), [(0.0, "a"), (0.2, "a"), (0.3, "b"), (0.99, "b")])
-async def test_weights(draw: float, account: str) -> None:
+@pytest.mark.parametrize(("random", "account"), [(0.0, "a"), (0.2, "a"), (0.3, "b"), (0.99, "b")])
+async def test_weights(random: float, account: str) -> None:
     limits = {"a": {"weight": 1}, "b": {"weight": 3}}
     plays = {name: good("Hello") for name in "ab"}
-    pool = pool_of(CHAT, plays, accounts=limits, upstream={"selection": "weighted"}, draw=draw)
+    pool = pool_of(CHAT, plays, accounts=limits, upstream={"selection": "weighted"}, random=random)
     for _ in range(3):
         await pool.call(CHAT)
         await anyio.sleep(1)
@@ -488,8 +492,8 @@ REMAINING = {
 async def test_the_one_with_the_most_left_is_next(protocol: str, stream: bool) -> None:
     limit, left = REMAINING[protocol]
     plays = {
-        name: good("Hello", headers=((limit, "100"), (left, rest)))
-        for name, rest in (("a", "20"), ("b", "70"))
+        name: good("Hello", headers=((limit, "100"), (left, backoff)))
+        for name, backoff in (("a", "20"), ("b", "70"))
     }
     pool = pool_of(protocol, plays, upstream={"selection": "most_remaining"})
     for _ in range(4):
@@ -573,7 +577,7 @@ async def test_when_one_of_several_answers_fails_another_account_gives_all(
     assert answers_in(heard, stream=stream) == ["Hello from b"] * 2
     assert pool.asked == ["a", "a", "b", "b"]
     assert anyio.current_time() == 0, "the other call of the first account is ended at once"
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -590,7 +594,7 @@ async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> 
     last = as_object(lenient_frames(heard.body)[-1].data) or {}
     assert last["error"]["message"]
     assert anyio.current_time() == 9
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
 
 # Odd answers.
@@ -603,7 +607,7 @@ async def test_an_answer_without_an_end_is_trouble(
     answers: int, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is held has a limit. A stream that goes out as it comes may be of any length."""
-    monkeypatch.setattr(attempt, "MAX_ANSWER_BYTES", 20_000)
+    monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 20_000)
     plays = {"a": good("Hello" * 5000), "b": good("Hello from b")}
     pool = pool_of(MESSAGES, plays)
     heard = await pool.call(CHAT, stream=stream, body={"n": answers})
@@ -611,7 +615,7 @@ async def test_an_answer_without_an_end_is_trouble(
         assert answers_in(heard, stream=stream) == ["Hello" * 5000]
     else:
         assert answers_in(heard, stream=stream) == ["Hello from b"] * answers
-        assert len(pool.health("a").troubles) == 1
+        assert len(pool.health("a").failures) == 1
 
 
 HOLLOW = {
@@ -637,7 +641,7 @@ async def test_a_relayed_answer_that_holds_nothing_is_trouble(
     empty = Answer([body], headers=(("content-type", "text/event-stream" if stream else "application/json"),))
     pool = pool_of(protocol, {"a": empty, "b": good("Hello")})
     check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
     heard = await pool_of(protocol, {"a": empty}).call(protocol, stream=stream)
     assert heard.status == 502
@@ -649,7 +653,7 @@ async def test_a_redirect_is_trouble(stream: bool) -> None:
     moved = Answer([b"moved"], 307, (("location", "http://elsewhere/"),))
     pool = pool_of(MESSAGES, {"a": moved, "b": good("Hello")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
 
 @BOTH

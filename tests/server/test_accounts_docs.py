@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff
 from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
 from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S
 from dragoman_server.config.loader import load
@@ -36,15 +36,18 @@ def test_an_example_loads(example: int, tmp_path: Path) -> None:
 
 def test_every_selection_and_verdict_has_a_row() -> None:
     assert all(f"| `{each.value}` |" in TEXT for each in Selection)
-    assert all(f"| `{each.value}` |" in TEXT for each in Verdict)
+    assert all(f"| `{each.value}` |" in TEXT for each in ErrorAction)
 
 
 def test_the_figures() -> None:
-    rest = Rest()
-    assert f"without a time {rest.limit_s:g} s, which double up to {rest.most_s / 60:g} minutes" in TEXT
-    assert "after three troubles" in TEXT
-    assert rest.troubles == 3
-    assert f"in {rest.window_s:g} s it rests for {rest.trouble_s:g} s" in TEXT
-    assert rest.jitter == 0.1
+    backoff = Backoff()
+    assert (
+        f"without a time {backoff.rate_limit_s:g} s, which double up to {backoff.max_s / 60:g} minutes"
+        in TEXT
+    )
+    assert "after three such errors" in TEXT
+    assert backoff.max_failures == 3
+    assert f"in {backoff.window_s:g} s the account cools down for {backoff.failure_s:g} s" in TEXT
+    assert backoff.jitter == 0.1
     assert f"{MAX_ATTEMPTS} by default" in TEXT
     assert CONVERSATION_S == 3600

@@ -14,14 +14,14 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin import PATH, admin_routes, shown
-from dragoman_server.keys import hash_of, same_key
+from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
+from dragoman_server.keys import hash_client_key, same_key
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -52,7 +52,7 @@ SETTINGS = Settings(
         AccountSettings(upstream="two", name="a", api_key=Secret("sk-canary-a-0123456789-0123456789")),
         AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-b-0123456789-0123456789")),
     ),
-    client_keys=(ClientKey(name="red", hash=hash_of(CLIENT_KEY, SECRET)),),
+    client_keys=(ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),),
 )
 OFF = Settings(
     server=ServerSettings(secret=SECRET), upstreams=SETTINGS.upstreams, client_keys=SETTINGS.client_keys
@@ -102,7 +102,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
             yield method, route.path.replace("{id:path}", "two/a")
 
 
-EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccounts())))
+EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
 # What is not there is no less closed.
 ELSEWHERE = [
     ("GET", "/admin"),
@@ -147,7 +147,7 @@ def test_there_are_routes_to_try() -> None:
     ids=range(12),
 )
 async def test_every_path_needs_the_admin_key(method: str, path: str, headers: dict[str, str]) -> None:
-    store = MemoryAccounts()
+    store = MemoryAccountStore()
     await store.disable("two/b", "canary")
     client = await call(app_of(store=store), path, method, headers)
     assert client.status == 401
@@ -186,7 +186,7 @@ async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
 def test_nothing_for_clients_is_below_admin() -> None:
     paths = [route.path for route in _routes(Gateway(SETTINGS)) if isinstance(route, Route)]
     assert len(paths) > 10
-    assert not [path for path in paths if path.startswith(PATH)]
+    assert not [path for path in paths if path.startswith(ADMIN_PATH)]
 
 
 @pytest.mark.promise("S15", "S16")
@@ -281,33 +281,36 @@ BASE = {
     ("health", "told"),
     [
         (Health(), {}),
-        (Health(used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
-        (Health(remaining=0.25, troubles=(NOW,)), {"remaining": 0.25, "troubles": 1}),
+        (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
+        (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
         (
-            Health(cools_until=NOW + 30, cause="429", strikes=2),
+            Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
             {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
         ),
-        (Health(cools_until=NOW, cause="429", strikes=1), {"strikes": 1}),  # it has had its rest
+        (
+            Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
+            {"strikes": 1},
+        ),  # it has had its rest
         (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
         (
-            Health(disabled="401", cools_until=NOW + 1, cause="429"),
+            Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
             {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
         ),
         (
-            Health(cools_until=1e300, cause="429"),
+            Health(cooldown_until=1e300, cause="429"),
             {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
         ),
     ],
 )
 def test_how_an_account_is_shown(health: Health, told: dict[str, Any]) -> None:
-    assert shown(ACCOUNT, health, NOW) == BASE | told
+    assert account_json(ACCOUNT, health, NOW) == BASE | told
 
 
 # What can be done.
 
 
 async def test_an_account_is_disabled_and_enabled() -> None:
-    store = MemoryAccounts()
+    store = MemoryAccountStore()
     app = app_of(store=store)
     disabled = await change(app, "two/a", "disable")
     assert (disabled["id"], disabled["state"], disabled["cause"]) == (
@@ -326,19 +329,21 @@ async def test_an_account_is_disabled_and_enabled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "name", "state"),
+    ("action", "name", "state"),
     [
-        (Verdict.COOL, "enable", "cooling"),  # it only rests, and goes on resting
-        (Verdict.COOL, "reset", "ready"),
-        (Verdict.COOL, "disable", "disabled"),
-        (Verdict.DISABLE, "enable", "ready"),
-        (Verdict.DISABLE, "reset", "ready"),
-        (Verdict.DISABLE, "disable", "disabled"),
+        (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+        (ErrorAction.COOL_DOWN, "reset", "ready"),
+        (ErrorAction.COOL_DOWN, "disable", "disabled"),
+        (ErrorAction.DISABLE, "enable", "ready"),
+        (ErrorAction.DISABLE, "reset", "ready"),
+        (ErrorAction.DISABLE, "disable", "disabled"),
     ],
 )
-async def test_what_becomes_of_an_account_that_failed(verdict: Verdict, name: str, state: str) -> None:
-    store = MemoryAccounts()
-    await store.failed("one/default", verdict, "why", time.time(), after=60.0, draw=0.0, rest=Rest())
+async def test_what_becomes_of_an_account_that_failed(action: ErrorAction, name: str, state: str) -> None:
+    store = MemoryAccountStore()
+    await store.failed(
+        "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+    )
     assert (await change(app_of(store=store), "one/default", name))["state"] == state
 
 
@@ -350,7 +355,7 @@ async def test_twice_is_as_once(name: str) -> None:
 
 @pytest.mark.parametrize("id", ["two/c", "two", "default", "one/default/x", "TWO/a"])
 async def test_an_account_that_is_not_there(id: str) -> None:
-    store = MemoryAccounts()
+    store = MemoryAccountStore()
     client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
     assert client.status == 404
     assert "there is no account" in json.loads(client.body)["error"]["message"]
@@ -358,13 +363,13 @@ async def test_an_account_that_is_not_there(id: str) -> None:
 
 
 async def test_a_wrong_method_changes_nothing() -> None:
-    store = MemoryAccounts()
+    store = MemoryAccountStore()
     client = await call(app_of(store=store), "/admin/accounts/two/a/disable", "GET", ADMIN)
     assert client.status == 405
     assert not store.health()
 
 
-class Broken(MemoryAccounts):
+class Broken(MemoryAccountStore):
     def __init__(self, silent: bool) -> None:
         super().__init__()
         self._silent = silent

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dragoman import peek
-from dragoman_server.proxying.affinity import conversation_of
+from dragoman_server.proxying.affinity import conversation_key
 
 Json = dict[str, Any]
 
 
 def key(body: Json | None = None, headers: dict[str, str] | None = None, owner: str = "") -> str | None:
-    return conversation_of(owner, headers or {}, peek(json.dumps({"model": "m", **(body or {})}).encode()))
+    return conversation_key(owner, headers or {}, peek(json.dumps({"model": "m", **(body or {})}).encode()))
 
 
 def turns(*texts: str) -> list[Json]:

@@ -26,7 +26,7 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import app as app_module
 from dragoman_server.app import Application, create_app
-from dragoman_server.log import configure
+from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
@@ -39,7 +39,7 @@ from dragoman_server.upstream.client import (
 
 pytestmark = pytest.mark.anyio
 
-CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
@@ -146,7 +146,7 @@ def lines() -> Iterator[list[dict[str, Any]]]:
     logger = logging.getLogger("dragoman")
     before = logger.handlers[:], logger.propagate, logger.level
     out = LogLines()
-    configure("debug", "json", out.stream)
+    configure_logging("debug", "json", out.stream)
     yield out
     logger.handlers[:], logger.propagate, level = before
     logger.setLevel(level)
@@ -183,7 +183,7 @@ BAD_BODIES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("name", BAD_BODIES)
 async def test_a_bad_body(protocol: str, name: str, lines: LogLines) -> None:
     body, message = BAD_BODIES[name]
@@ -202,7 +202,7 @@ WRONG_TYPES = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_value_of_the_wrong_type_is_named(protocol: str) -> None:
     changes, place = WRONG_TYPES[protocol]
     app, _ = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
@@ -214,7 +214,7 @@ async def test_a_value_of_the_wrong_type_is_named(protocol: str) -> None:
         assert error["param"].startswith(place)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_lone_surrogate_is_no_error(protocol: str) -> None:
     body = asking(protocol, user="half \ud83d of an emoji")
     assert b"\\ud83d" in body
@@ -223,7 +223,7 @@ async def test_a_lone_surrogate_is_no_error(protocol: str) -> None:
     assert client.status == 200
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_an_unknown_model_is_a_404_with_a_suggestion(protocol: str) -> None:
     app, _ = app_of()
     client = await call(app, PATHS[protocol], asking(protocol, model="othr/one"))
@@ -231,7 +231,7 @@ async def test_an_unknown_model_is_a_404_with_a_suggestion(protocol: str) -> Non
     assert 'did you mean "other/one"?' in message_of(client)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("declared", [True, False])
 async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
     app, _ = app_of(settings=settings_of(max_body_bytes=2000))
@@ -242,7 +242,7 @@ async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
     assert "more than 2000 bytes" in message_of(client)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_coding_that_cannot_be_read(protocol: str) -> None:
     app, _ = app_of()
     client = await call(app, PATHS[protocol], asking(protocol), headers={"content-encoding": "br"})
@@ -344,7 +344,7 @@ async def test_a_method_that_is_not_allowed(method: str, path: str, protocol: st
     assert message_of(client).startswith(f"{method} is not allowed here; allowed: ")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("error", "status"),
@@ -369,7 +369,7 @@ async def test_an_upstream_that_is_down(
 # Bugs of our own.
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = await call(app, PATHS[protocol], asking(protocol, stream=True))
@@ -530,7 +530,7 @@ async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
 @pytest.mark.parametrize(
     ("version", "connection"), [("1.1", "keep-alive"), ("1.0", "keep-alive"), ("2", None)]
 )
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_the_headers_of_a_stream(protocol: str, version: str, connection: str | None) -> None:
     app, _ = app_of(START + END)
     client = await call(app, PATHS[protocol], asking(protocol, stream=True), http_version=version)
@@ -646,7 +646,7 @@ DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key"
 
 
 @pytest.mark.promise("R12")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
     body = ODD.replace(b"STREAM", str(stream).lower().encode())
@@ -736,7 +736,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:

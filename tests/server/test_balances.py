@@ -13,7 +13,7 @@ from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from gw_scripted import chat_answer, whole
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.balances import EVERY_S
+from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -138,10 +138,10 @@ async def test_no_request_waits_and_the_question_is_asked_again_in_time() -> Non
         begun = anyio.current_time()
         await it.call()
         assert anyio.current_time() - begun == pytest.approx(1)
-        await anyio.sleep_until(begun + EVERY_S - 1)
+        await anyio.sleep_until(begun + REFRESH_INTERVAL_S - 1)
         await it.call()
         assert len(it.upstream.asked) == 2
-        await anyio.sleep_until(begun + EVERY_S)
+        await anyio.sleep_until(begun + REFRESH_INTERVAL_S)
         await it.call()
         assert len(it.upstream.asked) == 4
 

@@ -13,8 +13,8 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_error
 
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
-from dragoman_server.http.browsers import LOOPBACK_ORIGIN
-from dragoman_server.keys import hash_of, new_key
+from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN
+from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.serving.sockets import StartupError, bind
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("S1", "S15")]
 SECRET = Secret("0123456789abcdef" * 4)
 ADMIN = Secret("fedcba9876543210" * 4)
 KEY = new_key()
-KEYS = (ClientKey(name="me", hash=hash_of(KEY, SECRET)),)
+KEYS = (ClientKey(name="me", hash=hash_client_key(KEY, SECRET)),)
 EVIL = "https://evil.example"
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
 BODY = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
@@ -438,7 +438,7 @@ async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str
 
 def test_what_counts_as_a_page_of_this_machine() -> None:
     pages = [*LOOPBACK_PAGES, *OTHER_PAGES]
-    assert [page for page in pages if re.fullmatch(LOOPBACK_ORIGIN, page)] == LOOPBACK_PAGES
+    assert [page for page in pages if re.fullmatch(LOOPBACK_ORIGIN_PATTERN, page)] == LOOPBACK_PAGES
 
 
 @pytest.mark.promise("S14")

@@ -10,14 +10,14 @@ import anyio
 import pytest
 from gw_fakes import FakeClient, Script, Sleep
 from gw_limits import ANSWERS, NOON, STREAMS, Clock, limited
-from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer, messages_answer, whole
+from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES, chat_answer, messages_answer, whole
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, _counter
 from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import Rate
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.settings import ClientKey, Price, Settings
 
 
@@ -123,8 +123,8 @@ SPENT = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
@@ -175,7 +175,7 @@ async def test_a_budget_of_nothing_lets_nothing_pass() -> None:
 
 @pytest.mark.anyio
 async def test_a_budget_outlives_the_gateway_where_its_store_does() -> None:
-    store, clock = MemoryAccounts(), Clock()
+    store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
     first = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
     assert (await first.ask()).status == 200
@@ -185,7 +185,7 @@ async def test_a_budget_outlives_the_gateway_where_its_store_does() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
     client = await gateway.ask(protocol, model="two/m")
@@ -249,7 +249,7 @@ CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
         (MESSAGES, CACHED_MESSAGES, 0.01 + 8 * 0.001 + 0.02 + 0.1),
     ],
 )
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_the_log_has_the_price_and_caches_count(
     protocol: str, upstream: str, answer: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,7 +312,7 @@ async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> No
 
 @pytest.mark.anyio
 async def test_what_a_request_had_reserved_is_free_again_when_it_is_cut_before_it_passed() -> None:
-    class Slow(MemoryAccounts):
+    class Slow(MemoryAccountStore):
         async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
             await anyio.sleep_forever()
             raise AssertionError

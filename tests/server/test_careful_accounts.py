@@ -12,18 +12,18 @@ import pytest
 from account_stores import NOW, REST
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import (
+    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     NoRoom,
     Rate,
-    Taken,
 )
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.resilient import DEADLINE_S, Careful
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ class Mood(Enum):
     DOES_IT_BUT_HANGS = "does it, but hangs"
 
 
-class FakeStore(MemoryAccounts):
+class FakeStore(MemoryAccountStore):
     """asked: the names of the calls, probes left out. done: those of them that had an effect."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class FakeStore(MemoryAccounts):
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         if candidates:
             await self._answer("take")
         else:
@@ -75,7 +75,7 @@ class FakeStore(MemoryAccounts):
         await self._afterwards()
         return taken
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         await self._answer(f"give back {taken.lease} {tokens:g}")
         await super().give_back(taken, candidate, tokens, now)
         await self._afterwards()
@@ -83,16 +83,18 @@ class FakeStore(MemoryAccounts):
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         await self._answer(f"failed {account}")
-        await super().failed(account, verdict, cause, now, after=after, draw=draw, rest=rest)
+        await super().failed(
+            account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+        )
         await self._afterwards()
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
@@ -124,30 +126,34 @@ class FakeStore(MemoryAccounts):
 
 
 A, B = Candidate("up/a"), Candidate("up/b")
-ONE_AT_ONCE = Candidate("up/a", most_at_once=1)
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
 KEY = Rate("key", 2, 60.0)
 
 
-def made() -> tuple[FakeStore, Careful]:
+def made() -> tuple[FakeStore, ResilientStore]:
     store = FakeStore()
-    return store, Careful(store, MemoryAccounts())
+    return store, ResilientStore(store, MemoryAccountStore())
 
 
 async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
     answer = await store.take(candidates, None, lease, now)
-    return answer.account if isinstance(answer, Taken) else None
+    return answer.account if isinstance(answer, AccountGrant) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
-    await store.failed(account, Verdict.COOL, "why", NOW, after=after, draw=0.0, rest=REST)
+    await store.failed(
+        account, ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+    )
 
 
 async def trouble(store: AccountStore, account: str) -> None:
-    await store.failed(account, Verdict.TROUBLE, "why", NOW, after=None, draw=0.0, rest=REST)
+    await store.failed(
+        account, ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+    )
 
 
-async def take_until_open(careful: Careful) -> None:
+async def take_until_open(careful: ResilientStore) -> None:
     for _ in range(3):
         await take(careful, A)
     assert careful.is_open
@@ -171,7 +177,7 @@ async def test_a_store_that_works_decides() -> None:
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "take": lambda store: store.take([A], None, "l", NOW),
-    "give_back": lambda store: store.give_back(Taken("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
+    "give_back": lambda store: store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
     "failed": lambda store: cool(store, "up/a"),
     "succeeded": lambda store: store.succeeded("up/a", remaining=0.5),
     "disable": lambda store: store.disable("up/a", "why"),
@@ -188,7 +194,7 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
 @pytest.mark.promise("R11")
 async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: Mood) -> None:
     store, careful = made()
-    model = MemoryAccounts()
+    model = MemoryAccountStore()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = mood
@@ -296,11 +302,11 @@ async def test_its_own_decisions_start_from_what_was_known() -> None:
         assert await take(careful, Candidate("up/bad")) is None
         assert await take(careful, ONE_AT_ONCE, lease="m") is None
         assert [await take(careful, two) for _ in range(2)] == ["up/c", None]
-        assert await careful.take([A, B], "conversation", "l", NOW) == Taken("up/b", "l")
+        assert await careful.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
         assert [await careful.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
         await careful.add("budget", 1.0, None)
         assert await careful.total("budget", NOW) == 6.0
-        await careful.give_back(Taken("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
+        await careful.give_back(AccountGrant("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
         assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
 
 
@@ -310,9 +316,9 @@ async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> N
         store.mood = Mood.FAILS
         for number in range(10):
             await take(careful, A, now=NOW + number)
-        assert careful.health()["up/a"].used == NOW + 9
+        assert careful.health()["up/a"].last_used == NOW + 9
         await cool(careful, "up/a")
-        assert careful.health()["up/a"] == Health(NOW + 60, "why", strikes=1, used=NOW + 9)
+        assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
 
 
 # What it has missed.
@@ -347,10 +353,10 @@ async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_ne
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.FAILS
         await cool(careful, "up/a")
-        assert careful.health()["up/a"].cools_until == NOW + 60
+        assert careful.health()["up/a"].cooldown_until == NOW + 60
         store.mood = Mood.WORKS
         await settle()
-        assert store.health()["up/a"].cools_until == NOW + 60
+        assert store.health()["up/a"].cooldown_until == NOW + 60
         assert not careful.is_open
 
 
@@ -373,7 +379,7 @@ async def test_what_another_gateway_changes_meanwhile_is_seen() -> None:
     async with careful.running():
         store.mood = Mood.FAILS
         await cool(careful, "up/a")
-        await MemoryAccounts.disable(store, "up/b", "by another gateway")
+        await MemoryAccountStore.disable(store, "up/b", "by another gateway")
         assert careful.health()["up/b"].disabled == "by another gateway"
         assert await take(careful, A, B) is None
 
@@ -383,7 +389,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.DOES_IT_BUT_HANGS
-        await careful.give_back(Taken("up/a", "l"), TOKENS, 700.0, NOW)
+        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
         await careful.add("budget", 1.5, None)
         store.mood = Mood.WORKS
         await settle()
@@ -396,7 +402,7 @@ async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_work
     async with careful.running():
         store.mood = Mood.FAILS
         await take_until_open(careful)
-        await careful.give_back(Taken("up/a", "l"), TOKENS, 700.0, NOW)
+        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
         await careful.spend([(KEY, 2.0)], NOW, at_once=False)
         await careful.add("budget", 1.5, None)
         store.mood = Mood.WORKS
@@ -415,8 +421,8 @@ async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_t
         await cool(careful, "up/b")
         store.mood = Mood.WORKS
         await settle()
-        assert store.health()["up/a"].troubles == (NOW,)
-        assert store.health()["up/b"] == Health(NOW + 60, "why", strikes=1)
+        assert store.health()["up/a"].failures == (NOW,)
+        assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
 async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
@@ -425,7 +431,7 @@ async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.DOES_IT_BUT_HANGS
         assert await take(careful, ONE_AT_ONCE, lease="lost") == "up/a"
-        assert await MemoryAccounts.take(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
+        assert await MemoryAccountStore.take(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
         store.mood = Mood.WORKS
         await settle()
         assert "give back lost 0" in store.asked
@@ -453,7 +459,7 @@ async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -
             raise AccountStoreError("no")
 
     store = Stubborn()
-    careful = Careful(store, MemoryAccounts())
+    careful = ResilientStore(store, MemoryAccountStore())
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         await careful.disable("up/a", "by hand")
@@ -484,5 +490,5 @@ async def test_a_success_that_is_no_news_is_not_told() -> None:
         await careful.succeeded("up/a", remaining=None)
         await careful.succeeded("up/a", remaining=None)
         assert store.asked == ["failed up/a", "succeeded up/a"]
-        await careful.give_back(Taken("up/a", "l"), A, 5.0, NOW)
+        await careful.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
         assert store.asked[-1] == "succeeded up/a", "there is no limit that it would count for"

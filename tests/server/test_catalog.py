@@ -13,7 +13,14 @@ from gw_models import ListingUpstreams, openai_list
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.models import catalog as catalog_module
-from dragoman_server.models.catalog import FIRST_WAIT_S, REFRESH_S, RETRY_S, Catalog, Entry, merged
+from dragoman_server.models.catalog import (
+    FIRST_WAIT_S,
+    REFRESH_S,
+    RETRY_S,
+    CatalogEntry,
+    ModelCatalog,
+    build_entries,
+)
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -113,7 +120,7 @@ def lists_of(names: Mapping[str, list[str]]) -> dict[str, list[ModelInfo]]:
 @pytest.mark.parametrize("case", NAMES)
 def test_names(case: str) -> None:
     settings, lists, names = NAMES[case]
-    found = merged(settings, lists_of(lists))
+    found = build_entries(settings, lists_of(lists))
     assert list(found) == names
     assert all(entry.name == name and entry.listed for name, entry in found.items())
 
@@ -130,15 +137,15 @@ def test_which_of_its_names_a_model_is_listed_under(form: str, listed: list[str]
     settings = settings_of(
         upstream("anthropic", MESSAGES), upstream("local"), models={"fast": "local/q"}, model_names=form
     )
-    found = merged(settings, lists_of({"anthropic": ["claude-x"], "local": ["q"]}))
+    found = build_entries(settings, lists_of({"anthropic": ["claude-x"], "local": ["q"]}))
     assert [entry.name for entry in found.values() if entry.listed] == listed
     assert [entry.name for entry in found.values() if not entry.listed] == hidden
 
 
 def test_the_simulators_names_come_last() -> None:
     simulated = [f"sim/{model}" for model in MODELS]
-    assert list(merged(settings_of(simulator=True), {})) == simulated
-    found = merged(settings_of(*ONE, simulator=True), lists_of({"up": ["a"]}))
+    assert list(build_entries(settings_of(simulator=True), {})) == simulated
+    found = build_entries(settings_of(*ONE, simulator=True), lists_of({"up": ["a"]}))
     assert list(found) == ["a", "up/a", *simulated]
     assert {found[name].owner for name in simulated} == {"sim"}
 
@@ -150,7 +157,7 @@ def test_the_simulators_names_come_last() -> None:
 def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
     upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
 ) -> None:
-    found = merged(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
+    found = build_entries(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
     assert {found[f"sim/{model}"].listed for model in MODELS} == {listed}
 
 
@@ -162,20 +169,25 @@ UNKNOWN = ModelInfo("unknown")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("up/big", Entry("up/big", "Big One (up)", "up", BIG)),
-        ("only", Entry("only", "only", "up", BIG)),
+        ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
+        ("only", CatalogEntry("only", "only", "up", BIG)),
         (
             "chain",
-            Entry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")),
+            CatalogEntry(
+                "chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")
+            ),
         ),
-        ("upwards", Entry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000))),
-        ("unsure", Entry("unsure", "unsure", "other", SMALL)),
-        ("unheard", Entry("unheard", "unheard", "other", ModelInfo("of"))),
-        ("nowhere", Entry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
-        ("other/small", Entry("other/small", "other/small", "other", SMALL)),
+        (
+            "upwards",
+            CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
+        ),
+        ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
+        ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
+        ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
+        ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
     ],
 )
-def test_what_is_known_of_a_name(name: str, expected: Entry) -> None:
+def test_what_is_known_of_a_name(name: str, expected: CatalogEntry) -> None:
     aliases = {
         "only": "up/big",
         "chain": ("up/big", "other/small"),
@@ -185,11 +197,11 @@ def test_what_is_known_of_a_name(name: str, expected: Entry) -> None:
         "nowhere": ("up/big", "gone/big"),
     }
     lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
-    assert merged(settings_of(*TWO, models=aliases), lists)[name] == expected
+    assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected
 
 
 def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
-    assert merged(settings_of(*ONE), {"up": [BIG]})["big"] == Entry("big", "Big One", "up", BIG)
+    assert build_entries(settings_of(*ONE), {"up": [BIG]})["big"] == CatalogEntry("big", "Big One", "up", BIG)
 
 
 # How old they are.
@@ -207,7 +219,7 @@ def later(seconds: float, answer: Script) -> Script:
 
 @dataclass
 class Running:
-    catalog: Catalog
+    catalog: ModelCatalog
     upstreams: ListingUpstreams
 
     async def names(self, at: float | None = None, takes: float = 0) -> list[str]:
@@ -228,7 +240,7 @@ async def running(
     """scripts: the answers of the upstream of this name."""
     client = ListingUpstreams({f"http://{name}.test/v1/models": answers for name, answers in scripts.items()})
     own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
-    catalog = Catalog(settings_of(*own, **(server or {})), lambda name: client)
+    catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
     async with client, catalog.running():
         yield Running(catalog, client)
 
@@ -251,10 +263,10 @@ async def test_the_first_answer_is_waited_for() -> None:
 @pytest.mark.anyio
 async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
-        await it.catalog.decide("qwen3")
-        await it.catalog.decide("up/claude-opus-5-5")
+        await it.catalog.ensure_list_for("qwen3")
+        await it.catalog.ensure_list_for("up/claude-opus-5-5")
         assert it.upstreams.asked == []  # nothing depends on a list
-        await it.catalog.decide("claude-opus-5-5")
+        await it.catalog.ensure_list_for("claude-opus-5-5")
         assert list(it.catalog.listed["up"]) == ["qwen3"]
         assert anyio.current_time() == pytest.approx(FIRST_WAIT_S - 0.1)
 
@@ -263,7 +275,7 @@ async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
 async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_for_others() -> None:
     slow = replace(upstream("slow", MESSAGES), base_url="http://slow.test")
     async with running(upstream("other"), slow, slow=[later(60, openai_list("a"))]) as it:
-        await it.catalog.decide("claude-opus-5-5")
+        await it.catalog.ensure_list_for("claude-opus-5-5")
         assert anyio.current_time() == pytest.approx(FIRST_WAIT_S)
         assert it.catalog.listed == {}
         assert it.upstreams.asked_at("other.test") == []
@@ -454,7 +466,7 @@ async def test_an_error_of_the_application_stays_what_it_is() -> None:
 @pytest.mark.anyio
 async def test_outside_of_its_time_nobody_is_asked() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
-    catalog = Catalog(settings_of(upstream("up", models=("own",))), lambda name: client)
+    catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
     assert client.asked == []
 
@@ -471,7 +483,7 @@ async def test_an_upstream_without_a_list_is_not_asked() -> None:
 async def test_whose_accounts_ask_is_up_to_the_caller() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     good = AccountSettings(upstream="up", name="good", api_key=Secret(CANARY))
-    catalog = Catalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])
+    catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])
     async with client, catalog.running():
         await catalog.entries()
     assert client.asked[0].headers["authorization"] == f"Bearer {CANARY}"

@@ -22,7 +22,7 @@ from dragoman_server.capabilities.providers import PROVIDERS, Provider
 from dragoman_server.cli.banner import (
     Example,
     Line,
-    Lists,
+    ModelLists,
     Style,
     banner,
     commands,
@@ -30,13 +30,13 @@ from dragoman_server.cli.banner import (
     print_lines,
 )
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.edit_config import EditError, remove_client_key
+from dragoman_server.cli.edit_config import ConfigEditError, remove_client_key
 from dragoman_server.config.loader import load
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
-from dragoman_server.serving.sockets import Listening
+from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.settings.fields import Kind
+from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
@@ -79,7 +79,7 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
     text = " ".join(result.stdout.split())
     for name, key in SERVER_KEYS.items():
         flag = "--" + name.replace("_", "-")
-        if key.kind is Kind.SECRET:
+        if key.kind is SettingKind.SECRET:
             assert flag not in text  # everybody on a machine can read command lines
         else:
             assert flag in text
@@ -157,10 +157,10 @@ def test_choices_are_completed() -> None:
 
 # The banner.
 
-LISTENING = Listening("http", "127.0.0.1", 8080, "trio")
+LISTENING = BoundAddress("http", "127.0.0.1", 8080, "trio")
 
 
-def lines_of(settings_text: str, listening: Listening = LISTENING, **environ: str) -> list[Line]:
+def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[Line]:
     Path("dragoman.toml").write_text(settings_text)
     return list(banner(load(environ=environ), listening, "1.2.3"))
 
@@ -194,7 +194,7 @@ def test_the_banner_shows_warnings() -> None:
     [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.0.0.1", "http://10.0.0.1:8080")],
 )
 def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
-    lines = lines_of("", Listening("http", host, 8080, "asyncio"))
+    lines = lines_of("", BoundAddress("http", host, 8080, "asyncio"))
     copied = [line.text for line in lines if line.style is Style.COMMAND]
     assert len(copied) == 6
     for text in copied:
@@ -205,7 +205,7 @@ def upstream(name: str, *models: str) -> UpstreamSettings:
     return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
 
 
-TOLD: Lists = {
+TOLD: ModelLists = {
     "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
     "b": "it answered with status 404",
 }
@@ -236,14 +236,14 @@ TOLD: Lists = {
         (Settings(upstreams=(upstream("b"),)), TOLD, None),
     ],
 )
-def test_the_example_is_a_real_model(settings: Settings, lists: Lists, example: Example | None) -> None:
+def test_the_example_is_a_real_model(settings: Settings, lists: ModelLists, example: Example | None) -> None:
     assert example_of(settings, lists) == example
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_with_a_key_alone_every_line_has_a_model_of_that_provider(provider: Provider) -> None:
     variable = provider.keys[0][0]
-    model = f"{provider.name}/{provider.takes['default_model']}"
+    model = f"{provider.name}/{provider.capabilities['default_model']}"
     copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
     assert len(copied) == 6
     for text in copied:
@@ -433,7 +433,7 @@ def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
     Path("dragoman.toml").write_text(lines)
     (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
-    assert (found.name, found.hash) == ("ci", hash_of(key, Secret(SECRET)))
+    assert (found.name, found.hash) == ("ci", hash_client_key(key, Secret(SECRET)))
     assert key not in lines
     assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout == "ci\n"
     assert add("other")[0] != key
@@ -523,7 +523,7 @@ def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: 
 
 
 def test_a_file_that_went_away_is_told() -> None:
-    with pytest.raises(EditError, match=r"cannot read gone\.toml: No such file"):
+    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
         remove_client_key(Path("gone.toml"), 0)
 
 
@@ -562,7 +562,7 @@ def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
 def test_check_notes_that_grammars_are_not_checked(
     settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.cli.commands.available", lambda: installed)
+    monkeypatch.setattr("dragoman_server.cli.commands.grammar_check_available", lambda: installed)
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0

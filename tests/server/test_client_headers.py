@@ -15,11 +15,11 @@ from client_requests import CASES, Case
 from gw_fakes import FakeClient, Script
 from gw_simulated import KEY as UPSTREAM_KEY
 from gw_simulated import Gateway, gateway
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.headers import USER_AGENT
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_canary-" + "a" * 32
-KEYS = (ClientKey(name="red", hash=hash_of(CLIENT_KEY, SECRET)),)
+KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
 
 # The upstreams of `gw_simulated` that speak these protocols.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
@@ -66,7 +66,7 @@ FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
 clients = pytest.mark.parametrize(
     "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
 )
-crossings = pytest.mark.parametrize("upstream", PROTOCOLS)
+crossings = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)

@@ -13,13 +13,13 @@ from dragoman_server.cli import show_config as _show_config
 from dragoman_server.config.loader import (
     ClientKey,
     ConfigError,
-    ModelCapabilities,
+    ModelCapabilitySettings,
     ServerSettings,
     UpstreamSettings,
     load,
 )
 from dragoman_server.config.suggest import nearest
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
 from dragoman_server.settings.secret import Secret
 
@@ -105,7 +105,7 @@ SAMPLES = {
     "account_store_url": ("valkey://:hunter2@host/1", Secret("valkey://:hunter2@host/1")),
     "secret": ("s" * 32, Secret("s" * 32)),
     "max_attempts": ("3", 3),
-    "patience_s": ("2.5", 2.5),
+    "account_wait_s": ("2.5", 2.5),
     "admin_key": ("a" * 32, Secret("a" * 32)),
     "allow_public_without_keys": ("yes", True),
     "check_grammars": ("no", False),
@@ -127,7 +127,7 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
     assert str(by_variable.origins["server.log_level"]) == "environment DRAGOMAN_LOG_LEVEL"
 
 
-# Capabilities and client keys.
+# CapabilitySettings and client keys.
 
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
 
@@ -160,7 +160,7 @@ def test_a_key_with_all_its_limits() -> None:
 
 def test_the_admin_key_is_a_key_of_its_own() -> None:
     admin = "admin-0123456789-0123456789-0123456789"
-    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_of(admin, Secret(SECRET))}"\n'
+    key = f'[[client_keys]]\nname = "ci"\nhash = "{hash_client_key(admin, Secret(SECRET))}"\n'
     environ = {"DRAGOMAN_SECRET": SECRET, "DRAGOMAN_ADMIN_KEY": admin}
     (line,) = errors(key, environ)
     assert line == "environment: DRAGOMAN_ADMIN_KEY: is a client key: it must be a key of its own"
@@ -265,8 +265,8 @@ def test_a_whole_file() -> None:
     assert str(loaded.origins["upstreams[0].api_key"]) == "dragoman.toml:9, LOCAL_KEY"
     assert str(loaded.origins["upstreams[0].headers.x-team"]) == "dragoman.toml:18, file:team"
     assert loaded.settings.capabilities == (
-        ModelCapabilities(model="qwen3*", upstream="local", efforts=(), refuses=("top_k", "seed")),
-        ModelCapabilities(model="*", tool_images=True),
+        ModelCapabilitySettings(model="qwen3*", upstream="local", efforts=(), refuses=("top_k", "seed")),
+        ModelCapabilitySettings(model="*", tool_images=True),
     )
     assert loaded.settings.client_keys == (ClientKey(name="ci", hash="ab" * 32, loss_policy="refuse"),)
     assert loaded.warnings == ()
@@ -409,7 +409,7 @@ def test_what_a_host_is_known_for_is_set_where_nobody_set_it() -> None:
     assert not load_text(url + "counts_tokens = false\n").settings.upstreams[0].counts_tokens
     assert not load_text(LOCAL).settings.upstreams[0].counts_tokens
     # What models take is worked out later, when it is known which one is asked for.
-    assert list(load_text(url).settings.upstreams[0].said()) == []
+    assert list(load_text(url).settings.upstreams[0].explicit_values()) == []
 
 
 def test_a_body_may_be_as_large_as_the_core_reads() -> None:

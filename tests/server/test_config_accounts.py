@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cfg_text import CANARY, LOCAL, errors, load_text
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman_server.cli import show_config as _show_config
 from dragoman_server.proxying.plan import find_destinations
 from dragoman_server.settings import AccountSettings, RuleSettings
@@ -50,7 +50,7 @@ proxy = "socks5://user:${KEY}@proxy:1080"
 weight = 3
 requests_per_minute = 50
 tokens_per_minute = 30000
-most_at_once = 4
+max_concurrent_requests = 4
 """
     settings = load_text(LOCAL + account(more=more), {"KEY": CANARY}).settings
     assert settings.accounts == (
@@ -62,7 +62,7 @@ most_at_once = 4
             weight=3,
             requests_per_minute=50,
             tokens_per_minute=30_000,
-            most_at_once=4,
+            max_concurrent_requests=4,
         ),
     )
     assert CANARY not in repr(settings)
@@ -79,34 +79,34 @@ def test_how_an_upstream_uses_its_accounts() -> None:
 def test_all_that_a_rule_can_have() -> None:
     text = """\
 [[rules]]
-verdict = "next"
+action = "try_next"
 upstream = "local"
 statuses = [400, 418]
 codes = ["engine", "shard"]
 words = ["Out of Shards"]
 
 [[rules]]
-verdict = "trouble"
+action = "retry_later"
 statuses = [404]
 """
     assert load_text(LOCAL + text).settings.rules == (
         RuleSettings(
-            verdict="next",
+            action="try_next",
             upstream="local",
             statuses=(400, 418),
             codes=("engine", "shard"),
             words=("Out of Shards",),
         ),
-        RuleSettings(verdict="trouble", statuses=(404,)),
+        RuleSettings(action="retry_later", statuses=(404,)),
     )
 
 
-@pytest.mark.parametrize("verdict", ["answer", "next", "cool", "disable", "trouble"])
+@pytest.mark.parametrize("action", ["return_to_client", "try_next", "cool_down", "disable", "retry_later"])
 @pytest.mark.parametrize("condition", ["statuses = [500]", 'codes = ["x"]', 'words = ["x"]'])
-def test_every_verdict_and_every_condition_will_do(verdict: str, condition: str) -> None:
-    text = f'[[rules]]\nverdict = "{verdict}"\n{condition}\n'
+def test_every_verdict_and_every_condition_will_do(action: str, condition: str) -> None:
+    text = f'[[rules]]\naction = "{action}"\n{condition}\n'
     (rule,) = load_text(LOCAL + text).settings.rules
-    assert rule.verdict == verdict
+    assert rule.action == action
 
 
 def test_a_model_may_lead_to_a_chain() -> None:
@@ -125,18 +125,18 @@ def test_a_model_may_lead_to_a_chain() -> None:
         ("gpt-5", [("cloud", "x")]),
         ("one", [("local", "y")]),
     ):
-        found = find_destinations(settings, REGISTRY["openai_chat"], model)
+        found = find_destinations(settings, PROTOCOLS["openai_chat"], model)
         assert [(each.settings.name, each.upstream_model) for each in found] == expected
 
 
 def test_what_is_shown_of_accounts_has_no_keys() -> None:
     text = LOCAL + account(more='api_key = "${KEY}"\nproxy = "http://user:${KEY}@proxy:1"\nweight = 2\n')
-    text += '[[rules]]\nverdict = "next"\nstatuses = [400]\n[models]\nfast = ["local/a", "sim/echo"]\n'
+    text += '[[rules]]\naction = "try_next"\nstatuses = [400]\n[models]\nfast = ["local/a", "sim/echo"]\n'
     loaded = load_text(text, {"KEY": CANARY})
     shown = list(_show_config.lines(loaded, with_origin=False))
     assert CANARY not in "\n".join(shown)
     for line in (
-        'rules[0].verdict = "next"',
+        'rules[0].action = "try_next"',
         "rules[0].statuses = [400]",
         'models.fast = ["local/a", "sim/echo"]',
     ):
@@ -196,8 +196,8 @@ FAULTS = {
         "dragoman.toml:8: accounts[0].tokens_per_minute: 0 is out of range: from 1 to 10000000000",
     ),
     "none at once": (
-        LOCAL + account(more="most_at_once = 0\n"),
-        "dragoman.toml:8: accounts[0].most_at_once: 0 is out of range: from 1 to 1000000",
+        LOCAL + account(more="max_concurrent_requests = 0\n"),
+        "dragoman.toml:8: accounts[0].max_concurrent_requests: 0 is out of range: from 1 to 1000000",
     ),
     "a proxy's scheme": (
         LOCAL + account(more=f'proxy = "ftp://user:{CANARY}@proxy"\n'),
@@ -221,42 +221,41 @@ FAULTS = {
         "[server]\nmax_attempts = 0\n",
         "dragoman.toml:2: server.max_attempts: 0 is out of range: from 1 to 100",
     ),
-    "a rule without a verdict": (
+    "a rule without an action": (
         "[[rules]]\nstatuses = [400]\n",
-        "dragoman.toml:1: rules[0].verdict: missing",
+        "dragoman.toml:1: rules[0].action: missing",
     ),
     "a rule about nothing": (
-        '[[rules]]\nverdict = "next"\n',
+        '[[rules]]\naction = "try_next"\n',
         "dragoman.toml:1: rules[0]: has no condition: add statuses, codes or words",
     ),
-    "an unknown verdict": (
-        '[[rules]]\nverdict = "retry"\nstatuses = [400]\n',
-        'dragoman.toml:2: rules[0].verdict: unknown verdict "retry"; '
-        'valid are "answer", "next", "cool", "disable", "trouble"',
+    "an unknown action": (
+        '[[rules]]\naction = "retry"\nstatuses = [400]\n',
+        'dragoman.toml:2: rules[0].action: unknown action "retry"; did you mean "retry_later"?',
     ),
     "a verdict that is found by itself": (
-        '[[rules]]\nverdict = "proxy"\nstatuses = [400]\n',
-        'dragoman.toml:2: rules[0].verdict: unknown verdict "proxy"; '
-        'valid are "answer", "next", "cool", "disable", "trouble"',
+        '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
+        'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
+        'valid are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
     ),
     "a rule for nobody": (
-        LOCAL + '[[rules]]\nverdict = "next"\nupstream = "locol"\nstatuses = [400]\n',
+        LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
         'dragoman.toml:7: rules[0].upstream: names no upstream; did you mean "local"?',
     ),
     "a status that is none": (
-        '[[rules]]\nverdict = "next"\nstatuses = [400, 42]\n',
+        '[[rules]]\naction = "try_next"\nstatuses = [400, 42]\n',
         "dragoman.toml:3: rules[0].statuses[1]: 42 is no HTTP status",
     ),
     "a status that is no number": (
-        '[[rules]]\nverdict = "next"\nstatuses = ["400"]\n',
+        '[[rules]]\naction = "try_next"\nstatuses = ["400"]\n',
         'dragoman.toml:3: rules[0].statuses[0]: "400" is no HTTP status',
     ),
     "one status": (
-        '[[rules]]\nverdict = "next"\nstatuses = 400\n',
+        '[[rules]]\naction = "try_next"\nstatuses = 400\n',
         "dragoman.toml:3: rules[0].statuses: expected an array of integers, found an integer",
     ),
     "empty words": (
-        '[[rules]]\nverdict = "next"\nwords = [""]\n',
+        '[[rules]]\naction = "try_next"\nwords = [""]\n',
         "dragoman.toml:3: rules[0].words[0]: is empty",
     ),
     "an empty chain": (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.config.loader import ConfigError, Loaded, load
+from dragoman_server.config.loader import ConfigError, LoadedConfig, load
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
 RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"
@@ -16,7 +16,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def load_text(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> Loaded:
+def load_text(text: str, environ: Mapping[str, str] | None = None, **flags: str) -> LoadedConfig:
     Path("dragoman.toml").write_text(text)
     return load(environ=environ or {}, flags=flags)
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.schema import json_schema
-from dragoman_server.config.loader import Loaded, load
+from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.settings import (
     CLIENT_KEY_KEYS,
     MODEL_KEYS,
@@ -50,7 +50,7 @@ def test_every_setting_is_there(keys: dict[str, Any]) -> None:
         assert key.help in TEXT
 
 
-def load_example(text: str, tmp_path: Path) -> Loaded:
+def load_example(text: str, tmp_path: Path) -> LoadedConfig:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "team").write_text("k\n")
     (tmp_path / "secret").write_text("s" * 32 + "\n")

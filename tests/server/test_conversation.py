@@ -5,30 +5,33 @@ from typing import Any
 
 import pytest
 
-from dragoman import RemoteProtocolError, Sealer, peek
-from dragoman.events import Seal
+from dragoman import RemoteProtocolError, Signer, peek
+from dragoman.events import Signature
 from dragoman_server.responses import conversation as chain
-from dragoman_server.responses.stores.base import Item, StoredResponse
+from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 USER = b'{"role":"user","content":"x"}'
 
 
-def asked(**body: Any) -> chain.Asked:
-    return chain.read_asked(peek(json.dumps({"model": "m", **body}).encode()))
+def asked(**body: Any) -> chain.StateParams:
+    return chain.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
 
 
-ASKED: dict[str, tuple[dict[str, Any], chain.Asked]] = {
-    "nothing": ({}, chain.Asked(None, True, False)),
-    "nulls": ({"previous_response_id": None, "store": None, "input": None}, chain.Asked(None, True, False)),
-    "an empty id": ({"previous_response_id": ""}, chain.Asked(None, True, False)),
+ASKED: dict[str, tuple[dict[str, Any], chain.StateParams]] = {
+    "nothing": ({}, chain.StateParams(None, True, False)),
+    "nulls": (
+        {"previous_response_id": None, "store": None, "input": None},
+        chain.StateParams(None, True, False),
+    ),
+    "an empty id": ({"previous_response_id": ""}, chain.StateParams(None, True, False)),
     "all": (
         {"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]},
-        chain.Asked("resp_1", False, True),
+        chain.StateParams("resp_1", False, True),
     ),
-    "a bare reference": ({"input": [{"id": "x"}]}, chain.Asked(None, True, True)),
-    "of the type null": ({"input": [{"id": "x", "type": None}]}, chain.Asked(None, True, True)),
-    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, chain.Asked(None, True, True)),
-    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, chain.Asked(None, True, False)),
+    "a bare reference": ({"input": [{"id": "x"}]}, chain.StateParams(None, True, True)),
+    "of the type null": ({"input": [{"id": "x", "type": None}]}, chain.StateParams(None, True, True)),
+    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, chain.StateParams(None, True, True)),
+    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, chain.StateParams(None, True, False)),
 }
 
 
@@ -63,16 +66,16 @@ def test_the_items_of_an_input(name: str) -> None:
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
     body = b'{"a": 1.50, "input": "x", "model":"m", "previous_response_id":"resp_1", "z":{"k" : "\\u00e9"}}'
     assert (
-        chain.with_input(peek(body), [USER, USER], without={"model"})
+        chain.replace_input(peek(body), [USER, USER], without={"model"})
         == b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
     )
-    assert chain.with_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
+    assert chain.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
 
 
-REFERENCES: dict[str, tuple[list[bytes], list[chain.Reference]]] = {
-    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [chain.Reference(1, "a")]),
-    "bare": ([b'{"id":"a"}', USER], [chain.Reference(0, "a")]),
-    "of the type null": ([b'{"id":"a","type":null}'], [chain.Reference(0, "a")]),
+REFERENCES: dict[str, tuple[list[bytes], list[chain.ItemReference]]] = {
+    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [chain.ItemReference(1, "a")]),
+    "bare": ([b'{"id":"a"}', USER], [chain.ItemReference(0, "a")]),
+    "of the type null": ([b'{"id":"a","type":null}'], [chain.ItemReference(0, "a")]),
     "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], []),
 }
 
@@ -80,13 +83,13 @@ REFERENCES: dict[str, tuple[list[bytes], list[chain.Reference]]] = {
 @pytest.mark.parametrize("name", REFERENCES)
 def test_references(name: str) -> None:
     items, found = REFERENCES[name]
-    assert chain.references(items) == found
+    assert chain.find_references(items) == found
 
 
 @pytest.mark.parametrize("id", [b"", b',"id":""', b',"id":5', b',"id":null'])
 def test_a_reference_needs_an_id(id: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match=r"input\[0\].id is required"):
-        chain.references([b'{"type":"item_reference"%b}' % id])
+        chain.find_references([b'{"type":"item_reference"%b}' % id])
 
 
 IDS = {
@@ -106,8 +109,8 @@ def test_what_can_be_an_id(id: object) -> None:
     assert chain.is_id(id) is IDS[id]  # type: ignore[index]
 
 
-def ids(items: list[bytes], before: tuple[Item, ...] = ()) -> list[str]:
-    return [entry.item.id for entry in chain.conversation(before, items, {})]
+def ids(items: list[bytes], before: tuple[StoredItem, ...] = ()) -> list[str]:
+    return [entry.item.id for entry in chain.build_conversation(before, items, {})]
 
 
 def test_items_without_an_id_get_one() -> None:
@@ -132,18 +135,18 @@ def test_made_ids_tell_the_same_items_at_the_same_places() -> None:
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
-    before = tuple(entry.item for entry in chain.conversation((), [USER], {}))
+    before = tuple(entry.item for entry in chain.build_conversation((), [USER], {}))
     assert ids([USER], before) == first
 
 
 def test_references_are_put_in_once() -> None:
-    known, other = Item("a", b'{"a":1}'), Item("b", b'{"b":1}')
-    entries = chain.conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
+    known, other = StoredItem("a", b'{"a":1}'), StoredItem("b", b'{"b":1}')
+    entries = chain.build_conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
     assert [entry.item.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
     assert [entry.stored for entry in entries] == [True, False, True, False]
 
 
-SEALED = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}))
+SEALED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 # What becomes of a stored item on the way to a Responses server that does not know it.
@@ -177,19 +180,19 @@ def test_b9_stored_items_for_a_server_that_has_not_stored_them(name: str) -> Non
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
     item, found = RELAYED[name]
     data = json.dumps(item).encode()
-    stored, new = (chain.Entry(Item("x", data), stored) for stored in (True, False))
-    assert [json.loads(each) for each in chain.written([stored], relayed=True)] == (
+    stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
+    assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
         [] if found is None else [found]
     )
-    assert chain.written([stored], relayed=False) == [data]
-    assert chain.written([new], relayed=True) == [data], "what the client sent is the client's"
+    assert chain.write_items([stored], relayed=False) == [data]
+    assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
 
 
 def test_a_compaction_item_stands_for_all_before_it() -> None:
-    old, said = Item("a", USER), Item("b", b'{"type":"message"}')
-    first, second = Item("c", b'{"type":"compaction"}'), Item("d", b'{"type":"compaction"}')
+    old, said = StoredItem("a", USER), StoredItem("b", b'{"type":"message"}')
+    first, second = StoredItem("c", b'{"type":"compaction"}'), StoredItem("d", b'{"type":"compaction"}')
 
-    def history(*output: Item) -> tuple[Item, ...]:
+    def history(*output: StoredItem) -> tuple[StoredItem, ...]:
         return chain.history(StoredResponse("resp_1", "", 0, b"{}", (old,), output))
 
     assert history() == (old,)
@@ -226,10 +229,10 @@ KEPT: dict[str, tuple[dict[str, Any], bool]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_which_answers_are_kept(name: str) -> None:
     body, kept = KEPT[name]
-    response = chain.stored(body, (Item("a", USER),), "resp_0", owner="me", now=5)
+    response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
     assert (response is not None) is kept
     if response is not None:
-        assert (response.owner, response.created, response.input) == ("me", 5, (Item("a", USER),))
+        assert (response.owner, response.created, response.input) == ("me", 5, (StoredItem("a", USER),))
         whole = json.loads(
             json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
         )
@@ -268,4 +271,4 @@ LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", LISTED)
 def test_items_in_lists_have_their_full_form(name: str) -> None:
     data, found = LISTED[name]
-    assert chain.listed(Item("made", data)) == found
+    assert chain.item_for_list(StoredItem("made", data)) == found

@@ -11,7 +11,7 @@ from gw_simulated import KEY, gateway
 from oracle import MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.http.count_tokens import COUNT_S
+from dragoman_server.http.count_tokens import COUNT_TIMEOUT_S
 from dragoman_server.log import REQUESTS
 from dragoman_server.upstream.client import (
     UpstreamBroken,
@@ -23,7 +23,7 @@ from dragoman_server.upstream.client import (
 pytestmark = pytest.mark.anyio
 
 PATHS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
-PROTOCOLS = list(PATHS)
+PROTOCOL_NAMES = list(PATHS)
 # The upstream that counts itself.
 OWN = {MESSAGES: "anthropic", RESPONSES: "openai"}
 # The end of its URL.
@@ -31,7 +31,7 @@ ENDS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_t
 
 USER = {"role": "user", "content": "Hello"}
 
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -334,8 +334,8 @@ TROUBLE: dict[str, Script] = {
     "no JSON": Script([b"hello"]),
     "no count": Script([b'{"input_tokens": "many"}']),
     "cut": Script([b'{"input_']),
-    "silence before the head": Script(connect=[Sleep(COUNT_S + 1)]),
-    "silence in the body": Script([b'{"input_tokens"', Sleep(COUNT_S + 1), b":5}"]),
+    "silence before the head": Script(connect=[Sleep(COUNT_TIMEOUT_S + 1)]),
+    "silence in the body": Script([b'{"input_tokens"', Sleep(COUNT_TIMEOUT_S + 1), b":5}"]),
 }
 
 
@@ -353,7 +353,7 @@ async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
     (line,) = lines
     assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
     assert line["error"]
-    assert line["duration_s"] <= COUNT_S + 0.1
+    assert line["duration_s"] <= COUNT_TIMEOUT_S + 0.1
 
 
 REFUSALS = {

@@ -13,12 +13,12 @@ import pytest
 from gw_fakes import FakeClient, FakeDoor, Late, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman import PROTOCOLS
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.plan import Plan, make_plan
-from dragoman_server.proxying.request_handler import ClientExchange
+from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
@@ -31,7 +31,7 @@ from dragoman_server.upstream.client import (
 pytestmark = pytest.mark.anyio
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
-PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -67,8 +67,8 @@ WHOLE = json.dumps(
 ).encode()
 
 
-def pool() -> Pool:
-    return Pool(Settings(), MemoryAccounts())
+def pool() -> AccountPool:
+    return AccountPool(Settings(), MemoryAccountStore())
 
 
 def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
@@ -76,7 +76,7 @@ def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
     )
     body = json.dumps({**BODIES[client], "stream": stream}).encode()
-    return make_plan(settings, REGISTRY[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    return make_plan(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
 
 
 async def run(
@@ -85,7 +85,7 @@ async def run(
     door, fake = FakeDoor(script), FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
-    exchange = ClientExchange(
+    context = RequestHandler(
         plan_for(client, stream=stream),
         lambda name: door,
         fake.receive,
@@ -95,12 +95,12 @@ async def run(
         keepalive_s=keepalive_s,
         http1=True,
     )
-    await exchange.run()
+    await context.run()
     assert door.open_count == 0
     return fake, door, record
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_stream_is_translated_and_ends(client: str) -> None:
     fake, door, record = await run(Script([START, WORD, END]), client=client)
     assert fake.status == 200
@@ -111,7 +111,7 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
     assert door.read_to_end, "the connection can be used again"
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
     fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
     assert fake.status == 200
@@ -145,7 +145,7 @@ async def test_events_that_wait_share_one_write() -> None:
 
 
 @pytest.mark.promise("R8")
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
@@ -154,7 +154,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
         "in the middle": Script([START + WORD, Sleep(25), END]),
     }
     fake, _, record = await run(scripts[where], client=client)
-    beat = REGISTRY[client].endpoints[0].heartbeat
+    beat = PROTOCOLS[client].endpoints[0].heartbeat
     beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
     assert [when for when in beats if when < 25] == [pytest.approx(10), pytest.approx(20)]
     assert fake.finished
@@ -162,12 +162,12 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
 
 
 @pytest.mark.promise("R8")
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
     """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
     flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
     fake, _, _ = await run(flowing, client=client)
-    beat = REGISTRY[client].endpoints[0].heartbeat
+    beat = PROTOCOLS[client].endpoints[0].heartbeat
     beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
     assert beats == [pytest.approx(4 + 8 + 10), pytest.approx(4 + 8 + 20)]
 
@@ -241,11 +241,11 @@ async def test_a_slow_client_pauses_the_upstream() -> None:
     fake._body = None
     record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
     plan = plan_for(MESSAGES, stream=True)
-    exchange = ClientExchange(
+    context = RequestHandler(
         plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
     )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(exchange.run)
+        tasks.start_soon(context.run)
         await anyio.sleep(35)
         # One event is being sent, one waits at the hand-off, one was read: nothing piles up.
         assert door.reads <= 6
@@ -260,7 +260,7 @@ UPSTREAM_FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
 async def test_a_failure_before_content_is_a_plain_http_error(
@@ -293,7 +293,7 @@ FAILURE_TAILS = {
 SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize(
     "tail",
     [
@@ -314,7 +314,7 @@ async def test_a_failure_after_content_ends_in_the_clients_error_form(client: st
     assert record.outcome == "failed"
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) -> None:
     fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
     assert fake.status == 200
@@ -326,7 +326,7 @@ async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) ->
     assert b'"no"' in fake.body
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client: str, stream: bool) -> None:
     body = b'{"error":{"message":"slow down","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}'
@@ -348,7 +348,7 @@ async def test_a_redirect_is_no_answer() -> None:
     assert "location" not in fake.headers
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
     fake, _, record = await run(Script([WHOLE]), client=client, stream=True)
     assert fake.headers["content-type"].startswith("text/event-stream")
@@ -357,7 +357,7 @@ async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
     assert record.outcome == "completed"
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
     fake, _, _ = await run(Script([START, WORD, END]), client=client, stream=False)
     assert fake.headers["content-type"] == "application/json"
@@ -375,12 +375,12 @@ async def test_losses_are_named_in_a_header() -> None:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9"),)
     )
-    plan = make_plan(settings, REGISTRY[CHAT], {}, "", body, id="a", now=0)
+    plan = make_plan(settings, PROTOCOLS[CHAT], {}, "", body, id="a", now=0)
     fake = FakeClient()
     fake._body = None
     record = RequestRecord(id="a", protocol=CHAT, path="/")
     door = FakeDoor(Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500))
-    await ClientExchange(
+    await RequestHandler(
         plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
     ).run()
     assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
@@ -393,14 +393,14 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
         name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1", api_key=Secret(key)
     )
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
-    for client in PROTOCOLS:
+    for client in PROTOCOL_NAMES:
         asked = json.dumps(BODIES[client]).encode()
-        plan = make_plan(Settings(upstreams=(upstream,)), REGISTRY[client], {}, "", asked, id="a", now=0)
+        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", asked, id="a", now=0)
         fake = FakeClient()
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")
         door = FakeDoor(Script([body], status=401))
-        await ClientExchange(
+        await RequestHandler(
             plan,
             lambda name, door=door: door,
             fake.receive,
@@ -417,18 +417,18 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
 
 @pytest.mark.promise("R9")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
     answers: list[weakref.ref[Any]] = []
-    make = Plan.answer
+    make = Plan.response_machine
 
     def noting(self: Plan, **more: Any) -> Any:
         answer = make(self, **more)
         answers.append(weakref.ref(answer))
         return answer
 
-    monkeypatch.setattr(Plan, "answer", noting)
+    monkeypatch.setattr(Plan, "response_machine", noting)
     gc.collect()
     gc.disable()
     try:

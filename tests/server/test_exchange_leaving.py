@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep
 from gw_limits import STREAMS, ask
-from gw_scripted import CHAT, MESSAGES, PROTOCOLS, RESPONSES, chunk, stream
+from gw_scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, stream
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman import PROTOCOLS
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.attempt import DRAIN_S
 from dragoman_server.proxying.plan import make_plan
-from dragoman_server.proxying.request_handler import ClientExchange
+from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
     return virtual_backend(request.param)
 
 
-class Accounts(MemoryAccounts):
+class Accounts(MemoryAccountStore):
     """Remembers whose success was told."""
 
     def __init__(self) -> None:
@@ -61,17 +61,17 @@ async def run(client: str, upstream: str, script: Script, **fate: Any) -> Heard:
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
     body = json.dumps(ask(client, streams=True)).encode()
-    plan = make_plan(settings, REGISTRY[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    plan = make_plan(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
     door, fake, accounts = FakeDoor(script), FakeClient(**fate), Accounts()
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
-    await ClientExchange(
+    await RequestHandler(
         plan,
         lambda name: door,
         fake.receive,
         fake.send,
         record,
-        pool=Pool(settings, accounts),
+        pool=AccountPool(settings, accounts),
         keepalive_s=10,
         http1=True,
     ).run()
@@ -86,8 +86,8 @@ def open_behind(script: Script) -> Script:
     return Script([*script.body, Sleep(100)], headers=script.headers)
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_client_that_leaves_at_the_end_mark_has_its_answer(client: str, upstream: str) -> None:
     heard = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
     record = heard.record
@@ -131,7 +131,7 @@ async def test_an_end_that_was_not_sent_is_no_answer_but_its_figures_are_true() 
     assert len(heard.successes) == 1
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None:
     script = open_behind(Script(STREAMS[client].body[:1], headers=STREAMS[client].headers))
     heard = await run(client, client, script, leaves_after=5)

@@ -7,12 +7,12 @@ import pytest
 from gw_fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY, RemoteProtocolError
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman import PROTOCOLS, RemoteProtocolError
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import Pool
-from dragoman_server.proxying.plan import MAX_ANSWERS, make_plan
-from dragoman_server.proxying.request_handler import ClientExchange
+from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.proxying.plan import MAX_FAN_OUT, make_plan
+from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamUnreachable
 
@@ -55,8 +55,8 @@ class Legs(FakeDoor):
         return FakeResponse(script, self)
 
 
-def pool() -> Pool:
-    return Pool(Settings(), MemoryAccounts())
+def pool() -> AccountPool:
+    return AccountPool(Settings(), MemoryAccountStore())
 
 
 def plan_for(n: int, *, stream: bool) -> Any:
@@ -67,7 +67,7 @@ def plan_for(n: int, *, stream: bool) -> Any:
     if stream:
         body["stream_options"] = {"include_usage": True}
     return make_plan(
-        settings, REGISTRY["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+        settings, PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
     )
 
 
@@ -76,7 +76,7 @@ async def run(door: Legs, *, stream: bool = True, **more: Any) -> tuple[FakeClie
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
-    await ClientExchange(
+    await RequestHandler(
         plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
     ).run()
     assert door.open_count == 0
@@ -171,5 +171,5 @@ async def test_silence_is_filled() -> None:
 
 
 def test_there_is_a_limit() -> None:
-    with pytest.raises(RemoteProtocolError, match=f"at most {MAX_ANSWERS} at once"):
-        plan_for(MAX_ANSWERS + 1, stream=True)
+    with pytest.raises(RemoteProtocolError, match=f"at most {MAX_FAN_OUT} at once"):
+        plan_for(MAX_FAN_OUT + 1, stream=True)

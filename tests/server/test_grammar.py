@@ -13,12 +13,14 @@ from dragoman_server.tool_grammar import check as grammar_module
 from dragoman_server.tool_grammar.check import (
     MAX_DEFINITION,
     MAX_TEXT,
-    available,
     check_input,
-    checker,
+    grammar_check_available,
+    grammar_checker,
 )
 
-needs_extra = pytest.mark.skipif(not available(), reason="the extra dragoman[grammar] is not installed")
+needs_extra = pytest.mark.skipif(
+    not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
+)
 pytestmark = needs_extra
 
 # In the manner of the patch tools of coding agents: lines of any text, terminals that may be empty.
@@ -306,7 +308,7 @@ def test_a_long_patch_is_within_the_bound() -> None:
 
 
 def test_without_the_extra_nothing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checker() is check_input
+    assert grammar_checker() is check_input
     found = importlib.util.find_spec
     monkeypatch.setattr(grammar_module, "find_spec", lambda name: None if name == "re2" else found(name))
-    assert checker() is None
+    assert grammar_checker() is None

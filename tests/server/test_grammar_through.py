@@ -22,9 +22,11 @@ from gw_scripted import (
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.tool_grammar import check as grammar_module
-from dragoman_server.tool_grammar.check import MAX_TEXT, available
+from dragoman_server.tool_grammar.check import MAX_TEXT, grammar_check_available
 
-needs_extra = pytest.mark.skipif(not available(), reason="the extra dragoman[grammar] is not installed")
+needs_extra = pytest.mark.skipif(
+    not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
+)
 pytestmark = pytest.mark.anyio
 
 

@@ -3,12 +3,17 @@
 import pytest
 
 from dragoman import UPSTREAMS, Ledger, LossCode
-from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
+from dragoman_server.headers import (
+    USER_AGENT,
+    client_response_headers,
+    request_id_headers,
+    upstream_request_headers,
+)
 from dragoman_server.replies import loss_header
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
-CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 
 # What real clients send, and to which protocol's upstream it may go, from a client of the same protocol.
 REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
@@ -60,7 +65,7 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
 
 def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
     own = upstream(protocol, **more)
-    pairs = for_upstream(
+    pairs = upstream_request_headers(
         own, UPSTREAMS[protocol], UPSTREAMS[client], headers, stream=False, api_key=own.api_key
     )
     assert len(pairs) == len(dict(pairs)), "no name twice"
@@ -68,18 +73,20 @@ def sent(protocol: str, client: str, headers: dict[str, str], **more: object) ->
 
 
 @pytest.mark.parametrize("name", REQUEST_HEADERS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.promise("S4")
 def test_what_a_client_may_tell_an_upstream(name: str, protocol: str, client: str) -> None:
     passes = protocol == client and protocol in REQUEST_HEADERS[name]
     assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
 def test_what_every_upstream_is_told(protocol: str, stream: bool, accept: str) -> None:
-    headers = dict(for_upstream(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream))
+    headers = dict(
+        upstream_request_headers(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream)
+    )
     version = {"anthropic-version": "2023-06-01"} if protocol == MESSAGES else {}
     assert headers == {
         "user-agent": USER_AGENT,
@@ -127,7 +134,9 @@ def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     own = upstream(headers=extra)
     theirs = {"openai-beta": "theirs"}
     headers = dict(
-        for_upstream(own, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k"))
+        upstream_request_headers(
+            own, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k")
+        )
     )
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
     assert headers["authorization"] == "Bearer k"
@@ -149,7 +158,7 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
     client: str, own: str | None, configured: str | None, needed: tuple[str, ...] | None, sent_on: str | None
 ) -> None:
     extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
-    headers = for_upstream(
+    headers = upstream_request_headers(
         upstream(MESSAGES, headers=extra),
         UPSTREAMS[MESSAGES],
         UPSTREAMS[client],
@@ -163,22 +172,24 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
     own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
-    for client in PROTOCOLS:
+    for client in PROTOCOL_NAMES:
         headers = dict(
-            for_upstream(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], own, stream=False)
+            upstream_request_headers(
+                upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], own, stream=False
+            )
         )
         assert not {"anthropic-beta", "anthropic-version"} & headers.keys()
 
 
 def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOL_NAMES:
         headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
         assert "accept-encoding" not in headers  # the HTTP client says `identity`
 
 
 def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
     told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
-    assert for_client(told, UPSTREAMS[CHAT]) == []
+    assert client_response_headers(told, UPSTREAMS[CHAT]) == []
 
 
 # What an upstream's answer may bring to the client.
@@ -217,7 +228,7 @@ RESPONSE_HEADERS = {
 @pytest.mark.promise("S4")
 @pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
 def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
-    assert for_client([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
+    assert client_response_headers([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
         [(name, "1")] if passes else []
     )
 
@@ -232,7 +243,7 @@ def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
     ],
 )
 def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
-    assert request_ids(headers, "own") == [
+    assert request_id_headers(headers, "own") == [
         ("request-id", found),
         ("x-request-id", found),
         ("dragoman-request-id", "own"),

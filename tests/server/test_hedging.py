@@ -15,7 +15,7 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.accounts.stores.base import Rate
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [
@@ -36,7 +36,7 @@ def record(caplog: pytest.LogCaptureFixture) -> Any:
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
-class SlowStore(MemoryAccounts):
+class SlowStore(MemoryAccountStore):
     """Each answer takes a time."""
 
     def __init__(self, take_s: float = 0.0, failed_s: float = 0.0) -> None:
@@ -64,7 +64,7 @@ def late(play: Answer, seconds: float) -> Answer:
 
 
 def hedged(protocol: str, plays: dict[str, Any], hedge_s: float = 2, **more: Any) -> PoolGateway:
-    limits = {name: {"most_at_once": 5} for name in plays}
+    limits = {name: {"max_concurrent_requests": 5} for name in plays}
     return pool_of(protocol, plays, upstream={"hedge_s": hedge_s}, accounts=limits, **more)
 
 
@@ -127,7 +127,7 @@ async def test_without_another_account_the_first_goes_on(stream: bool, record: A
 
 async def test_an_account_without_room_is_no_second_one(stream: bool) -> None:
     plays = {"a": silent(30), "b": silent(60, "Hello from b")}
-    limits = {"b": {"most_at_once": 1}}
+    limits = {"b": {"max_concurrent_requests": 1}}
     pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 2}, accounts=limits)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, MESSAGES)
@@ -169,7 +169,7 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
     heard = await pool.call(MESSAGES, stream=stream)
     check_said(MESSAGES, heard, "Hello from a", stream=stream)
     assert pool.asked == ["a", "b"]
-    assert pool.health("b").strikes == 1
+    assert pool.health("b").consecutive_cooldowns == 1
     assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
     (failed,) = record()["failures"]
     assert (failed["account"], failed["status"]) == ("up/b", 429)
@@ -181,7 +181,7 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
 async def test_when_the_first_one_fails_the_second_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 5), "b": silent(9, "Hello from b")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
     hedge = record()["hedge"]
     assert (hedge["account"], hedge["outcome"]) == ("up/a", "failed")
     assert (record()["account"], record()["outcome"]) == ("up/b", "completed")
@@ -192,8 +192,8 @@ async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     pool = hedged(MESSAGES, plays)
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
     assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 2), ("c", 7)]
-    assert len(pool.health("a").troubles) == 1
-    assert pool.health("b").strikes == 1
+    assert len(pool.health("a").failures) == 1
+    assert pool.health("b").consecutive_cooldowns == 1
 
 
 async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> None:

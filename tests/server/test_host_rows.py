@@ -17,7 +17,7 @@ from dragoman_server.capabilities import model_families as _model_families
 from dragoman_server.capabilities import providers as _providers
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
 from dragoman_server.capabilities.providers import PROVIDERS, Provider
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
@@ -30,8 +30,8 @@ NOBODY, LOCAL = "https://llm.example/v1", "http://127.0.0.1:8000/v1"
 def sent(url: str, client: str, upstream: str, model: str, body: Json) -> Json:
     """What reaches the upstream of a client's request."""
     settings = UpstreamSettings(name="up", protocol=upstream, base_url=url)
-    target = target_for(Settings(), settings, model)
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], target=target)
+    capabilities = capabilities_for(Settings(), settings, model)
+    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities)
     found: Json = json.loads(translator.translate(json.dumps({"model": model, **body}).encode()).body)
     return found
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import pytest
 from client_requests import CASES, Case
 from gw_limits import STREAMS, ask
-from gw_scripted import PATHS, PROTOCOLS, SECRET, scripted
+from gw_scripted import PATHS, PROTOCOL_NAMES, SECRET, scripted
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import __version__
-from dragoman_server.config.values import BadValue, header_name
+from dragoman_server.config.values import InvalidValue, header_name
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
@@ -57,8 +57,8 @@ async def sent_to(
     return gateway.sent[-1].headers
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_nothing_that_says_who_the_client_is_goes_on(client: str, upstream: str, streams: bool) -> None:
     got = await sent_to(upstream, client, IDENTITY, streams)
@@ -77,7 +77,7 @@ async def test_real_clients_are_not_imitated(case: Case) -> None:
     assert named not in " ".join(got.values()).lower()
 
 
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 async def test_not_even_settings_made_by_hand_change_the_name(upstream: str) -> None:
     gateway = scripted(
         upstream, STREAMS[upstream], upstream={"headers": {"User-Agent": Secret("claude-cli/2.1.0")}}
@@ -90,7 +90,7 @@ async def test_not_even_settings_made_by_hand_change_the_name(upstream: str) -> 
     "name", ["User-Agent", "x-app", "Originator", "X-Stainless-OS", "x-stainless-retry-count"]
 )
 def test_the_configuration_cannot_name_another_client(name: str) -> None:
-    with pytest.raises(BadValue, match="stands for no other client"):
+    with pytest.raises(InvalidValue, match="stands for no other client"):
         header_name(name)
 
 

@@ -13,12 +13,12 @@ from gw_simulated import Gateway, frames, gateway
 from gw_stored import FORGETFUL, ON, PATH, ask, each_forgetful, each_mode, each_translated, refused, text_of
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman_server.app import create_app
-from dragoman_server.keys import hash_of
-from dragoman_server.proxying.request_handler import KEEP_S
+from dragoman_server.keys import hash_client_key
+from dragoman_server.proxying.request_handler import STORE_TIMEOUT_S
 from dragoman_server.responses import service as stored_responses
-from dragoman_server.responses.stores.base import StoredResponse, StoreError
+from dragoman_server.responses.stores.base import ResponseStoreError, StoredResponse
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.secret import Secret
@@ -311,7 +311,7 @@ async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch:
     async with gateway({end: Script([begun, rest])}, **ON) as up:
         body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
         await up.call(PATH, client=FakeClient(body, leaves_after=2))
-        assert anyio.current_time() == pytest.approx(2 + KEEP_S)
+        assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
 
 
 # Whose they are.
@@ -319,7 +319,7 @@ async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch:
 SECRET = Secret("a-secret-of-some-length-0123456789")
 RED, BLUE = ({"authorization": f"Bearer drk_{name * 32}"} for name in ("a", "b"))
 KEYS = tuple(
-    ClientKey(name=name, hash=hash_of(headers["authorization"].removeprefix("Bearer "), SECRET))
+    ClientKey(name=name, hash=hash_client_key(headers["authorization"].removeprefix("Bearer "), SECRET))
     for name, headers in (("red", RED), ("blue", BLUE))
 )
 
@@ -385,7 +385,7 @@ def errors() -> Iterator[list[str]]:
 
 
 async def broken(self: Any, *arguments: Any) -> Any:
-    raise StoreError("the disk is full")
+    raise ResponseStoreError("the disk is full")
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
@@ -489,12 +489,12 @@ def test_a_file_that_cannot_be_used_stops_the_start(real_backend: str, tmp_path:
         async with gateway(response_store="sqlite", response_store_path=str(tmp_path / "no" / "x.db")):
             pass
 
-    with pytest.raises(StoreError, match="No such file"):
+    with pytest.raises(ResponseStoreError, match="No such file"):
         anyio.run(run, backend=real_backend)
 
 
 async def test_a_gateway_without_the_protocol_has_none_of_its_paths() -> None:
-    app = create_app(Settings(), protocols={"openai_chat": REGISTRY["openai_chat"]})
+    app = create_app(Settings(), protocols={"openai_chat": PROTOCOLS["openai_chat"]})
     client = FakeClient()
     await app(http_scope(f"{PATH}/resp_1", "GET"), client.receive, client.send)
     assert client.status == 404

@@ -7,7 +7,7 @@ from gw_scripted import (
     CHAT,
     MESSAGES,
     PATHS,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     chat_answer,
     messages_answer,
@@ -54,7 +54,7 @@ async def headers_sent(
     "key", [{"x-api-key": "drk_red"}, {"authorization": "Bearer drk_red"}], ids=["x", "bearer"]
 )
 @pytest.mark.parametrize("version", [OLD, NEW, None])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_client_of_messages_at_every_upstream(
     protocol: str, version: str | None, key: dict[str, str]
 ) -> None:

@@ -9,16 +9,16 @@ import anyio
 import pytest
 from gw_fakes import FakeClient, Sleep
 from gw_limits import ANSWERS, NOON, STREAMS, TOKENS, Clock, ask, limited
-from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer, chunk, stream, whole
+from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES, chat_answer, chunk, stream, whole
 from starlette.routing import Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.base import AccountStoreError, Rate
-from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import _routes
 from dragoman_server.headers import limit_headers
-from dragoman_server.http.endpoint import Call, ProtocolEndpoint
+from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ DIALECTS = {
     RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
     MESSAGES: ("/v1/messages", "permission_error", "rate_limit_error"),
 }
-dialects = pytest.mark.parametrize("protocol", PROTOCOLS)
+dialects = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)
@@ -142,8 +142,8 @@ async def test_what_was_never_admitted_is_not_sent() -> None:
     """The endpoint that forgets to ask sends nothing."""
 
     class Forgetful(ProtocolEndpoint):
-        async def serve(self, call: Call) -> None:
-            await self.exchange(self.plan(call, await call.body()), call).run()
+        async def serve(self, call: ClientRequest) -> None:
+            await self.request_handler(self.plan(call, await call.body()), call).run()
 
     gateway = limited(CHAT, keys={"red": {}})
     spec = gateway.gateway.protocols[CHAT]
@@ -226,7 +226,7 @@ async def test_the_simple_api_is_told_when_to_come_back() -> None:
 )
 async def test_how_the_end_of_a_limit_is_written(protocol: str, wait: float, told: str) -> None:
     headers = dict(
-        limit_headers(REGISTRY[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
+        limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
     )
     assert next(value for name, value in headers.items() if "reset" in name) == told
     assert int(headers["retry-after"]) >= max(0.0, wait)
@@ -249,7 +249,7 @@ async def test_a_request_that_is_refused_later_counts_too() -> None:
 
 
 async def test_keys_count_on_their_own_and_gateways_together() -> None:
-    store, clock = MemoryAccounts(), Clock()
+    store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"requests_per_minute": 1}, "blue": {"requests_per_minute": 1}}
     one, other = (limited(CHAT, keys=keys, store=store, clock=clock) for _ in range(2))
     assert (await one.ask()).status == 200
@@ -261,7 +261,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 
 
 @dialects
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
@@ -378,7 +378,7 @@ async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
 # The store.
 
 
-class Broken(MemoryAccounts):
+class Broken(MemoryAccountStore):
     """A store that fails as it is told: an error, or silence."""
 
     def __init__(self, silent: bool) -> None:
@@ -412,7 +412,7 @@ async def test_a_store_that_does_not_work_refuses_nobody(
     assert (await gateway.ask()).status == 429
 
 
-class Untouchable(MemoryAccounts):
+class Untouchable(MemoryAccountStore):
     async def spend(self, *arguments: Any, **more: Any) -> float:
         raise AssertionError("nobody is to ask")
 

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman_server.log import (
-    MOST_REPEATS,
-    REPEATS_S,
+    MAX_REPEATS,
+    REPEAT_WINDOW_S,
     JSONFormatter,
     RequestRecord,
     TextFormatter,
-    configure,
+    capture_foreign_logs,
+    configure_logging,
     log_request,
-    take_over,
 )
 from dragoman_server.settings.secret import Mask
 
@@ -56,7 +56,7 @@ def record(path: str = "/v1/chat/completions", **more: object) -> RequestRecord:
 
 def line_of(form: str, written: RequestRecord, level: str = "info") -> str:
     out = io.StringIO()
-    configure(level, form, out)
+    configure_logging(level, form, out)
     log_request(written)
     return out.getvalue()
 
@@ -146,7 +146,7 @@ def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_an_exception_forges_no_line(form: str) -> None:
     out = io.StringIO()
-    configure("info", form, out)
+    configure_logging("info", form, out)
     try:
         raise ValueError("bad\n10:00:00 info request id=forged\x1b[2J")
     except ValueError:
@@ -195,15 +195,15 @@ class Terminal(io.StringIO):
     ],
 )
 def test_the_form_of_lines(form: str, stream: io.StringIO, formatter: type[logging.Formatter]) -> None:
-    configure("info", form, stream)
+    configure_logging("info", form, stream)
     (handler,) = logging.getLogger("dragoman").handlers
     assert type(handler.formatter) is formatter
 
 
 @pytest.mark.usefixtures("_logger")
 def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
-    configure("info", "json")
-    configure("debug", "json")
+    configure_logging("info", "json")
+    configure_logging("debug", "json")
     (handler,) = logging.getLogger("dragoman").handlers
     assert isinstance(handler, logging.StreamHandler)
     assert handler.stream is sys.stderr
@@ -259,7 +259,7 @@ SECRET = "sk-0123456789-0123456789"
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
     out = io.StringIO()
-    configure("info", form, out, Mask([SECRET]))
+    configure_logging("info", form, out, Mask([SECRET]))
     long = "x" * 490 + SECRET  # cut in the middle of it
     written = record(model=SECRET, error=f"no: {SECRET}", upstream=long, losses=[f"dropped /{SECRET}"])
     written.note_failure(SECRET, SECRET, None, SECRET, 0.1)
@@ -286,8 +286,8 @@ def others(_logger: None) -> Iterator[Callable[[str], Any]]:
         return [json.loads(line) for line in text] if form == "json" else text
 
     def begin(form: str) -> Callable[[], list[Any]]:
-        configure("info", form, out, Mask([SECRET]))
-        take_over()
+        configure_logging("info", form, out, Mask([SECRET]))
+        capture_foreign_logs()
         return lambda: lines(form)
 
     yield begin
@@ -363,7 +363,7 @@ def test_libraries_do_not_tell_what_goes_over_the_wire(
     others: Callable[[str], Callable[[], list[Any]]],
 ) -> None:
     read = others("json")
-    configure("debug", "json")
+    configure_logging("debug", "json")
     logging.getLogger("hpack").debug("Decoded authorization")
     logging.getLogger("httpx2").info("HTTP Request")
     assert read() == []
@@ -387,7 +387,7 @@ def lines_at(
 @pytest.mark.usefixtures("_logger")
 def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
     out = io.StringIO()
-    configure("info", "json", out)
+    configure_logging("info", "json", out)
     (handler,) = logging.getLogger("dragoman").handlers
     now = 1_000_000.0
     lines_at(handler, [now + number / 1000 for number in range(1000)])
@@ -395,14 +395,14 @@ def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
     # Event loops write what differs into the text.
     for number in range(30):
         lines_at(handler, [now], text=f"Task-{number} at 0x7f{number:x}: no\nmore")
-    assert len(out.getvalue().splitlines()) == MOST_REPEATS + 1 + MOST_REPEATS
-    lines_at(handler, [now + REPEATS_S])
+    assert len(out.getvalue().splitlines()) == MAX_REPEATS + 1 + MAX_REPEATS
+    lines_at(handler, [now + REPEAT_WINDOW_S])
     *_, one, two, last = (json.loads(line) for line in out.getvalue().splitlines())
-    assert one["message"] == f"lines left out: {1000 - MOST_REPEATS} more like: no %d"
+    assert one["message"] == f"lines left out: {1000 - MAX_REPEATS} more like: no %d"
     assert (one["logger"], one["level"]) == ("asyncio", "error")
-    assert two["message"] == f"lines left out: {30 - MOST_REPEATS} more like: Task-0 at 0: no"
+    assert two["message"] == f"lines left out: {30 - MAX_REPEATS} more like: Task-0 at 0: no"
     assert last["message"] == "no 0"
-    lines_at(handler, [now + REPEATS_S] * MOST_REPEATS)
+    lines_at(handler, [now + REPEAT_WINDOW_S] * MAX_REPEATS)
     handler.close()
     assert "lines left out: 1 more like" in out.getvalue().splitlines()[-1]
 
@@ -410,16 +410,16 @@ def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
 @pytest.mark.usefixtures("_logger")
 def test_each_request_has_its_line() -> None:
     out = io.StringIO()
-    configure("info", "json", out)
-    for _ in range(3 * MOST_REPEATS):
+    configure_logging("info", "json", out)
+    for _ in range(3 * MAX_REPEATS):
         log_request(record())
-    assert len(out.getvalue().splitlines()) == 3 * MOST_REPEATS
+    assert len(out.getvalue().splitlines()) == 3 * MAX_REPEATS
 
 
 @pytest.mark.usefixtures("_logger")
 def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    configure("info", "json", out)
+    configure_logging("info", "json", out)
     out.close()
     log_request(record())
     assert capsys.readouterr().err == ""
@@ -474,7 +474,7 @@ def test_each_line_that_a_process_writes_is_one_object() -> None:
         "<string>:24: UserWarning: ca",
     ]
     *repeated, last, left_out = (line for line in lines if line["logger"] == "dragoman.errors")
-    assert [line["level"] for line in repeated] == ["error"] * MOST_REPEATS
+    assert [line["level"] for line in repeated] == ["error"] * MAX_REPEATS
     assert all("no: ****" in line["exception"] for line in [*repeated, last])
     assert last["level"] == "critical"
     assert left_out["message"] == "lines left out: 82 more like: uncaught %s"

@@ -10,7 +10,7 @@ from gw_scripted import (
     CHAT,
     MESSAGES,
     PATHS,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     chat_answer,
     messages_answer,
@@ -142,7 +142,7 @@ LOSSY_OF = {
 }
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str) -> None:
     gateway = scripted(CHAT if client != CHAT else MESSAGES, SAID)
     answer = await gateway.call(PATHS[client], LOSSY_OF[client], ASK_STRICT)
@@ -153,7 +153,7 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
     assert place in message or "/seed" in message
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_relay_loses_nothing_so_strict_mode_lets_it_pass(client: str) -> None:
     answers = {
         CHAT: whole(chat_answer({"content": "Hello"})),

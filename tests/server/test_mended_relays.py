@@ -22,9 +22,9 @@ from gw_scripted import (
 )
 from openai import AsyncOpenAI
 
-from dragoman import REGISTRY
-from dragoman_server.capabilities.relay_repairs import MENDED_RELAYS, MendedRelay
-from dragoman_server.capabilities.resolve import target_for
+from dragoman import PROTOCOLS
+from dragoman_server.capabilities.relay_repairs import RELAY_REWRITES, RelayRewrite
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings
 
@@ -101,7 +101,7 @@ async def test_the_official_sdk_cannot_read_responses_without_indexes() -> None:
 
 
 async def test_the_official_sdk_reads_them_mended() -> None:
-    final = await final_response("mend")
+    final = await final_response("rewrite")
     assert (final.id, final.status, final.output_text) == ("resp_7", "completed", "Let me look.")
     call = final.output[1]
     assert (call.id, call.call_id, call.name, call.arguments) == ("fc_7", "call_7", "weather", ARGUMENTS)
@@ -153,7 +153,7 @@ async def test_the_official_sdk_skips_events_without_names() -> None:
 
 
 async def test_mended_events_have_names() -> None:
-    final = await final_message("mend")
+    final = await final_message("rewrite")
     assert (final.id, final.content[0].text, final.stop_reason) == ("msg_7", "Hi", "end_turn")
     assert (final.usage.input_tokens, final.usage.output_tokens) == (3, 4)
 
@@ -165,35 +165,35 @@ OPENAI = "https://api.openai.com/v1"
 
 def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
     upstream = UpstreamSettings(name="up", protocol=protocol, base_url=url, **more)
-    return target_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
+    return capabilities_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
 
 
 @pytest.mark.parametrize(
     ("url", "protocol", "model", "relay"),
     [
-        ("http://localhost:8080/v1", RESPONSES, "m", "mend"),
-        ("http://192.168.0.7:8080/v1", RESPONSES, "m", "mend"),
-        ("http://127.0.0.1:8000/v1", RESPONSES, "m", "mend"),
+        ("http://localhost:8080/v1", RESPONSES, "m", "rewrite"),
+        ("http://192.168.0.7:8080/v1", RESPONSES, "m", "rewrite"),
+        ("http://127.0.0.1:8000/v1", RESPONSES, "m", "rewrite"),
         ("http://localhost:8080/v1", CHAT, "m", "exact"),
         ("http://localhost:8081/v1", RESPONSES, "m", "exact"),
         ("http://localhost/v1", RESPONSES, "m", "exact"),
         ("http://localhost:odd/v1", RESPONSES, "m", "exact"),
         ("https://llm.example:8080/v1", RESPONSES, "m", "exact"),
-        (OPENAI, CHAT, "gpt-5.6-luna", "mend"),
-        (OPENAI, CHAT, "gpt-5.4", "mend"),
-        (OPENAI, CHAT, "gpt-6", "mend"),
+        (OPENAI, CHAT, "gpt-5.6-luna", "rewrite"),
+        (OPENAI, CHAT, "gpt-5.4", "rewrite"),
+        (OPENAI, CHAT, "gpt-6", "rewrite"),
         (OPENAI, CHAT, "gpt-5.3", "exact"),
         (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
         ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
-        ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "mend"),
+        ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "rewrite"),
         ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
-        ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "mend"),
-        ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "mend"),
+        ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "rewrite"),
+        ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "rewrite"),
     ],
 )
 def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, model: str, relay: str) -> None:
     assert relay_at(url, protocol, model) == relay
-    for said in ("exact", "mend"):
+    for said in ("exact", "rewrite"):
         assert relay_at(url, protocol, model, relay=said) == said
 
 
@@ -206,12 +206,12 @@ def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
     }
     upstream = UpstreamSettings(name="up", **local)
     settings = Settings(upstreams=(upstream,))
-    assert "store" in target_for(settings, upstream, "m", CHAT).refuses
-    assert "store" not in target_for(settings, upstream, "m", RESPONSES).refuses
+    assert "store" in capabilities_for(settings, upstream, "m", CHAT).refuses
+    assert "store" not in capabilities_for(settings, upstream, "m", RESPONSES).refuses
 
 
-@pytest.mark.parametrize("row", MENDED_RELAYS, ids=lambda row: row.server)
-def test_every_row_has_a_reason_a_source_and_a_date(row: MendedRelay) -> None:
+@pytest.mark.parametrize("row", RELAY_REWRITES, ids=lambda row: row.server)
+def test_every_row_has_a_reason_a_source_and_a_date(row: RelayRewrite) -> None:
     assert row.why
     assert row.source
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date)
@@ -220,7 +220,7 @@ def test_every_row_has_a_reason_a_source_and_a_date(row: MendedRelay) -> None:
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:
     settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
     data = json.dumps(body).encode()
-    return make_plan(settings, REGISTRY[upstream["protocol"]], {}, "", data, id="a", now=0)
+    return make_plan(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0)
 
 
 # pi, opencode: to a host that they do not know they send what OpenAI takes.
@@ -302,7 +302,7 @@ def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
 async def test_a_mended_upstream_counts() -> None:
     """What is asked is what its endpoint for counts takes, and what it says is no answer to be mended."""
     gateway = scripted(
-        MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "mend", "counts_tokens": True}
+        MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
     )
     asked = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
     client = await gateway.call("/v1/messages/count_tokens", asked)
@@ -313,14 +313,14 @@ async def test_a_mended_upstream_counts() -> None:
 
 async def test_a_mended_upstream_compacts() -> None:
     compaction = {"id": "resp_7", "object": "response.compaction", "output": [{"type": "compaction"}]}
-    gateway = scripted(RESPONSES, whole(compaction), upstream={"relay": "mend"})
+    gateway = scripted(RESPONSES, whole(compaction), upstream={"relay": "rewrite"})
     client = await gateway.call("/v1/responses/compact", {"model": "up/m", "input": "Hi"})
     assert (client.status, json.loads(client.body)) == (200, compaction)
 
 
 async def test_the_betas_of_a_mended_client_reach_the_upstream() -> None:
     answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-    gateway = scripted(MESSAGES, answer, upstream={"relay": "mend"})
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite"})
     asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "odd-2026-01-01"}
     client = await gateway.call("/v1/messages", asked, headers)
@@ -331,7 +331,7 @@ async def test_the_betas_of_a_mended_client_reach_the_upstream() -> None:
 
 async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
     answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-    gateway = scripted(MESSAGES, answer, upstream={"relay": "mend", "opens_seals": True})
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite", "unwraps_signatures": True})
     asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
     await gateway.call("/v1/messages", asked)
     assert gateway.sent[0].body == {**asked, "model": "m"}

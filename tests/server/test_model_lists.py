@@ -126,13 +126,13 @@ async def test_a_server_that_knows_no_pages_is_asked_once_more() -> None:
 async def test_there_are_only_so_many_pages() -> None:
     endless = [anthropic_list(f"m{number}", has_more=True) for number in range(100)]
     upstreams = ListingUpstreams({OPENAI_URL: endless})
-    assert len(await ids_of(upstreams)) == len(upstreams.asked) == model_lists.MOST_PAGES
+    assert len(await ids_of(upstreams)) == len(upstreams.asked) == model_lists.MAX_PAGES
 
 
 async def test_there_are_only_so_many_models() -> None:
-    first = [f"m{number}" for number in range(model_lists.MOST_MODELS + 5)]
+    first = [f"m{number}" for number in range(model_lists.MAX_MODELS + 5)]
     upstreams = ListingUpstreams({OPENAI_URL: [openai_list(*first, has_more=True), openai_list("more")]})
-    assert await ids_of(upstreams) == first[: model_lists.MOST_MODELS]
+    assert await ids_of(upstreams) == first[: model_lists.MAX_MODELS]
     assert len(upstreams.asked) == 1
 
 
@@ -142,7 +142,7 @@ async def test_all_pages_together_have_only_so_many_bytes(
 ) -> None:
     pages = [anthropic_list("a", has_more=True), anthropic_list("b")]
     total = sum(len(step) for page in pages for step in page.body if isinstance(step, bytes))
-    monkeypatch.setattr(model_lists, "MOST_BYTES", total - size)
+    monkeypatch.setattr(model_lists, "MAX_BYTES", total - size)
     upstreams = ListingUpstreams({OPENAI_URL: pages})
     if fits:
         assert await ids_of(upstreams) == ["a", "b"]
@@ -195,7 +195,7 @@ async def test_only_so_many_accounts_are_tried() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script([b"canary"], status=401)]})
     with pytest.raises(ModelListError, match="status 401") as caught:
         await ids_of(upstreams, accounts=4)
-    assert len(upstreams.asked) == model_lists.MOST_ACCOUNTS
+    assert len(upstreams.asked) == model_lists.MAX_ACCOUNTS
     assert "canary" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import UPSTREAMS, RequestTranslator
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
@@ -30,8 +30,8 @@ def translated(
     client: str, upstream: str, model: str, body: dict[str, Any]
 ) -> tuple[Any, list[tuple[str, str]]]:
     settings = UpstreamSettings(name="up", protocol=upstream, base_url=HOSTS[upstream])
-    target = target_for(Settings(), settings, model)
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], target=target)
+    capabilities = capabilities_for(Settings(), settings, model)
+    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities)
     whole = {"model": model, "messages": [HI], "max_tokens": 4000, **body}
     request = translator.translate(json.dumps(whole).encode())
     return json.loads(request.body), [(loss.code.value, loss.path) for loss in request.losses]

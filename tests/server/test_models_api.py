@@ -14,10 +14,10 @@ from gw_models import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -358,7 +358,7 @@ async def test_models_of_a_stage_of_their_life(query: str, names: list[str]) -> 
 async def test_a_client_key_sees_what_it_may_use(
     protocol: str, models: tuple[str, ...], names: list[str]
 ) -> None:
-    key = ClientKey(name="red", hash=hash_of("drk_red", SECRET), models=models)
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
     headers = {"x-api-key": "drk_red"}
     async with running(settings_of(key)) as app:
         assert ids(await body(app, "/v1/models", protocol, headers=headers)) == names
@@ -369,7 +369,7 @@ async def test_a_client_key_sees_what_it_may_use(
 
 
 async def test_a_page_has_only_what_the_key_may_use() -> None:
-    key = ClientKey(name="red", hash=hash_of("drk_red", SECRET), models=("claude-*", "fast"))
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
     async with running(settings_of(key)) as app:
         headers = {"authorization": "Bearer drk_red"}
         page = await body(app, "/v1/models?limit=2", MESSAGES, headers=headers)
@@ -402,8 +402,10 @@ async def test_an_account_that_is_out_of_use_does_not_ask() -> None:
     async with gateway.running():
         await gateway.accounts.disable("anthropic/one", "no money left")
         now = gateway.pool.clock()
-        rest = gateway.pool.rest
-        await gateway.accounts.failed("anthropic/two", Verdict.COOL, "slow", now, after=60, draw=0, rest=rest)
+        rest = gateway.pool.backoff
+        await gateway.accounts.failed(
+            "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+        )
         assert "claude-x" in await gateway.catalog.entries()
     (asked,) = [each for each in upstreams.asked if "anthropic" in each.url]
     assert asked.headers["x-api-key"] == "sk-three-0123456789"

@@ -48,7 +48,7 @@ def test_the_figures() -> None:
     assert f"within {catalog.REFRESH_S:g} seconds" in TEXT
     assert catalog.RETRY_S == 30
     assert "twice a minute" in TEXT
-    assert model_lists.MOST_ACCOUNTS == 3
+    assert model_lists.MAX_ACCOUNTS == 3
     assert "three at most" in TEXT
-    assert f"{model_lists.MOST_MODELS:,} models, {model_lists.MOST_PAGES} pages" in TEXT
-    assert f"pages and {model_lists.MOST_BYTES >> 20} MiB" in TEXT
+    assert f"{model_lists.MAX_MODELS:,} models, {model_lists.MAX_PAGES} pages" in TEXT
+    assert f"pages and {model_lists.MAX_BYTES >> 20} MiB" in TEXT

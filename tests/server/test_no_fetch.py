@@ -20,7 +20,7 @@ from fail_whole import whole as document
 from gw_fakes import FakeClient, http_scope
 from law_clients import endpoint_of
 from law_requests import FIXTURES
-from oracle import MESSAGES, PROTOCOLS
+from oracle import MESSAGES, PROTOCOL_NAMES
 
 from dragoman_server.app import create_app
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
@@ -91,7 +91,7 @@ def asked(client: str) -> list[dict[str, Any]]:
 
 @pytest.mark.promise("S6")
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_nothing_is_connected_to_but_the_upstream(
     protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
 ) -> None:
@@ -109,7 +109,7 @@ async def test_nothing_is_connected_to_but_the_upstream(
         app = create_app(settings)
         statuses = []
         async with app.lifespan():
-            for client in PROTOCOLS:
+            for client in PROTOCOL_NAMES:
                 for body in asked(client):
                     fake = FakeClient(json.dumps(body).encode())
                     scope = http_scope(endpoint_of(client).path, headers=HEADERS)

@@ -9,7 +9,7 @@ from core_toy import HEARTBEAT, events_of, exchange_of, stream_of, toy
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY, StopReason
+from dragoman import PROTOCOLS, StopReason
 from dragoman._ir.events import ENDED
 from dragoman.codec import UpstreamSpec
 from dragoman.events import (
@@ -28,7 +28,7 @@ from dragoman_server.upstream.client import UpstreamClient
 pytestmark = pytest.mark.anyio
 
 CHAT = "openai_chat"
-PROTOCOLS = {**REGISTRY, "toy": toy()}
+PROTOCOL_NAMES = {**PROTOCOLS, "toy": toy()}
 CHAT_STREAM = (
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -70,7 +70,7 @@ def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, Fake
     """A gateway whose upstream `up` speaks this protocol."""
     upstreams = FakeUpstreams(Script(list(steps), **script))
     base = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1")
-    return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOLS), upstreams.door
+    return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.door
 
 
 async def call(app: Application, path: str, body: dict[str, Any]) -> FakeClient:
@@ -152,6 +152,6 @@ async def test_a_gateway_that_was_not_given_it_does_not_serve_it() -> None:
 
 
 def test_it_is_one_object_and_has_no_part_in_the_registry() -> None:
-    assert isinstance(PROTOCOLS["toy"], UpstreamSpec)
-    assert "toy" not in REGISTRY
+    assert isinstance(PROTOCOL_NAMES["toy"], UpstreamSpec)
+    assert "toy" not in PROTOCOLS
     assert exchange_of().endpoint is None

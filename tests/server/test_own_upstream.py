@@ -10,19 +10,20 @@ from typing import Any
 import httpx2
 import pytest
 from core_toy import toy
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
 from gw_fakes import FakeClient, http_scope
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 import dragoman_server
-from dragoman import REGISTRY, UPSTREAMS
+from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
-from dragoman_server import _mended_relays, _providers, simulator
+from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.config import ConfigError, load
+from dragoman_server.capabilities import providers, relay_repairs
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ TOY = toy(
     token_count=TokenCount("/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}),
     usage_at_start=True,
 )
-PROTOCOLS = {**REGISTRY, "toy": TOY}
+PROTOCOLS = {**PROTOCOLS, "toy": TOY}
 CONFIGURATION = """
 [[upstreams]]
 name = "up"
@@ -189,7 +190,7 @@ async def test_a_client_key_that_is_used_up_is_told_in_its_headers(tmp_path: Pat
 secret = "{secret}"
 [[client_keys]]
 name = "red"
-hash = "{hash_of(key, Secret(secret))}"
+hash = "{hash_client_key(key, Secret(secret))}"
 requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
@@ -239,12 +240,12 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 SERVER = Path(dragoman_server.__file__).parent
 # The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
 NAMING = {
-    *(Path(module.__file__) for module in (_mended_relays, _providers)),
+    *(Path(module.__file__) for module in (relay_repairs, providers)),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_server_names_no_protocol(name: str) -> None:
     found = []
     for file in sorted(set(SERVER.rglob("*.py")) - NAMING):
@@ -257,10 +258,7 @@ def test_the_server_names_no_protocol(name: str) -> None:
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
     named = {
-        name
-        for row in _providers.PROVIDERS
-        for name in (row.protocol, *row.protocols, row.compatible)
-        if name
+        name for row in providers.PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name
     }
-    named |= {row.protocol for row in _mended_relays.MENDED_RELAYS}
+    named |= {row.protocol for row in relay_repairs.RELAY_REWRITES}
     assert named == set(UPSTREAMS)

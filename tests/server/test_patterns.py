@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman_server.settings.patterns import filled, matched, matches
+from dragoman_server.settings.patterns import captures, matches, substitute
 
 MATCHED = [
     ("a", "a", ()),
@@ -33,10 +33,10 @@ MATCHED = [
 def test_a_pattern_tells_what_its_stars_stand_for(
     name: str, pattern: str, texts: tuple[str, ...] | None
 ) -> None:
-    assert matched(name, pattern) == texts
+    assert captures(name, pattern) == texts
     assert matches(name, pattern) is (texts is not None)
     if texts is not None:
-        assert filled(pattern, texts) == name
+        assert substitute(pattern, texts) == name
 
 
 FILLED = [
@@ -51,8 +51,8 @@ FILLED = [
 
 @pytest.mark.parametrize(("target", "texts", "full"), FILLED)
 def test_a_target_takes_the_texts_in_order(target: str, texts: tuple[str, ...], full: str) -> None:
-    assert filled(target, texts) == full
+    assert substitute(target, texts) == full
 
 
 def test_a_long_name_takes_no_time_worth_mentioning() -> None:
-    assert matched("a" * 100_000, "*a" * 20 + "*b") is None
+    assert captures("a" * 100_000, "*a" * 20 + "*b") is None

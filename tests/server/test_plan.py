@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from dragoman import REGISTRY, Relay, RemoteProtocolError, ResponseTranslator
-from dragoman.document import Grammar, Thought
-from dragoman.events import Seal
-from dragoman_server.keys import sealer_of
+from dragoman import PROTOCOLS, Relay, RemoteProtocolError, ResponseTranslator
+from dragoman.document import Grammar, Reasoning
+from dragoman.events import Signature
+from dragoman_server.keys import make_signer
 from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
-CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ def plan(
     server: ServerSettings | None = None,
     client_key: ClientKey | None = None,
     check_input: Any = None,
-    recall: Any = None,
+    reasoning_lookup: Any = None,
     **upstream: Any,
 ) -> Plan:
     base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
@@ -42,8 +42,8 @@ def plan(
         upstreams=(UpstreamSettings(name="up", protocol=protocol, base_url=base, **upstream),),
     )
     data = json.dumps({**BODIES[client], **(body or {})}).encode()
-    more = {"client_key": client_key, "check_input": check_input, "recall": recall}
-    return make_plan(settings, REGISTRY[client], headers or {}, query, data, id="abc", now=5, **more)
+    more = {"client_key": client_key, "check_input": check_input, "reasoning_lookup": reasoning_lookup}
+    return make_plan(settings, PROTOCOLS[client], headers or {}, query, data, id="abc", now=5, **more)
 
 
 def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
@@ -51,15 +51,15 @@ def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_where_a_request_goes(client: str, protocol: str) -> None:
     made = plan(client, protocol)
     paths = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
     assert made.url == "http://127.0.0.1:9" + paths[protocol]
     assert made.upstream_model == json.loads(made.translated.body)["model"] == "m"
     assert made.translated.relayed is (client == protocol)
-    assert made.exchange.model == "up/m"
+    assert made.context.model == "up/m"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_an_answer_is_relayed_where_both_bodies_have_one_form(
 ) -> None:
     made = plan(CHAT, protocol, {"stream": stream})
     relayed = protocol == CHAT and stream == upstream_streams
-    assert type(made.answer(upstream_streams=upstream_streams)) is (Relay if relayed else ResponseTranslator)
+    assert type(made.response_machine(upstream_streams=upstream_streams)) is (
+        Relay if relayed else ResponseTranslator
+    )
 
 
 def test_timeouts_and_proxy_are_the_upstreams() -> None:
@@ -101,7 +103,7 @@ def test_no_secret_is_in_the_repr() -> None:
     assert CANARY not in repr(made)
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("model", [None, ""])
 def test_a_model_is_required(client: str, model: str | None) -> None:
     with pytest.raises(RemoteProtocolError, match="model is required") as caught:
@@ -109,7 +111,7 @@ def test_a_model_is_required(client: str, model: str | None) -> None:
     assert (caught.value.status_hint, caught.value.param) == (400, "model")
 
 
-SIMPLE = REGISTRY["simple_chat"]
+SIMPLE = PROTOCOLS["simple_chat"]
 
 
 def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> Plan:
@@ -123,9 +125,9 @@ def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> P
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": ""}])
 def test_a_protocol_that_needs_no_model_gets_the_default(body: dict[str, Any]) -> None:
     made = simple(ServerSettings(default_model="up/big"), body)
-    assert (made.upstream_model, made.exchange.model) == ("big", "up/big")
+    assert (made.upstream_model, made.context.model) == ("big", "up/big")
     assert json.loads(made.translated.body)["model"] == "big"
-    assert simple(ServerSettings(default_model="up/big"), {"model": "up/small"}).exchange.model == "up/small"
+    assert simple(ServerSettings(default_model="up/big"), {"model": "up/small"}).context.model == "up/small"
 
 
 def test_without_a_default_a_model_is_required_all_the_same() -> None:
@@ -143,7 +145,7 @@ def test_the_endpoint_says_whether_the_answer_is_a_stream(
     asked: dict[str, Any], endpoint: int, streams: bool
 ) -> None:
     made = simple(ServerSettings(), {"model": "up/m", **asked}, endpoint)
-    assert (made.streams, made.exchange.request.stream, made.exchange.endpoint) == (
+    assert (made.streams, made.context.request.stream, made.context.endpoint) == (
         streams,
         streams,
         SIMPLE.endpoints[endpoint],
@@ -159,7 +161,7 @@ def test_a_model_that_leads_nowhere() -> None:
     )
     body = json.dumps({**BODIES[CHAT], "model": "upp/m"}).encode()
     with pytest.raises(RemoteProtocolError, match='did you mean "up/m"') as caught:
-        make_plan(Settings(upstreams=two), REGISTRY[CHAT], {}, "", body, id="abc", now=5)
+        make_plan(Settings(upstreams=two), PROTOCOLS[CHAT], {}, "", body, id="abc", now=5)
     assert (caught.value.status_hint, caught.value.code) == (404, "model_not_found")
 
 
@@ -243,7 +245,7 @@ def test_a_wrong_policy_is_wrong_for_a_relay_too() -> None:
 
 
 def test_the_policy_of_a_client_does_not_reach_an_upstream() -> None:
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOL_NAMES:
         made = plan(CHAT, protocol, headers={"dragoman-loss-policy": "record"})
         assert "dragoman-loss-policy" not in dict(made.headers)
 
@@ -268,7 +270,7 @@ def with_thought(signature: str) -> dict[str, Any]:
 def sealed(secret: str | None) -> str:
     native = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "canary"}
     own = None if secret is None else Secret(secret)
-    return sealer_of(own).wrap(Seal(origin=RESPONSES, model="m", native=native))
+    return make_signer(own).wrap(Signature(origin=RESPONSES, model="m", native=native))
 
 
 @pytest.mark.parametrize(
@@ -282,16 +284,16 @@ def test_a_seal_opens_with_the_secret_that_made_it(
     made = plan(MESSAGES, RESPONSES, with_thought(sealed(made_with)), server=server)
     assert (b"canary" in made.translated.body) is opens
     assert ("foreign_seal" in {loss.code.value for loss in made.translated.losses}) is not opens
-    assert made.exchange.sealer == sealer_of(server.secret)
+    assert made.context.signer == make_signer(server.secret)
 
 
 def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "canary"}
     asked: list[tuple[str, ...]] = []
 
-    def recall(calls: tuple[str, ...]) -> tuple[Thought, ...]:
+    def reasoning_lookup(calls: tuple[str, ...]) -> tuple[Reasoning, ...]:
         asked.append(calls)
-        return (Thought("", Seal(origin=MESSAGES, model="m", native=block)),)
+        return (Reasoning("", Signature(origin=MESSAGES, model="m", native=block)),)
 
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     turns = [
@@ -300,7 +302,7 @@ def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": "4"},
     ]
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    body = sent(CHAT, MESSAGES, {"messages": turns, "tools": [tool]}, recall=recall)
+    body = sent(CHAT, MESSAGES, {"messages": turns, "tools": [tool]}, reasoning_lookup=reasoning_lookup)
     assert body["messages"][1]["content"][0] == block
     assert asked == [("call_1",)]
 

@@ -24,16 +24,16 @@ from gw_provider import (
     script_of,
 )
 from gw_provider_errors import PLAIN, anthropic, broken, invalid, limited, openai, refusal
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, meaning_of_client_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, meaning_of_client_stream
 from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountStoreError
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ def begun(protocol: str, said: str) -> list[Step]:
 
 
 @pytest.mark.promise("R5")
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
 async def test_f1_nobody_else_is_asked_after_content_went_out(
@@ -97,7 +97,7 @@ async def test_f1_nobody_else_is_asked_after_content_went_out(
 
 
 @BOTH
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("end", ENDS)
 async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     client: str, upstream: str, end: str, stream: bool
@@ -218,7 +218,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
 
 
 @pytest.mark.promise("R5")
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("opening", OPENINGS)
 async def test_an_answer_begins_with_its_first_content_for_every_pair(
     client: str, upstream: str, opening: str
@@ -255,25 +255,33 @@ FORTY = [
 
 @pytest.mark.promise("R7")
 @pytest.mark.parametrize("header", FORTY, ids=repr)
-@pytest.mark.parametrize("draw", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
 async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
-    header: tuple[str, str], draw: float
+    header: tuple[str, str], random: float
 ) -> None:
     """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
     plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
-    pool = pool_of(CHAT, plays, draw=draw)
-    back = 40 * (1 + Rest().jitter * draw)
+    pool = pool_of(CHAT, plays, random=random)
+    back = 40 * (1 + Backoff().jitter * random)
     for at in (0, 1, 20, 39.9, back - 0.01, back + 0.01):
         await anyio.sleep(at - anyio.current_time())
         assert (await pool.call(CHAT)).status == 200
         if at == 1:
-            await pool.store.failed("up/a", Verdict.COOL, "", pool.pool.clock(), after=5, draw=0, rest=Rest())
+            await pool.store.failed(
+                "up/a",
+                ErrorAction.COOL_DOWN,
+                "",
+                pool.pool.clock(),
+                retry_after=5,
+                random=0,
+                backoff=Backoff(),
+            )
     asked = [each.at for each in pool.provider.requests if each.account == "a"]
     assert asked == [0, pytest.approx(back + 0.01)]
 
 
 @BOTH
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
     """What one account says passes; of several it is the soonest that counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
@@ -316,7 +324,7 @@ async def test_f4_the_class_of_the_last_error_reaches_the_client(
         case.play
         for case in PLAIN
         if case.protocol == upstream and isinstance(case.play, Answer) and case.play.status == status
-        if case.verdict in (Verdict.COOL, Verdict.TROUBLE)
+        if case.action in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)
     )
     pool = pool_of(upstream, {"a": play, "b": play})
     heard = await pool.call(client, stream=stream)
@@ -358,7 +366,7 @@ async def test_f6_nor_before_the_first_token(where: str) -> None:
     pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
     await left(pool, 5, stream=True)
     assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
-    assert pool.health("a") == Health(used=EPOCH)
+    assert pool.health("a") == Health(last_used=EPOCH)
 
 
 @pytest.mark.parametrize("where", ["for the connection", "for the first byte", "for the rest"])
@@ -367,24 +375,24 @@ async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
     pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
     await left(pool, 5, stream=False)
     assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
-    assert pool.health("a") == Health(used=EPOCH)
+    assert pool.health("a") == Health(last_used=EPOCH)
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("end", ENDS)
 async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
     """They cannot be mended, but traffic must not go on going there."""
     play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
     for number in range(3):
-        assert len(pool.health("a").troubles) == number
+        assert len(pool.health("a").failures) == number
         assert meaning_of_client_stream(client, (await pool.call(client)).body).stop is Stop.ERROR
     assert pool.rests_for("a") == 5
     check_said(client, await pool.call(client), "Hello from b", stream=True)
     assert pool.asked == ["a", "a", "a", "b"]
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
     error = (
         anthropic("rate_limit_error", "Slow down")
@@ -398,7 +406,7 @@ async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream:
     check_said(client, await pool.call(client), "Hello from b", stream=True)
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
     """The request was good enough to begin with."""
     kind = "invalid_request_error"
@@ -406,7 +414,7 @@ async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, u
     ending = in_band(upstream, InBand(error, bare=True), stream=True)
     pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
     await pool.call(client)
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
 
 # Before the response, at its start, and inside of it.
@@ -435,11 +443,11 @@ async def test_f9_one_policy_for_every_moment(
     pool = pool_of(upstream, plays, others=others, models=models)
     check_said(client, await pool.call(client, stream=stream, model="x"), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"]
-    assert len(pool.health("a").troubles) == 1
+    assert len(pool.health("a").failures) == 1
 
 
 async def test_f9_an_upstream_that_says_nothing_after_its_error_is_not_waited_for() -> None:
-    for protocol in PROTOCOLS:
+    for protocol in PROTOCOL_NAMES:
         script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
         pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
         before = anyio.current_time()
@@ -460,7 +468,7 @@ BAD = {
 
 
 @BOTH
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("bad", BAD)
 async def test_f10_what_no_account_can_cure_is_tried_once(
     client: str, upstream: str, bad: str, stream: bool
@@ -471,10 +479,10 @@ async def test_f10_what_no_account_can_cure_is_tried_once(
     assert pool.asked == ["a"]
     assert heard.status == plays["a"].status
     assert check_error(client, heard.status or 0, heard.body) == []
-    assert pool.health("a") == Health(used=EPOCH)
+    assert pool.health("a") == Health(last_used=EPOCH)
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
     parts = script_of(upstream, good("Hello"), stream=True).body
     pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
@@ -498,7 +506,7 @@ async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
         heard = await pool.call(CHAT, stream=stream)
     check_said(CHAT, heard, "Hello", stream=stream)
     assert pool.asked == ["a", "a"]
-    assert pool.health("a").strikes == Health().strikes
+    assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
     (line,) = lines_of(caplog)
     assert line["attempts"] == 2
     (failure,) = line["failures"]
@@ -550,7 +558,7 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
 # A store of accounts that is slow or down, and upstreams that fail at the same time.
 
 
-class Bad(MemoryAccounts):
+class Bad(MemoryAccountStore):
     """Answers nothing for a time, or fails."""
 
     def __init__(self, mood: str) -> None:
@@ -579,7 +587,7 @@ async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succee
     mood: str, stream: bool
 ) -> None:
     plays = {"a": LOST, "b": broken(CHAT), "c": Answer(parts=[BROKEN]), "d": good("Hello")}
-    pool = pool_of(CHAT, plays, store=Careful(Bad(mood), MemoryAccounts()))
+    pool = pool_of(CHAT, plays, store=ResilientStore(Bad(mood), MemoryAccountStore()))
     for _ in range(30):
         begun = anyio.current_time()
         check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)

@@ -19,7 +19,7 @@ from gw_provider_errors import ALL, Case, broken, cases, invalid, limited, unaut
 from oracle import MESSAGES, check_error, compare_error, read_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.settings import RuleSettings
 from dragoman_server.settings.secret import Secret
@@ -40,7 +40,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
     return virtual_backend(request.param)
 
 
-def on_each(*verdicts: Verdict) -> pytest.MarkDecorator:
+def on_each(*verdicts: ErrorAction) -> pytest.MarkDecorator:
     found = cases(*verdicts)
     ids = [f"{name_of(case.protocol)}-{case.name}" for case in found]
     return pytest.mark.parametrize("case", found, ids=ids)
@@ -52,7 +52,12 @@ def failing(case: Case) -> PoolGateway:
 
 
 def untouched(health: Health) -> bool:
-    return health.disabled is None and not health.cools_until and not health.troubles and not health.strikes
+    return (
+        health.disabled is None
+        and not health.cooldown_until
+        and not health.failures
+        and not health.consecutive_cooldowns
+    )
 
 
 def check_told(client: str, case: Case, heard: FakeClient) -> None:
@@ -70,7 +75,7 @@ def check_told(client: str, case: Case, heard: FakeClient) -> None:
 
 
 @each("client")
-@on_each(Verdict.ANSWER)
+@on_each(ErrorAction.RETURN_TO_CLIENT)
 async def test_the_requests_own_fault_goes_straight_to_the_client(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -83,7 +88,7 @@ async def test_the_requests_own_fault_goes_straight_to_the_client(
 
 
 @each("client")
-@on_each(Verdict.NEXT)
+@on_each(ErrorAction.TRY_NEXT)
 async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -95,7 +100,7 @@ async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
 
 
 @each("client")
-@on_each(Verdict.COOL)
+@on_each(ErrorAction.COOL_DOWN)
 async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
@@ -111,7 +116,7 @@ async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, strea
 
 
 @each("client")
-@on_each(Verdict.DISABLE)
+@on_each(ErrorAction.DISABLE)
 async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_reset(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -129,11 +134,11 @@ async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_r
 
 
 @each("client")
-@on_each(Verdict.TROUBLE)
+@on_each(ErrorAction.RETRY_LATER)
 async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     for number in range(3):
-        assert pool.health("a").troubles == tuple(
+        assert pool.health("a").failures == tuple(
             pool.pool.clock() - 5 * back for back in range(number, 0, -1)
         )
         check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
@@ -178,7 +183,7 @@ async def test_the_account_rests_as_long_as_the_provider_says(
 
 async def test_a_rest_is_longer_by_chance_and_never_shorter_than_asked_for(stream: bool) -> None:
     plays = {"a": limited(MESSAGES, ("retry-after", "40")), "b": good("Hello")}
-    pool = pool_of(MESSAGES, plays, draw=0.5)
+    pool = pool_of(MESSAGES, plays, random=0.5)
     await pool.call(MESSAGES, stream=stream)
     assert pool.rests_for("a") == pytest.approx(42)
 
@@ -197,7 +202,7 @@ async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None
             tasks.start_soon(partial(pool.call, MESSAGES, stream=stream))
     assert pool.asked[:2] == ["a", "a"]
     assert pool.rests_for("a") == pytest.approx(59)
-    assert pool.health("a").strikes == 1
+    assert pool.health("a").consecutive_cooldowns == 1
 
 
 @each("protocol")
@@ -277,12 +282,12 @@ async def test_a_proxy_that_works_again_has_no_strikes(stream: bool) -> None:
     for _ in range(2):
         await pool.call(MESSAGES, stream=stream, model="m")
     (proxy,) = [name for name in pool.store.health() if name.startswith("proxy:")]
-    assert pool.store.health()[proxy].strikes == 1
+    assert pool.store.health()[proxy].consecutive_cooldowns == 1
     await anyio.sleep(6)
     pool.provider.play("a", good("Hello"))
     pool.provider.play("b", good("Hello"))
     await pool.call(MESSAGES, stream=stream, model="m")
-    assert pool.store.health()[proxy].strikes == 0
+    assert pool.store.health()[proxy].consecutive_cooldowns == 0
 
 
 async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) -> None:
@@ -361,7 +366,7 @@ async def test_the_requests_own_fault_is_no_matter_of_time(client: str, stream: 
 
 async def test_rules_come_before_the_table(stream: bool) -> None:
     plays = {"a": invalid(MESSAGES), "b": good("Hello")}
-    rule = RuleSettings(verdict="cool", upstream="up", statuses=(400,), words=("Too Long",))
+    rule = RuleSettings(action="cool_down", upstream="up", statuses=(400,), words=("Too Long",))
     pool = pool_of(MESSAGES, plays, rules=[rule])
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
     assert pool.rests_for("a") == 15
@@ -370,9 +375,9 @@ async def test_rules_come_before_the_table(stream: bool) -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        RuleSettings(verdict="cool", upstream="other", statuses=(400,)),
-        RuleSettings(verdict="cool", statuses=(400,), words=("short",)),
-        RuleSettings(verdict="cool", codes=("rate_limit_error",)),
+        RuleSettings(action="cool_down", upstream="other", statuses=(400,)),
+        RuleSettings(action="cool_down", statuses=(400,), words=("short",)),
+        RuleSettings(action="cool_down", codes=("rate_limit_error",)),
     ],
     ids=["another upstream's", "other words", "another code"],
 )

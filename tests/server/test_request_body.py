@@ -13,7 +13,7 @@ import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
-from dragoman_server.http.request_body import ClientLeft, read_body
+from dragoman_server.http.request_body import ClientDisconnected, read_body
 from dragoman_server.upstream.content_coding import MAX_PORTION
 
 if sys.version_info >= (3, 14):
@@ -126,7 +126,7 @@ async def test_a_broken_coding_is_the_clients_fault(packed: bytes, step: int) ->
 
 @pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
 async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes]) -> None:
-    with pytest.raises(ClientLeft):
+    with pytest.raises(ClientDisconnected):
         await read(*pieces, complete=False)
 
 

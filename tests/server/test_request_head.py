@@ -10,9 +10,9 @@ from http_heads import CASES
 from dragoman import RemoteProtocolError
 from dragoman_server.serving.request_head import (
     check_head,
-    check_part,
+    check_partial_head,
     parse_broken,
-    split_absolute,
+    split_absolute_form,
 )
 
 # These are the application's: there is nothing at the paths of the table.
@@ -26,7 +26,7 @@ def status_of(sent: bytes, *, cut: bool) -> int | None:
     try:
         if cut or end < 4:
             for size in range(end - 1 if end > 3 else len(sent) + 1):
-                check_part(sent[:size], size - 1)
+                check_partial_head(sent[:size], size - 1)
         if end > 3:
             check_head(sent[:end])
     except RemoteProtocolError as error:
@@ -75,7 +75,7 @@ def test_what_passes_is_read_alike_by_h11_and_by_the_standard_library(name: str)
     ],
 )
 def test_a_target_in_absolute_form(target: bytes, parts: tuple[bytes, bytes] | None) -> None:
-    assert split_absolute(target) == parts
+    assert split_absolute_form(target) == parts
 
 
 @pytest.mark.parametrize(

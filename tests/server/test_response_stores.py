@@ -15,11 +15,11 @@ import pytest
 
 from dragoman_server.responses.stores import sqlite as sqlite_store
 from dragoman_server.responses.stores.base import (
-    Item,
-    Limits,
     ResponseStore,
+    ResponseStoreError,
+    ResponseStoreLimits,
+    StoredItem,
     StoredResponse,
-    StoreError,
 )
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
@@ -27,7 +27,7 @@ from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 pytestmark = pytest.mark.anyio
 
 NOW = 1_800_000_000
-LIMITS = Limits(max_bytes=1_000_000, max_age_s=3600)
+LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
 
 # Not under virtual time: to it, a thread that works looks like a program that waits.
 BACKENDS = ["asyncio", "trio"]
@@ -45,7 +45,7 @@ class Kind:
         self.name = name
         self.path = folder / "responses.db"
 
-    def __call__(self, limits: Limits = LIMITS) -> ResponseStore:
+    def __call__(self, limits: ResponseStoreLimits = LIMITS) -> ResponseStore:
         if self.name == "memory":
             return MemoryResponseStore(limits)
         return SQLiteResponseStore(str(self.path), limits)
@@ -61,8 +61,8 @@ def sqlite(tmp_path: Path) -> Kind:
     return Kind("sqlite", tmp_path)
 
 
-def item(id: str, text: str = "text") -> Item:
-    return Item(id, b'{"text":"%b"}' % text.encode())
+def item(id: str, text: str = "text") -> StoredItem:
+    return StoredItem(id, b'{"text":"%b"}' % text.encode())
 
 
 PUT_S = sqlite_store._PUT_S
@@ -80,8 +80,8 @@ def response(
     owner: str = "",
     created: int = NOW,
     body: bytes = b"{}",
-    given: tuple[Item, ...] = (item("msg_1"),),
-    said: tuple[Item, ...] = (item("msg_2"),),
+    given: tuple[StoredItem, ...] = (item("msg_1"),),
+    said: tuple[StoredItem, ...] = (item("msg_2"),),
 ) -> StoredResponse:
     return StoredResponse(id, owner, created, body, given, said)
 
@@ -210,7 +210,7 @@ def large(number: int) -> StoredResponse:
 
 
 async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
-    async with kind(Limits(35_000, 3600)) as store:
+    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
         for number in range(5):
             assert await store.put(large(number))
         assert await ids_of(store, 5) == [2, 3, 4]
@@ -223,8 +223,8 @@ async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
 
 async def test_what_responses_share_counts_once(kind: Kind) -> None:
     """A conversation grows by what is new in each turn, not by all that was said before."""
-    async with kind(Limits(100_000, 3600)) as store:
-        items: tuple[Item, ...] = ()
+    async with kind(ResponseStoreLimits(100_000, 3600)) as store:
+        items: tuple[StoredItem, ...] = ()
         for number in range(60):
             items = (*items, item(f"msg_{number}", "x" * 1000))
             assert await store.put(response(f"resp_{number}", given=items, said=()))
@@ -238,7 +238,7 @@ async def test_what_responses_share_counts_once(kind: Kind) -> None:
 
 
 async def test_one_that_is_larger_than_the_limit_is_not_kept_and_drops_nothing(kind: Kind) -> None:
-    async with kind(Limits(20_000, 3600)) as store:
+    async with kind(ResponseStoreLimits(20_000, 3600)) as store:
         assert await store.put(large(0))
         assert not await store.put(response("resp_1", given=(item("m", "x" * 20_000),)))
         assert not await store.put(response("resp_2", body=b"x" * 20_000))
@@ -246,7 +246,7 @@ async def test_one_that_is_larger_than_the_limit_is_not_kept_and_drops_nothing(k
 
 
 async def test_deleted_bytes_are_free_again(kind: Kind) -> None:
-    async with kind(Limits(35_000, 3600)) as store:
+    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
         for number in range(3):
             await store.put(large(number))
         await store.delete("", "resp_1")
@@ -303,13 +303,13 @@ async def test_two_processes_see_each_other(sqlite: Kind) -> None:
 
 _PROCESS = """
 import sys, anyio
-from dragoman_server.responses.stores.base import Item, Limits, StoredResponse
+from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 async def main(path, name):
-    async with SQLiteResponseStore(path, Limits(10_000_000, 3600)) as store:
+    async with SQLiteResponseStore(path, ResponseStoreLimits(10_000_000, 3600)) as store:
         for number in range(30):
-            items = (Item("shared", b"x" * 1000), Item(f"{name}{number}", b"{}"))
+            items = (StoredItem("shared", b"x" * 1000), StoredItem(f"{name}{number}", b"{}"))
             await store.put(StoredResponse(f"{name}_{number}", "", 1800000000, b"{}", items, ()))
             assert await store.get("", f"{name}_{number}", 1800000000)
 
@@ -355,8 +355,8 @@ async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
 
 
 async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
-    memory = MemoryResponseStore(Limits(35_000, 3600))
-    async with sqlite(Limits(35_000, 3600)) as store:
+    memory = MemoryResponseStore(ResponseStoreLimits(35_000, 3600))
+    async with sqlite(ResponseStoreLimits(35_000, 3600)) as store:
         for each in (store, memory):
             for number in range(5):
                 await each.put(large(number))
@@ -391,20 +391,20 @@ BAD_FILES = {
 async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) -> None:
     statements, message = BAD_FILES[name]
     make_database(sqlite.path, *statements)
-    with pytest.raises(StoreError, match=message):
+    with pytest.raises(ResponseStoreError, match=message):
         async with sqlite():
             pass
 
 
 async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
     sqlite.path.write_text("this is a letter, not a database\n" * 100)
-    with pytest.raises(StoreError, match="not a database"):
+    with pytest.raises(ResponseStoreError, match="not a database"):
         async with sqlite():
             pass
 
 
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="No such file or directory"):
+    with pytest.raises(ResponseStoreError, match="No such file or directory"):
         async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS):
             pass
 
@@ -415,7 +415,7 @@ async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: p
         await store.put(response())
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="locked"):
+        with pytest.raises(ResponseStoreError, match="locked"):
             await store.put(response("resp_2"))
         assert await store.get("", "resp_1", NOW) == response(), "readers do not wait"
         holder.execute("ROLLBACK")
@@ -456,7 +456,7 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
             tasks.start_soon(store.put, response())
             await anyio.sleep(0.01)
             monkeypatch.setattr("dragoman_server.responses.stores.sqlite._TURN_S", 0.05)
-            with pytest.raises(StoreError, match=r"the calls before this one took 0\.05 s"):
+            with pytest.raises(ResponseStoreError, match=r"the calls before this one took 0\.05 s"):
                 await store.get("", "resp_1", NOW)
             holder.execute("ROLLBACK")
         holder.close()
@@ -470,7 +470,7 @@ async def test_a_file_that_cannot_be_opened_for_another_process(
     sqlite.path.touch()
     holder = sqlite3.connect(sqlite.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(StoreError, match="locked"):
+    with pytest.raises(ResponseStoreError, match="locked"):
         async with sqlite():
             pass
     holder.close()
@@ -499,7 +499,7 @@ async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         begun = anyio.current_time()
-        with pytest.raises(StoreError, match=r"not written within 0\.25 s"):
+        with pytest.raises(ResponseStoreError, match=r"not written within 0\.25 s"):
             await store.put(response())
         assert anyio.current_time() - begun < 2.0
         holder.execute("ROLLBACK")
@@ -523,5 +523,5 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
         assert there[-4:] == [8, 9, 10, 11]
         assert there == list(range(there[0], 12))
         store._open_connection.execute("DELETE FROM responses")
-        with pytest.raises(StoreError, match="full"):
+        with pytest.raises(ResponseStoreError, match="full"):
             await store.put(response("resp_large", body=bytes(950_000)))

@@ -6,14 +6,14 @@ import pytest
 
 from dragoman import UPSTREAMS
 from dragoman_server.models.routes import (
-    DEFAULT_MODEL,
-    FAMILIES,
-    Route,
+    SIMULATOR_DEFAULT_MODEL,
+    VENDOR_MODELS,
+    ModelRoute,
     UnknownModel,
+    deciding_upstream,
     default_model,
     model_ids,
     resolve,
-    undecided,
 )
 from dragoman_server.settings import (
     UPSTREAM_PROTOCOLS,
@@ -60,45 +60,45 @@ MANY = Settings(
 
 ROUTES = [
     # The simulator alone: whatever the client asks for works.
-    (NOTHING, C, "gpt-4.1", Route("sim", "echo", C)),
-    (NOTHING, M, "claude-opus-4-8[1m]", Route("sim", "echo", M)),
-    (NOTHING, R, "any/thing", Route("sim", "echo", R)),
-    (NOTHING, M, "sim/slow", Route("sim", "slow", M)),
-    (NOTHING, "simple_chat", "x", Route("sim", "echo", C)),
+    (NOTHING, C, "gpt-4.1", ModelRoute("sim", "echo", C)),
+    (NOTHING, M, "claude-opus-4-8[1m]", ModelRoute("sim", "echo", M)),
+    (NOTHING, R, "any/thing", ModelRoute("sim", "echo", R)),
+    (NOTHING, M, "sim/slow", ModelRoute("sim", "slow", M)),
+    (NOTHING, "simple_chat", "x", ModelRoute("sim", "echo", C)),
     # An alias comes first, exact before patterns, and may hide an upstream's prefix.
-    (MANY, C, "fast", Route("local", "qwen3", C)),
-    (MANY, M, "claude-haiku-4-5", Route("openai", "gpt-5-mini", R)),
-    (MANY, M, "claude-haiku-4-5-20251001", Route("local", "qwen3", C)),
-    (MANY, C, "local/old", Route("openai", "new", C)),
-    (MANY, C, "made-it-up", Route("sim", "echo", C)),
-    (MANY, C, "a/b", Route("proxy", "c/d", C)),
+    (MANY, C, "fast", ModelRoute("local", "qwen3", C)),
+    (MANY, M, "claude-haiku-4-5", ModelRoute("openai", "gpt-5-mini", R)),
+    (MANY, M, "claude-haiku-4-5-20251001", ModelRoute("local", "qwen3", C)),
+    (MANY, C, "local/old", ModelRoute("openai", "new", C)),
+    (MANY, C, "made-it-up", ModelRoute("sim", "echo", C)),
+    (MANY, C, "a/b", ModelRoute("proxy", "c/d", C)),
     # A * of the target is what the * of the pattern matched, in order.
-    (MANY, M, "family-big-1.5", Route("proxy", "maker/big-1.5", M)),
-    (MANY, C, "one@two@three", Route("proxy", "one-of-two@three", C)),
-    (MANY, C, "family-*", Route("proxy", "maker/*", C)),
+    (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
+    (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
+    (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
     # A prefix; the rest may have slashes of its own.
-    (MANY, C, "local/never-heard-of", Route("local", "never-heard-of", C)),
-    (MANY, C, "proxy/org/llama", Route("proxy", "org/llama", C)),
-    (MANY, M, "sim/echo", Route("sim", "echo", M)),
+    (MANY, C, "local/never-heard-of", ModelRoute("local", "never-heard-of", C)),
+    (MANY, C, "proxy/org/llama", ModelRoute("proxy", "org/llama", C)),
+    (MANY, M, "sim/echo", ModelRoute("sim", "echo", M)),
     # An upstream's own list, also for names with slashes.
-    (MANY, C, "qwen3", Route("local", "qwen3", C)),
-    (MANY, C, "org/llama", Route("local", "org/llama", C)),
+    (MANY, C, "qwen3", ModelRoute("local", "qwen3", C)),
+    (MANY, C, "org/llama", ModelRoute("local", "org/llama", C)),
     # Families: the upstream of that name, else the first one that speaks the protocol.
-    (TWO, M, "claude-sonnet-4-6", Route("anthropic", "claude-sonnet-4-6", M)),
-    (TWO, C, "claude-sonnet-4-6", Route("anthropic", "claude-sonnet-4-6", M)),
-    (MANY, C, "claude-sonnet-4-6", Route("proxy", "claude-sonnet-4-6", C)),
-    (MANY, M, "claude-sonnet-4-6", Route("proxy", "claude-sonnet-4-6", M)),
-    (TWO, C, "gpt-5", Route("openai", "gpt-5", C)),
-    (TWO, R, "o3-mini", Route("openai", "o3-mini", R)),
-    (TWO, M, "codex-mini", Route("openai", "codex-mini", R)),
+    (TWO, M, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
+    (TWO, C, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
+    (MANY, C, "claude-sonnet-4-6", ModelRoute("proxy", "claude-sonnet-4-6", C)),
+    (MANY, M, "claude-sonnet-4-6", ModelRoute("proxy", "claude-sonnet-4-6", M)),
+    (TWO, C, "gpt-5", ModelRoute("openai", "gpt-5", C)),
+    (TWO, R, "o3-mini", ModelRoute("openai", "o3-mini", R)),
+    (TWO, M, "codex-mini", ModelRoute("openai", "codex-mini", R)),
     # The only upstream gets every name that nobody else claims.
-    (ONE, C, "x/y", Route("local", "x/y", C)),
-    (ONE, C, "sim/echo", Route("sim", "echo", C)),
+    (ONE, C, "x/y", ModelRoute("local", "x/y", C)),
+    (ONE, C, "sim/echo", ModelRoute("sim", "echo", C)),
 ]
 
 
 @pytest.mark.parametrize(("settings", "protocol", "model", "route"), ROUTES)
-def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, route: Route) -> None:
+def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, route: ModelRoute) -> None:
     assert resolve(settings, protocol, model) == route
 
 
@@ -147,7 +147,7 @@ def test_what_agents_ask_for_leads_to_a_model_that_is_there(
     only: UpstreamSettings, listed: tuple[str, ...], name: str, model: str
 ) -> None:
     route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
-    assert isinstance(route, Route)
+    assert isinstance(route, ModelRoute)
     assert route.upstream_model == model
 
 
@@ -165,7 +165,7 @@ def test_a_guess_that_may_be_wrong_has_the_line_to_add(
     only: UpstreamSettings, listed: tuple[str, ...], name: str, advice: str
 ) -> None:
     route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed})
-    assert isinstance(route, Route)
+    assert isinstance(route, ModelRoute)
     assert route.advice == advice
 
 
@@ -189,7 +189,7 @@ def test_a_list_is_asked_for_where_a_guess_depends_on_it(
     name: str,
     asked: UpstreamSettings | None,
 ) -> None:
-    assert undecided(Settings(upstreams=upstreams, models=models), name) is asked
+    assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked
 
 
 ADVICE = 'write "upstream/model" with one of the upstreams {}'
@@ -270,7 +270,7 @@ def test_a_suggestion_leads_somewhere() -> None:
     for settings, model, _, suggestion in UNKNOWN:
         if suggestion is not None:
             assert isinstance(resolve(settings, C, model), UnknownModel)
-            assert isinstance(resolve(settings, C, suggestion), Route)
+            assert isinstance(resolve(settings, C, suggestion), ModelRoute)
 
 
 def test_without_the_simulator_its_names_are_unknown() -> None:
@@ -296,16 +296,16 @@ def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> No
         *SIMULATED,
     )
     for name in ids:
-        assert isinstance(resolve(MANY, C, name), Route)
+        assert isinstance(resolve(MANY, C, name), ModelRoute)
     assert model_ids(NOTHING) == SIMULATED
 
 
 def test_the_simulator_has_the_model_that_answers_by_default() -> None:
-    assert DEFAULT_MODEL in SIMULATED
+    assert SIMULATOR_DEFAULT_MODEL in SIMULATED
 
 
 def test_the_default_model() -> None:
-    assert default_model(NOTHING) == DEFAULT_MODEL  # so that any client works at the first try
+    assert default_model(NOTHING) == SIMULATOR_DEFAULT_MODEL  # so that any client works at the first try
     assert default_model(TWO) is None
     assert default_model(Settings(server=ServerSettings(simulator=False))) is None
     for settings in (NOTHING, TWO):
@@ -323,13 +323,13 @@ def test_a_client_is_relayed_in_its_own_protocol_where_that_is_spoken(
     client: str, server: UpstreamSettings
 ) -> None:
     route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
-    assert isinstance(route, Route)
+    assert isinstance(route, ModelRoute)
     assert route.upstream_protocol == (client if client in server.protocols else server.protocol)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.pattern)
+@pytest.mark.parametrize("family", VENDOR_MODELS, ids=lambda family: family.pattern)
 def test_each_family_goes_to_the_upstream_of_its_name(family: object) -> None:
-    assert isinstance(family, type(FAMILIES[0]))
+    assert isinstance(family, type(VENDOR_MODELS[0]))
     settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
     model = family.pattern.replace("*", "x")
-    assert resolve(settings, C, model) == Route(family.upstream, model, C)
+    assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C)

@@ -26,7 +26,7 @@ from fail_answers import stream as stream_of
 from gw_fakes import FakeClient, Script, http_scope
 from gw_provider import InBand, in_band
 from gw_provider_errors import anthropic
-from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, ScriptedUpstreams, whole
+from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ScriptedUpstreams, whole
 from secret_settings import (
     CANARIES,
     WORDS,
@@ -42,10 +42,10 @@ from virtual_time import AnyioBackend, virtual_backend
 from dragoman_server.app import Application, create_app
 from dragoman_server.cli import banner as banners
 from dragoman_server.cli.commands import main
-from dragoman_server.config.loader import Loaded, load
-from dragoman_server.serving.sockets import Listening
+from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.settings.secret import SHORTEST, Mask, Secret
+from dragoman_server.settings.secret import MIN_SECRET_LENGTH, Mask, Secret
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -192,8 +192,8 @@ def told(heard: FakeClient) -> str:
 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("way", ways(MESSAGES))
-@pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_secrets_that_an_upstream_repeats_reach_nobody(
     client: str, upstream: str, way: str, log: Heard
 ) -> None:
@@ -215,8 +215,8 @@ async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: d
 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("way", ["an error answer", "JSON in place of a stream", "headers of an answer"])
-@pytest.mark.parametrize("upstream", PROTOCOLS)
-@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
     client: str, upstream: str, way: str, log: Heard
 ) -> None:
@@ -227,7 +227,7 @@ async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
 
 @pytest.mark.tells_secrets
 @pytest.mark.promise("R12")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_what_a_model_says_is_no_error(protocol: str) -> None:
     """It passes as it is, also where it looks like one, and errors without secrets do."""
     good = frames(stream_of(protocol, Say('{"error": {"message": "canary-of-a-header"}} event: error')))
@@ -281,7 +281,7 @@ async def test_a_bug_inside_of_a_request_tells_nothing(monkeypatch: pytest.Monke
         held = all_values()
         raise RuntimeError(f"a bug that tells {held[3]}")
 
-    monkeypatch.setattr(attempt, "no_answer", fail)
+    monkeypatch.setattr(attempt, "invalid_response_error", fail)
     app = gateway("openai_chat", whole({}))
     logger, out = logging.getLogger("dragoman"), io.StringIO()
     for formatter in (JSONFormatter, TextFormatter):
@@ -321,8 +321,8 @@ def test_settings_show_nothing() -> None:
 @pytest.mark.promise("S3")
 def test_the_banner_shows_nothing() -> None:
     base = f"http://me:{WORDS[9]}@up.corp.test/v1?key={WORDS[5]}"  # the loader refuses it, code may set it
-    loaded = Loaded(settings(base_url=base), None, {}, ())
-    lines = banners.banner(loaded, Listening("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
+    loaded = LoadedConfig(settings(base_url=base), None, {}, ())
+    lines = banners.banner(loaded, BoundAddress("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
     text = "\n".join(line.text for line in lines)
     assert "up: http://up.corp.test, openai_chat, key ****" in text
     assert leaked(text) == []
@@ -460,7 +460,7 @@ def test_what_a_mask_takes_out(text: str, shown: str) -> None:
 
 def test_a_mask_of_nothing_changes_nothing() -> None:
     assert Mask(())("any text") == "any text"
-    assert Mask(["x" * (SHORTEST - 1)])("x" * 20) == "x" * 20
+    assert Mask(["x" * (MIN_SECRET_LENGTH - 1)])("x" * 20) == "x" * 20
     assert Mask(["Basic no base64!", "http://[", "token "])("Basic token") == "Basic token"
 
 

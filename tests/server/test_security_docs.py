@@ -12,7 +12,7 @@ from dragoman._wire.sse import MAX_EVENT_BYTES
 from dragoman_server.app import _OPEN_PATHS
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import ConfigError, load
-from dragoman_server.keys import KEY_PREFIX, hash_of
+from dragoman_server.keys import CLIENT_KEY_PREFIX, hash_client_key
 from dragoman_server.proxying import attempt, plan
 from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
@@ -62,8 +62,8 @@ def test_the_commands_run_in_their_order() -> None:
         if arguments[1] == "add":
             key, _, table = results[-1].stdout.partition("\n")
             Path("dragoman.toml").write_text(table)
-    assert key.startswith(KEY_PREFIX)
-    assert hash_of(key, Secret(SECRET)) in table
+    assert key.startswith(CLIENT_KEY_PREFIX)
+    assert hash_client_key(key, Secret(SECRET)) in table
     assert results[1].stdout == "ci\n"
     assert load(environ={}).settings.client_keys == ()
 
@@ -71,14 +71,14 @@ def test_the_commands_run_in_their_order() -> None:
 @pytest.mark.promise("S7")
 def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
-    assert f"begin with `{KEY_PREFIX}`" in TEXT
-    upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_ANSWER_BYTES, MAX_EVENT_BYTES)
+    assert f"begin with `{CLIENT_KEY_PREFIX}`" in TEXT
+    upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_RESPONSE_BYTES, MAX_EVENT_BYTES)
     for row in (
         f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
         f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
         f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
         f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
-        f"| alternatives (`n`) | {plan.MAX_ANSWERS} |",
+        f"| alternatives (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole answer; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT

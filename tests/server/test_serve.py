@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from cfg_process import Server
 
-from dragoman_server.serving.run import Listening, StartupError, serve
+from dragoman_server.serving.run import BoundAddress, StartupError, serve
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import ServerSettings, Settings
 
@@ -369,4 +369,4 @@ def test_a_name_that_cannot_be_a_host() -> None:
     [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("a.b", "http://a.b:80")],
 )
 def test_the_url(host: str, url: str) -> None:
-    assert Listening("http", host, 80, "trio").url == url
+    assert BoundAddress("http", host, 80, "trio").url == url

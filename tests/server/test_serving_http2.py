@@ -56,7 +56,7 @@ from dragoman_server.serving.http2_connection import (
     HTTP2Connection,
 )
 from dragoman_server.serving.run import _hypercorn_config
-from dragoman_server.serving.tasks import TaskGroup
+from dragoman_server.serving.tasks import ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +90,7 @@ class Client:
             app,
             config,
             self.context,
-            TaskGroup(tasks),
+            ConnectionTaskGroup(tasks),
             {},
             False,
             ("127.0.0.1", 1),

@@ -12,7 +12,7 @@ from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     SIMPLE_EVENTS,
     SIMPLE_LINES,
     Stop,
@@ -27,7 +27,7 @@ from oracle.meaning import Kind
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.app import Application, create_app
-from dragoman_server.log import configure
+from dragoman_server.log import configure_logging
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamClient, UpstreamUnreachable
 
@@ -37,7 +37,7 @@ JSON, LINES, EVENTS = ENDPOINTS = ("/chat/json", "/chat/stream", "/chat/sse")
 FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
 SAMPLES = {
     name: s.render(name, make())
-    for name, make in zip(PROTOCOLS, (s.chat, s.messages, s.responses), strict=True)
+    for name, make in zip(PROTOCOL_NAMES, (s.chat, s.messages, s.responses), strict=True)
 }
 START = (
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
@@ -171,7 +171,7 @@ BODIES = [*SAMPLES.items(), (CHAT, WHOLE)]
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOLS, "whole"])
+@pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOL_NAMES, "whole"])
 async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: bytes) -> None:
     """Also a whole answer to a request for a stream, and the other way round."""
     app, _ = app_of(Script([body]), settings_of(protocol))
@@ -238,7 +238,7 @@ def lines() -> Iterator[io.StringIO]:
     logger = logging.getLogger("dragoman")
     before = logger.handlers[:], logger.propagate, logger.level
     out = io.StringIO()
-    configure("debug", "json", out)
+    configure_logging("debug", "json", out)
     yield out
     logger.handlers[:], logger.propagate, level = before
     logger.setLevel(level)

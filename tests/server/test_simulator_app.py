@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from oracle import check_error, check_models, check_stream, check_whole
-from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOLS, ask, encoded
+from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ask, encoded
 from starlette.types import ASGIApp
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
@@ -81,7 +81,7 @@ class Server:
             self.complete = not message.get("more_body", False)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("prefix", ["/v1", ""])
 async def test_every_protocol_is_served(protocol: str, prefix: str) -> None:
     path = prefix + PATHS[protocol].removeprefix("/v1")
@@ -95,7 +95,7 @@ async def test_every_protocol_is_served(protocol: str, prefix: str) -> None:
     assert whole.headers["content-length"] == str(len(whole.body))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_errors_keep_their_status_and_headers(protocol: str) -> None:
     served = await Server(PATHS[protocol], encoded(ask(protocol, "error-429@3"))).run()
     assert (served.status, served.headers["retry-after"]) == (429, "3")
@@ -129,7 +129,7 @@ async def test_a_client_that_leaves_inside_its_request_is_forgotten() -> None:
     assert served.status == 0
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_body_has_a_limit(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "MAX_BODY_BYTES", 10)
     served = await Server(PATHS[protocol], encoded(ask(protocol, "echo"))).run()
@@ -171,7 +171,7 @@ async def test_a_conversation_is_summed_up() -> None:
     assert (served.status, json.loads(served.body)["object"]) == (200, "response.compaction")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_models_are_listed(protocol: str) -> None:
     headers = [(b"anthropic-version", b"2023-06-01")] if protocol == MESSAGES else []
     served = await Server("/v1/models", method="GET", headers=headers).run()

@@ -8,16 +8,16 @@ from oracle import RESPONSES, check_error, check_stream, check_whole
 from sim_bodies import encoded
 
 from dragoman_server.simulator import reply_to
-from dragoman_server.simulator.reply import Reply
+from dragoman_server.simulator.reply import SimulatedReply
 
 STORY = [{"type": "message", "role": "user", "content": "Build a ship"}]
 
 
-def body_of(reply: Reply) -> bytes:
-    return b"".join(piece.data for piece in reply.pieces)
+def body_of(reply: SimulatedReply) -> bytes:
+    return b"".join(piece.data for piece in reply.chunks)
 
 
-def compacted(**body: Any) -> Reply:
+def compacted(**body: Any) -> SimulatedReply:
     return reply_to(RESPONSES, encoded(body), compacts=True)
 
 

@@ -13,7 +13,7 @@ from sim_bodies import (
     CHAT,
     IMAGE,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     SCHEMA,
     Body,
@@ -23,14 +23,14 @@ from sim_bodies import (
     function,
 )
 
-from dragoman_server.simulator import MODELS, Reply, reply_to
+from dragoman_server.simulator import MODELS, SimulatedReply, reply_to
 from dragoman_server.simulator.scripts import CUSTOM_INPUT, REFUSAL_TEXT
 
-protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
+protocols = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
-def bytes_of(reply: Reply) -> bytes:
-    return b"".join(piece.data for piece in reply.pieces)
+def bytes_of(reply: SimulatedReply) -> bytes:
+    return b"".join(piece.data for piece in reply.chunks)
 
 
 def answer(protocol: str, body: Body) -> Body:
@@ -137,7 +137,7 @@ def test_words_stream_one_by_one(protocol: str) -> None:
         piece.data
         for piece in reply_to(
             protocol, encoded(ask(protocol, "echo", "alpha beta gamma", stream=True))
-        ).pieces
+        ).chunks
     ]
     assert [
         sum(word in piece for piece in pieces) >= 1 for word in (b'"alpha"', b'" beta"', b'" gamma"')
@@ -552,7 +552,7 @@ def test_an_error_in_the_middle_is_in_the_stream_or_the_status(protocol: str) ->
 
 @protocols
 def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
-    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut", stream=True))).pieces)
+    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut", stream=True))).chunks)
     assert pieces[-1].breaks
     assert not any(piece.breaks for piece in pieces[:-1])
     assert pieces[-2].data.endswith(b"\n\n")
@@ -561,7 +561,7 @@ def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
 
 @protocols
 def test_a_stream_can_end_without_its_end(protocol: str) -> None:
-    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut-end", stream=True))).pieces)
+    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut-end", stream=True))).chunks)
     assert not any(piece.breaks for piece in pieces)
     found = heard(protocol, b"".join(piece.data for piece in pieces))
     assert found.said(Kind.TEXT)
@@ -572,7 +572,7 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
 @pytest.mark.parametrize("model", ["cut", "cut-end"])
 def test_a_whole_answer_is_cut_inside_its_body(protocol: str, model: str) -> None:
     reply = reply_to(protocol, encoded(ask(protocol, model)))
-    (piece,) = reply.pieces
+    (piece,) = reply.chunks
     assert piece.breaks is (model == "cut")
     with pytest.raises(json.JSONDecodeError):
         json.loads(piece.data)

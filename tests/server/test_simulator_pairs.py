@@ -8,26 +8,26 @@ import json
 
 import pytest
 from oracle import Kind, check_stream, check_whole, meaning_of_whole
-from sim_bodies import CHAT, MESSAGES, PROTOCOLS, Body, ask, encoded, follow
+from sim_bodies import CHAT, MESSAGES, PROTOCOL_NAMES, Body, ask, encoded, follow
 
-from dragoman import REGISTRY, RequestTranslator, ResponseTranslator
+from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
 from dragoman_server.simulator import reply_to
 from dragoman_server.simulator.scripts import CUSTOM_INPUT
 
-PAIRS = list(itertools.permutations(PROTOCOLS, 2))
+PAIRS = list(itertools.permutations(PROTOCOL_NAMES, 2))
 pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])
 
 
-def exchange(client: str, upstream: str, body: Body) -> bytes:
+def context(client: str, upstream: str, body: Body) -> bytes:
     """What a client gets for a request when the simulator answers it in the upstream's protocol."""
-    asked = RequestTranslator(REGISTRY[client], REGISTRY[upstream]).translate(encoded(body))
+    asked = RequestTranslator(PROTOCOLS[client], PROTOCOLS[upstream]).translate(encoded(body))
     reply = reply_to(upstream, asked.body)
-    data = b"".join(piece.data for piece in reply.pieces)
+    data = b"".join(piece.data for piece in reply.chunks)
     assert reply.status == 200, data
     answer = ResponseTranslator(
-        REGISTRY[upstream],
-        REGISTRY[client],
-        asked.exchange(id="0123456789abcdef", now=1),
+        PROTOCOLS[upstream],
+        PROTOCOLS[client],
+        asked.response_context(id="0123456789abcdef", now=1),
         upstream_streams=body["stream"],
     )
     answer.receive_data(data)
@@ -40,13 +40,13 @@ def exchange(client: str, upstream: str, body: Body) -> bytes:
 def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) -> None:
     tools = {"custom": ("patch",)} if model == "custom" else {"tools": ("look", "see")}
     body = ask(client, model, **tools)
-    first = exchange(client, upstream, body)
+    first = context(client, upstream, body)
     assert check_whole(client, first) == []
     calls = meaning_of_whole(client, first).calls
     assert [call.name for call in calls] == {"reasoning": ["look"], "tools": ["look", "see"]}.get(
         model, ["patch"]
     )
-    second = exchange(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
+    second = context(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
     said = meaning_of_whole(client, second).said(Kind.TEXT)
     assert said == "\n".join(f"{call.name} returned: found" for call in calls)
     if model == "custom":
@@ -61,4 +61,4 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
 @pairs
 def test_a_stream_is_right_in_the_clients_protocol(client: str, upstream: str, model: str) -> None:
     body = ask(client, model, stream=True, tools=("look", "see"), custom=("patch",))
-    assert check_stream(client, exchange(client, upstream, body), include_usage=client == CHAT) == []
+    assert check_stream(client, context(client, upstream, body), include_usage=client == CHAT) == []

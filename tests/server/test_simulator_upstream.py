@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 from oracle import check_models
-from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOLS, Body, ask, encoded
+from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, ask, encoded
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
@@ -45,7 +45,7 @@ def door(
     return upstream.open("POST", BASE + PATHS[protocol], [], encoded(body), timeouts=timeouts)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_an_unpaced_answer_comes_in_one_read(protocol: str) -> None:
     upstream = SimulatedUpstream()
     async with door(upstream, ask(protocol, "echo", "a b c", stream=True), protocol) as response:
@@ -63,7 +63,7 @@ async def test_a_read_has_a_size() -> None:
     assert all(READ_BYTES <= size < READ_BYTES + 4096 for size in sizes[:-1])
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "gap"), [("slow", 0.25), ("slow@50", 0.02), ("echo@2", 0.5)])
 async def test_a_paced_answer_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
     text = " ".join(["word"] * 20)
@@ -90,7 +90,7 @@ SILENCES: list[tuple[str, float, float]] = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "before", "length"), SILENCES)
 async def test_a_silent_model_is_silent(protocol: str, model: str, before: float, length: float) -> None:
     async with door(SimulatedUpstream(), ask(protocol, model, stream=True), protocol) as response:
@@ -119,7 +119,7 @@ async def test_silence_has_a_limit(model: str, stream: bool) -> None:
     assert anyio.current_time() - begun == pytest.approx(10)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_cut_breaks_after_what_was_sent(protocol: str, stream: bool) -> None:
     upstream = SimulatedUpstream()
@@ -184,7 +184,7 @@ async def test_the_path_says_what_is_asked(
         assert json.loads(await response.read_all(100_000))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_models_are_listed_in_the_clients_form(protocol: str) -> None:
     headers = [("Anthropic-Version", "2023-06-01")] if protocol == MESSAGES else []
     async with SimulatedUpstream().open("GET", f"{BASE}/v1/models", headers) as response:

@@ -6,12 +6,12 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from dragoman import Target
+from dragoman import Capabilities
 from dragoman_server.capabilities import resolve as _targets
-from dragoman_server.capabilities.model_families import MODEL_FAMILIES, plain_name
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.capabilities.resolve import target_for
-from dragoman_server.config.values import check
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.config.values import check_value
 from dragoman_server.settings import (
     CAPABILITY_KEYS,
     SIMULATOR_UPSTREAM,
@@ -20,7 +20,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
+from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 NOBODY = "http://127.0.0.1:9000/v1"
@@ -32,23 +32,23 @@ def upstream(url: str = NOBODY, **said: Any) -> UpstreamSettings:
     return UpstreamSettings(name="up", protocol=protocol, base_url=url, **said)
 
 
-def target(
-    model: str = "some-model", url: str = NOBODY, rows: tuple[ModelCapabilities, ...] = (), **said: Any
-) -> Target:
+def capabilities(
+    model: str = "some-model", url: str = NOBODY, rows: tuple[ModelCapabilitySettings, ...] = (), **said: Any
+) -> Capabilities:
     own = upstream(url, **said)
-    return target_for(Settings(upstreams=(own,), capabilities=rows), own, model)
+    return capabilities_for(Settings(upstreams=(own,), capabilities=rows), own, model)
 
 
 def test_every_capability_is_a_field_of_the_core() -> None:
     fields = {field for field, _ in _targets._FIELDS.values()}
-    assert fields == set(Target.__struct_fields__)
+    assert fields == set(Capabilities.__struct_fields__)
     assert _targets._FIELDS.keys() == CAPABILITY_KEYS.keys()
     assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
 
 
 def test_every_choice_is_one_that_the_core_knows() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
-        key, hint = CAPABILITY_KEYS[name], get_type_hints(Target)[field]
+        key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
         for choice in key.choices:
             value = convert((choice,) if "list" in key.kind.value else choice)
             msgspec.convert(msgspec.to_builtins(value), hint)
@@ -58,26 +58,26 @@ def test_defaults_are_the_cores() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
         default = CAPABILITY_KEYS[name].default
         if default is not None:
-            assert convert(default) == getattr(Target(), field), name
-    assert all(value is None for value in dataclasses.asdict(Capabilities()).values())
+            assert convert(default) == getattr(Capabilities(), field), name
+    assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 def test_what_hosts_take_could_stand_in_a_file(provider: Any) -> None:
-    for name, value in provider.takes.items():
+    for name, value in provider.capabilities.items():
         if value is not None:
             given = list(value) if isinstance(value, tuple) else value
-            assert check(UPSTREAM_KEYS[name], given, given) == value
+            assert check_value(UPSTREAM_KEYS[name], given, given) == value
 
 
 @pytest.mark.parametrize("family", MODEL_FAMILIES, ids=lambda family: family.pattern)
 def test_what_families_take_could_stand_in_a_file(family: Any) -> None:
     assert family.provider in (None, *(provider.name for provider in PROVIDERS))
-    assert family.pattern == plain_name(family.pattern)
-    for name, value in family.takes.items():
+    assert family.pattern == normalized_model_name(family.pattern)
+    for name, value in family.capabilities.items():
         if value is not None:
             given = list(value) if isinstance(value, tuple) else value
-            assert check(CAPABILITY_KEYS[name], given, given) == value
+            assert check_value(CAPABILITY_KEYS[name], given, given) == value
 
 
 # Hosts.
@@ -85,7 +85,7 @@ def test_what_families_take_could_stand_in_a_file(family: Any) -> None:
 COMPATIBLE = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
 HOSTED = frozenset({"web_search", "code_execution", "mcp"})
 HOSTS: dict[str, dict[str, Any]] = {
-    NOBODY: {**COMPATIBLE, "hosted": frozenset(), "reasoning_setting": "reasoning_effort"},
+    NOBODY: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
     "https://api.openai.com.evil.example/v1": COMPATIBLE,
     "https://api.x.ai/v1": COMPATIBLE,
     OPENAI: {
@@ -96,22 +96,22 @@ HOSTS: dict[str, dict[str, Any]] = {
         "mid_system": True,
         "cache_marks": "none",
         # Not in Chat Completions: "Unknown parameter: 'web_search_options'."
-        "hosted": HOSTED - {"web_search"},
+        "hosted_tools": HOSTED - {"web_search"},
         "efforts": None,
     },
-    "https://eu.api.openai.com/v1": {"hosted": HOSTED - {"web_search"}, "developer_role": True},
-    ANTHROPIC: {"hosted": HOSTED, "thinking": "adaptive", "efforts": None},
+    "https://eu.api.openai.com/v1": {"hosted_tools": HOSTED - {"web_search"}, "developer_role": True},
+    ANTHROPIC: {"hosted_tools": HOSTED, "thinking": "adaptive", "efforts": None},
     "https://api.deepseek.com/v1": {
         "max_tokens_field": "max_tokens",
         "reasoning_setting": "thinking",
         "efforts": ("none", "minimal", "low", "medium", "high", "max"),
-        "structured": "object",
+        "structured_output": "object",
     },
     "https://openrouter.ai/api/v1": {"reasoning_setting": "reasoning", "reasoning_field": "reasoning"},
     "https://api.groq.com/openai/v1": {
         "reasoning_field": "reasoning",
         "reasoning_setting": None,
-        "structured": "object",
+        "structured_output": "object",
     },
     "https://api.mistral.ai/v1": {"call_ids": "alnum9", "reasoning_field": None, "reasoning_setting": None},
 }
@@ -119,12 +119,12 @@ HOSTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("url", HOSTS)
 def test_what_a_host_takes(url: str) -> None:
-    found = target(url=url)
+    found = capabilities(url=url)
     assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url]
 
 
 def test_the_simulator_takes_everything_a_chat_server_can() -> None:
-    found = target_for(Settings(), SIMULATOR_UPSTREAM, "echo")
+    found = capabilities_for(Settings(), SIMULATOR_UPSTREAM, "echo")
     assert found.max_tokens_field == "max_completion_tokens"
     assert found.efforts == ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -154,17 +154,17 @@ CLAUDE: dict[str, dict[str, Any]] = {
         "forced_tools": "not_thinking",
         "prefill": False,
     },
-    "claude-sonnet-4-6": {"efforts": ("none", "low", "medium", "high", "max"), "structured": "schema"},
-    "claude-haiku-4-5-20251001": {"thinking": "budget", "sampling": True, "structured": "schema"},
+    "claude-sonnet-4-6": {"efforts": ("none", "low", "medium", "high", "max"), "structured_output": "schema"},
+    "claude-haiku-4-5-20251001": {"thinking": "budget", "sampling": True, "structured_output": "schema"},
     "claude-opus-4-5@20251101": {"thinking": "budget", "mid_system": False, "sampling_pair": False},
     "us.anthropic.claude-sonnet-4-5-20250929-v1:0": {"thinking": "budget"},
     "anthropic/claude-haiku-4.5": {"thinking": "budget", "prefill": True, "forced_tools": "not_thinking"},
-    "claude-opus-4-1-20250805": {"thinking": "budget", "structured": "none", "sampling_pair": False},
-    "claude-sonnet-4-20250514": {"thinking": "budget", "structured": "none", "sampling_pair": True},
+    "claude-opus-4-1-20250805": {"thinking": "budget", "structured_output": "none", "sampling_pair": False},
+    "claude-sonnet-4-20250514": {"thinking": "budget", "structured_output": "none", "sampling_pair": True},
     "claude-sonnet-4@20250514": {"thinking": "budget"},
     "claude-opus-4-0": {"thinking": "budget"},
-    "claude-3-7-sonnet-latest": {"thinking": "budget", "structured": "none"},
-    "claude-3-5-haiku-20241022": {"thinking": "none", "structured": "none", "sampling": True},
+    "claude-3-7-sonnet-latest": {"thinking": "budget", "structured_output": "none"},
+    "claude-3-5-haiku-20241022": {"thinking": "none", "structured_output": "none", "sampling": True},
     "claude-3-opus-20240229": {"thinking": "none"},
 }
 REFUSED = SAMPLING | {"top_logprobs", "logit_bias", "stop"}
@@ -204,13 +204,17 @@ GPT: dict[str, dict[str, Any]] = {
     "o1": {"efforts": ("low", "medium", "high"), "refuses": REFUSED | {"verbosity", "parallel_tool_calls"}},
     "o3-mini": {"efforts": ("low", "medium", "high"), "custom_tools": False},
     "o4-mini-2025-04-16": {"refuses": REFUSED | {"verbosity"}},
-    "gpt-4.1": {"reasoning_setting": None, "efforts": (), "structured": "schema"},
-    "gpt-4.1-nano": {"structured": "schema"},
-    "gpt-4o-mini": {"reasoning_setting": None, "structured": "schema", "refuses": frozenset({"verbosity"})},
-    "gpt-4": {"structured": "object", "thinking": "none"},
-    "gpt-4-1106-preview": {"structured": "object"},
-    "gpt-4-turbo": {"structured": "object"},
-    "gpt-3.5-turbo": {"structured": "object"},
+    "gpt-4.1": {"reasoning_setting": None, "efforts": (), "structured_output": "schema"},
+    "gpt-4.1-nano": {"structured_output": "schema"},
+    "gpt-4o-mini": {
+        "reasoning_setting": None,
+        "structured_output": "schema",
+        "refuses": frozenset({"verbosity"}),
+    },
+    "gpt-4": {"structured_output": "object", "thinking": "none"},
+    "gpt-4-1106-preview": {"structured_output": "object"},
+    "gpt-4-turbo": {"structured_output": "object"},
+    "gpt-3.5-turbo": {"structured_output": "object"},
     "gpt-6": {
         "efforts": ("low", "medium", "high", "xhigh"),
         "refuses": REFUSED,
@@ -248,7 +252,7 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     ("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"): {
         "efforts": ("low", "medium", "high"),
         "reasoning_setting": "reasoning_effort",
-        "structured": "schema",
+        "structured_output": "schema",
     },
     (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
     (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
@@ -264,13 +268,13 @@ FAMILIES = {
 @pytest.mark.parametrize(("url", "model"), FAMILIES, ids=lambda part: str(part).rpartition("//")[2])
 def test_what_a_family_takes(url: str, model: str) -> None:
     expected = FAMILIES[url, model]
-    found = target(model, url)
+    found = capabilities(model, url)
     assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
         name: value for name, value in expected.items() if name != "refuses"
     }
     if "refuses" in expected:
         # What the host refuses of any model comes to it.
-        assert found.refuses == expected["refuses"] | target("some-model", url).refuses
+        assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses
 
 
 # The configuration.
@@ -278,15 +282,15 @@ def test_what_a_family_takes(url: str, model: str) -> None:
 
 def test_who_says_something_later_says_it_over_the_others() -> None:
     model = "claude-haiku-4-5"
-    assert target(model, ANTHROPIC).thinking == "budget"
-    assert target(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
+    assert capabilities(model, ANTHROPIC).thinking == "budget"
+    assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
     rows = (
-        ModelCapabilities(model="claude-*", thinking="none", mid_system=True),
-        ModelCapabilities(model="claude-haiku-*", thinking="budget"),
-        ModelCapabilities(model="claude-haiku-*", upstream="other", thinking="none"),
-        ModelCapabilities(model="gpt-*", thinking="none"),
+        ModelCapabilitySettings(model="claude-*", thinking="none", mid_system=True),
+        ModelCapabilitySettings(model="claude-haiku-*", thinking="budget"),
+        ModelCapabilitySettings(model="claude-haiku-*", upstream="other", thinking="none"),
+        ModelCapabilitySettings(model="gpt-*", thinking="none"),
     )
-    found = target(model, ANTHROPIC, rows, thinking="adaptive", cache_marks="breakpoint")
+    found = capabilities(model, ANTHROPIC, rows, thinking="adaptive", cache_marks="breakpoint")
     assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
 
 
@@ -304,17 +308,20 @@ def test_who_says_something_later_says_it_over_the_others() -> None:
     ],
 )
 def test_the_pattern_of_a_row(pattern: str, model: str, fits: bool) -> None:
-    assert target(model, rows=(ModelCapabilities(model=pattern, tool_images=True),)).tool_images is fits
+    assert (
+        capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
+        is fits
+    )
 
 
 def test_a_row_can_empty_what_was_said() -> None:
-    row = ModelCapabilities(model="gpt-5*", refuses=(), efforts=("low",))
-    found = target("gpt-5.2", OPENAI, (row,))
+    row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
+    found = capabilities("gpt-5.2", OPENAI, (row,))
     assert (found.refuses, found.efforts) == (frozenset(), ("low",))
 
 
 def test_no_efforts_is_no_reasoning() -> None:
-    found = target(efforts=(), thinking="adaptive", reasoning_setting="reasoning")
+    found = capabilities(efforts=(), thinking="adaptive", reasoning_setting="reasoning")
     assert (found.efforts, found.thinking, found.reasoning_setting) == ((), "none", None)
 
 
@@ -322,7 +329,7 @@ def test_no_efforts_is_no_reasoning() -> None:
 def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
     one = upstream(max_tokens=own)
     settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
-    assert target_for(settings, one, "m").max_tokens == limit
+    assert capabilities_for(settings, one, "m").max_tokens == limit
 
 
 @pytest.mark.parametrize(
@@ -344,15 +351,15 @@ def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: i
 def test_sampling_goes_with_version_and_model(
     version: str, model: str, said: bool | None, takes: bool
 ) -> None:
-    assert target(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes
+    assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes
 
 
 def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = upstream()
     settings = Settings(upstreams=(one,))
-    assert target_for(settings, one, "m") is target_for(settings, one, "m")
-    assert dataclasses.replace(settings, upstreams=()).targets == {}
+    assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
+    assert dataclasses.replace(settings, upstreams=()).resolved_capabilities == {}
     monkeypatch.setattr(_targets, "_MOST_KEPT", 3)
     for number in range(10):
-        target_for(settings, one, f"m{number}")
-        assert len(settings.targets) <= 3
+        capabilities_for(settings, one, f"m{number}")
+        assert len(settings.resolved_capabilities) <= 3

@@ -2,21 +2,24 @@
 
 import pytest
 
-from dragoman.document import Thought
-from dragoman.events import Seal
-from dragoman_server.responses.reasoning import MAX_AGE_S, ThoughtStore
+from dragoman.document import Reasoning
+from dragoman.events import Signature
+from dragoman_server.responses.reasoning import MAX_AGE_S, ReasoningStore
 
 
-def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Thought, ...]:
+def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Reasoning, ...]:
     native = {"type": "thinking", "thinking": text, "signature": "s" * size, "n": [1, 2.5, None, True]}
-    return (Thought("", Seal(origin="anthropic_messages", model="m", native=native)), Thought("second"))
+    return (
+        Reasoning("", Signature(origin="anthropic_messages", model="m", native=native)),
+        Reasoning("second"),
+    )
 
 
 @pytest.mark.parametrize("text", ["Hm.", "größe \u2028 𝄞", "\ud800"])
 def test_what_was_kept_is_found_as_it_was(text: str) -> None:
-    store = ThoughtStore(10_000)
-    store.keep("red", ("c1", "c2"), thoughts(text), now=0.0)
-    assert store.recall("red", ("c1", "c2"), now=1.0) == thoughts(text)
+    store = ReasoningStore(10_000)
+    store.put("red", ("c1", "c2"), thoughts(text), now=0.0)
+    assert store.get("red", ("c1", "c2"), now=1.0) == thoughts(text)
 
 
 @pytest.mark.parametrize(
@@ -33,60 +36,60 @@ def test_what_was_kept_is_found_as_it_was(text: str) -> None:
     ],
 )
 def test_nobody_finds_anything_else(owner: str, calls: tuple[str, ...]) -> None:
-    store = ThoughtStore(10_000)
-    store.keep("red", ("c1", "c2"), thoughts(), now=0.0)
-    assert store.recall(owner, calls, now=1.0) is None
+    store = ReasoningStore(10_000)
+    store.put("red", ("c1", "c2"), thoughts(), now=0.0)
+    assert store.get(owner, calls, now=1.0) is None
 
 
 def test_an_hour_without_use_is_the_end() -> None:
-    store = ThoughtStore(10_000)
-    store.keep("red", ("c1",), thoughts(), now=0.0)
-    assert store.recall("red", ("c1",), now=MAX_AGE_S - 1) is not None
-    assert store.recall("red", ("c1",), now=2 * MAX_AGE_S - 2) is not None
-    assert store.recall("red", ("c1",), now=3 * MAX_AGE_S - 2) is None
+    store = ReasoningStore(10_000)
+    store.put("red", ("c1",), thoughts(), now=0.0)
+    assert store.get("red", ("c1",), now=MAX_AGE_S - 1) is not None
+    assert store.get("red", ("c1",), now=2 * MAX_AGE_S - 2) is not None
+    assert store.get("red", ("c1",), now=3 * MAX_AGE_S - 2) is None
     assert (len(store), store.bytes) == (0, 0)
 
 
 def test_what_is_kept_again_takes_the_place_of_what_was() -> None:
-    store = ThoughtStore(10_000)
-    store.keep("red", ("c1",), thoughts("one", 1000), now=0.0)
-    store.keep("red", ("c1",), thoughts("two"), now=1.0)
-    assert store.recall("red", ("c1",), now=2.0) == thoughts("two")
+    store = ReasoningStore(10_000)
+    store.put("red", ("c1",), thoughts("one", 1000), now=0.0)
+    store.put("red", ("c1",), thoughts("two"), now=1.0)
+    assert store.get("red", ("c1",), now=2.0) == thoughts("two")
     assert len(store) == 1
     assert store.bytes < 1000
 
 
 def test_what_is_used_least_recently_goes_first() -> None:
-    store = ThoughtStore(10_000)
+    store = ReasoningStore(10_000)
     for number in range(3):
-        store.keep("red", (f"c{number}",), thoughts(size=2500), now=float(number))
-    store.recall("red", ("c0",), now=5.0)
-    store.keep("red", ("c3",), thoughts(size=2500), now=6.0)
-    found = [number for number in range(4) if store.recall("red", (f"c{number}",), now=7.0)]
+        store.put("red", (f"c{number}",), thoughts(size=2500), now=float(number))
+    store.get("red", ("c0",), now=5.0)
+    store.put("red", ("c3",), thoughts(size=2500), now=6.0)
+    found = [number for number in range(4) if store.get("red", (f"c{number}",), now=7.0)]
     assert found == [0, 2, 3]
 
 
 def test_the_bounds_hold() -> None:
-    store = ThoughtStore(5000, max_entries=10)
+    store = ReasoningStore(5000, max_entries=10)
     for number in range(1000):
-        store.keep("red", (f"c{number}",), thoughts(size=number * 37 % 3000), now=float(number))
+        store.put("red", (f"c{number}",), thoughts(size=number * 37 % 3000), now=float(number))
         assert store.bytes <= 5000
         assert len(store) <= 10
-    small = ThoughtStore(10_000_000, max_entries=10)
+    small = ReasoningStore(10_000_000, max_entries=10)
     for number in range(100):
-        small.keep("red", (f"c{number}",), thoughts(), now=0.0)
+        small.put("red", (f"c{number}",), thoughts(), now=0.0)
     assert len(small) == 10
 
 
 def test_what_is_larger_than_the_store_is_not_kept_and_drives_nobody_out() -> None:
-    store = ThoughtStore(5000)
-    store.keep("red", ("c1",), thoughts(), now=0.0)
-    store.keep("red", ("c2",), thoughts(size=6000), now=0.0)
-    assert store.recall("red", ("c1",), now=1.0) is not None
-    assert store.recall("red", ("c2",), now=1.0) is None
+    store = ReasoningStore(5000)
+    store.put("red", ("c1",), thoughts(), now=0.0)
+    store.put("red", ("c2",), thoughts(size=6000), now=0.0)
+    assert store.get("red", ("c1",), now=1.0) is not None
+    assert store.get("red", ("c2",), now=1.0) is None
 
 
 def test_what_was_kept_is_not_in_the_repr() -> None:
-    store = ThoughtStore(5000)
-    store.keep("red", ("c1",), thoughts("canary"), now=0.0)
+    store = ReasoningStore(5000)
+    store.put("red", ("c1",), thoughts("canary"), now=0.0)
     assert "canary" not in f"{store!r} {store._entries.keys()!r}"

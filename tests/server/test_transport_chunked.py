@@ -82,29 +82,29 @@ def everywhere_cut_in_two(data: bytes) -> list[list[bytes]]:
 def test_a_body_is_decoded_however_it_is_cut(coded: bytes, body: bytes) -> None:
     for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
         decoder, decoded = fed(pieces)
-        assert (decoded, decoder.complete, decoder.fault, decoder.unused) == (body, True, None, b"")
+        assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, b"")
 
 
 @pytest.mark.parametrize(("coded", "body"), BODIES.values(), ids=BODIES)
 def test_what_follows_the_body_is_kept_apart(coded: bytes, body: bytes) -> None:
     for pieces in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
         decoder, decoded = fed(pieces)
-        assert (decoded, decoder.complete, decoder.fault, decoder.unused) == (body, True, None, NEXT)
+        assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, NEXT)
 
 
-@pytest.mark.parametrize(("coded", "good", "fault"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_the_same_however_the_input_is_cut(coded: bytes, good: bytes, fault: str) -> None:
+@pytest.mark.parametrize(("coded", "good", "error"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_the_same_however_the_input_is_cut(coded: bytes, good: bytes, error: str) -> None:
     for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
         decoder, decoded = fed(pieces)
-        assert (decoded, str(decoder.fault), decoder.complete) == (good, fault, False)
+        assert (decoded, str(decoder.error), decoder.complete) == (good, error, False)
 
 
 def test_nothing_comes_out_after_a_fault() -> None:
     decoder, _ = fed([b"zz\r\n"])
-    fault = decoder.fault
+    error = decoder.error
     assert decoder.receive_data(b"5\r\nhello\r\n0\r\n\r\n") == b""
     decoder.receive_eof()
-    assert decoder.fault is fault
+    assert decoder.error is error
     assert not decoder.complete
 
 
@@ -112,13 +112,13 @@ def test_nothing_comes_out_after_a_fault() -> None:
 def test_an_end_before_the_last_crlf_is_a_fault(cut: int) -> None:
     decoder, _ = fed([b"5\r\nhello\r\n0\r\na: b\r\n\r\n"[:cut]])
     decoder.receive_eof()
-    assert str(decoder.fault) == "the connection ended inside a chunked body"
+    assert str(decoder.error) == "the connection ended inside a chunked body"
 
 
 def test_an_end_after_the_body_is_no_fault() -> None:
     decoder, _ = fed([b"0\r\n\r\n"])
     decoder.receive_eof()
-    assert decoder.fault is None
+    assert decoder.error is None
 
 
 def test_all_chunks_of_one_read_are_one_bytes_object() -> None:
@@ -150,9 +150,9 @@ FRAMING_BYTES = st.text("01a:; x\r\n", max_size=40).map(str.encode)
 def test_any_bytes_at_all_end_the_same_way_whole_or_cut(data: bytes, cut: int) -> None:
     whole, body = fed([data])
     halved, same_body = fed([data[:cut], data[cut:]])
-    assert (body, str(whole.fault), whole.complete, whole.unused) == (
+    assert (body, str(whole.error), whole.complete, whole.unused) == (
         same_body,
-        str(halved.fault),
+        str(halved.error),
         halved.complete,
         halved.unused,
     )

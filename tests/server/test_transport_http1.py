@@ -5,8 +5,8 @@ import pytest
 from dragoman_server.upstream.http1 import (
     MAX_HEAD,
     MAX_INTERIM,
-    Exchange,
     FramingError,
+    Http1Exchange,
     RequestError,
     ResponseHead,
 )
@@ -15,12 +15,12 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def head_of(data: bytes, method: str = "POST", *, byte_by_byte: bool = False) -> ResponseHead:
-    exchange = Exchange(method)
-    exchange.request_head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")])
-    exchange.request_body(b"", last=True)
+    context = Http1Exchange(method)
+    context.request_head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")])
+    context.request_body(b"", last=True)
     pieces = [data[i : i + 1] for i in range(len(data))] if byte_by_byte else [data]
     for position, piece in enumerate(pieces, 1):
-        head = exchange.receive_data(piece)
+        head = context.receive_data(piece)
         if head is not None:
             rest = b"".join(pieces[position:])
             return head if not rest else with_leftover(head, rest)
@@ -40,21 +40,21 @@ def with_leftover(head: ResponseHead, rest: bytes) -> ResponseHead:
 
 
 def test_a_request_is_written_with_its_headers_as_given() -> None:
-    exchange = Exchange("POST")
-    head = exchange.request_head(
+    context = Http1Exchange("POST")
+    head = context.request_head(
         b"/v1/messages?beta=true", [(b"Host", b"up.example"), (b"X-Api-Key", b"k"), (b"Content-Length", b"2")]
     )
-    assert head + exchange.request_body(b"{}", last=True) == (
+    assert head + context.request_body(b"{}", last=True) == (
         b"POST /v1/messages?beta=true HTTP/1.1\r\n"
         b"Host: up.example\r\nX-Api-Key: k\r\nContent-Length: 2\r\n\r\n{}"
     )
 
 
 def test_a_streamed_request_body_is_chunked() -> None:
-    exchange = Exchange("POST")
-    exchange.request_head(b"/", [(b"Host", b"up.example"), (b"Transfer-Encoding", b"chunked")])
-    assert exchange.request_body(b"abc", last=False) == b"3\r\nabc\r\n"
-    assert exchange.request_body(b"", last=True) == b"0\r\n\r\n"
+    context = Http1Exchange("POST")
+    context.request_head(b"/", [(b"Host", b"up.example"), (b"Transfer-Encoding", b"chunked")])
+    assert context.request_body(b"abc", last=False) == b"3\r\nabc\r\n"
+    assert context.request_body(b"", last=True) == b"0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
     target: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        Exchange("POST").request_head(target, headers)
+        Http1Exchange("POST").request_head(target, headers)
     assert "sk-secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 
 
 def test_a_body_shorter_than_its_length_is_refused() -> None:
-    exchange = Exchange("POST")
-    exchange.request_head(b"/", [(b"host", b"up.example"), (b"content-length", b"5")])
+    context = Http1Exchange("POST")
+    context.request_head(b"/", [(b"host", b"up.example"), (b"content-length", b"5")])
     with pytest.raises(RequestError, match="content-length"):
-        exchange.request_body(b"abc", last=True)
+        context.request_body(b"abc", last=True)
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])
@@ -156,14 +156,14 @@ def test_the_length_of_a_body(
     assert head.body.complete is complete
     head.body.receive_eof()
     assert head.body.complete is complete_at_end
-    assert (head.body.fault is None) is complete_at_end
+    assert (head.body.error is None) is complete_at_end
 
 
 def test_a_request_that_asks_to_close_is_not_kept_alive() -> None:
-    exchange = Exchange("GET")
-    exchange.request_head(b"/", [(b"host", b"up.example"), (b"Connection", b"close")])
-    exchange.request_body(b"", last=True)
-    head = exchange.receive_data(OK + b"content-length: 0\r\n\r\n")
+    context = Http1Exchange("GET")
+    context.request_head(b"/", [(b"host", b"up.example"), (b"Connection", b"close")])
+    context.request_body(b"", last=True)
+    head = context.receive_data(OK + b"content-length: 0\r\n\r\n")
     assert head is not None
     assert not head.keep_alive
 
@@ -228,7 +228,7 @@ def test_interim_responses_are_skipped(byte_by_byte: bool) -> None:
 
 
 def test_interim_responses_are_counted() -> None:
-    exchange = Exchange("GET")
-    exchange.request_head(b"/", [(b"host", b"up.example")])
-    assert exchange.receive_data(b"HTTP/1.1 100 Continue\r\n\r\n") is None
-    assert exchange.interim_responses == 1
+    context = Http1Exchange("GET")
+    context.request_head(b"/", [(b"host", b"up.example")])
+    assert context.receive_data(b"HTTP/1.1 100 Continue\r\n\r\n") is None
+    assert context.interim_responses == 1

@@ -22,10 +22,14 @@ from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import AnyioBackend, virtual_backend
 
-from dragoman import Fault, FaultKind
+from dragoman import ErrorKind, WireError
 from dragoman._ir.errors import kind_of_status
 from dragoman_server.config.loader import load
-from dragoman_server.proxying.upstream_errors import fault_of_upstream, no_answer, told
+from dragoman_server.proxying.upstream_errors import (
+    error_for_client,
+    error_from_upstream,
+    invalid_response_error,
+)
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import (
@@ -69,38 +73,38 @@ def upstream(**more: Any) -> UpstreamSettings:
     [
         (
             UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
-            FaultKind.UNREACHABLE,
+            ErrorKind.UNREACHABLE,
             'cannot connect to upstream "ok": Connection refused',
         ),
         (
             UpstreamUnreachable(
                 "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
             ),
-            FaultKind.UNREACHABLE,
+            ErrorKind.UNREACHABLE,
             "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
         ),
         (
             UpstreamTimeout(
                 "https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ
             ),
-            FaultKind.TIMEOUT,
+            ErrorKind.TIMEOUT,
             'upstream "ok" sent no response head in 5 s',
         ),
         (
             UpstreamBroken("the connection broke"),
-            FaultKind.UNREACHABLE,
+            ErrorKind.UNREACHABLE,
             'upstream "ok": the connection broke',
         ),
         (
             UpstreamRequestInvalid("the upstream's URL is not valid"),
-            FaultKind.MISCONFIGURED,
+            ErrorKind.MISCONFIGURED,
             'upstream "ok": the upstream\'s URL is not valid',
         ),
     ],
 )
 @pytest.mark.promise("S18")
-def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: FaultKind, message: str) -> None:
-    assert fault_of_upstream(error, upstream(), URL) == Fault(kind, message)
+def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: ErrorKind, message: str) -> None:
+    assert error_from_upstream(error, upstream(), URL) == WireError(kind, message)
 
 
 @pytest.mark.parametrize(
@@ -113,17 +117,17 @@ def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: Fault
     ],
 )
 def test_an_address_is_found_however_it_is_written(url: str, named: str) -> None:
-    fault = fault_of_upstream(UpstreamBroken(f"a break: {named} closed the connection"), upstream(), url)
-    assert fault.message.replace("its host", "a") == 'a break: upstream "ok" closed the connection'
+    error = error_from_upstream(UpstreamBroken(f"a break: {named} closed the connection"), upstream(), url)
+    assert error.message.replace("its host", "a") == 'a break: upstream "ok" closed the connection'
 
 
 def test_what_is_no_url_is_no_address() -> None:
-    fault = fault_of_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
-    assert fault.message == 'upstream "ok": no URL'
+    error = error_from_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
+    assert error.message == 'upstream "ok": no URL'
 
 
-NO_PATH = Fault(FaultKind.NOT_FOUND, "no readable message", 404)
-REFUSED = Fault(FaultKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
+NO_PATH = WireError(ErrorKind.NOT_FOUND, "no readable message", 404)
+REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ REFUSED = Fault(FaultKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9",
 def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | None, message: str) -> None:
     settings = UpstreamSettings(name=name, protocol=CHAT, base_url="http://h.test/v1")
     theirs = AccountSettings(upstream=name, name=account, api_key=Secret(key) if key else None)
-    assert told(REFUSED, settings, theirs, []) == Fault(FaultKind.AUTHENTICATION, message)
+    assert error_for_client(REFUSED, settings, theirs, []) == WireError(ErrorKind.AUTHENTICATION, message)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,7 @@ def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | 
 def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, place: str) -> None:
     settings = upstream(proxy=of_upstream and Secret(of_upstream))
     theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
-    shown = told(Fault(FaultKind.MISCONFIGURED, "no", 407), settings, theirs, [])
+    shown = error_for_client(WireError(ErrorKind.MISCONFIGURED, "no", 407), settings, theirs, [])
     assert shown.message.endswith(f"(407): check {place}")
 
 
@@ -176,7 +180,7 @@ def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
     settings = load(environ=environ).settings
     (found,) = settings.upstreams
     (account,) = settings.accounts_of(found)
-    assert [told(fault, found, account, []).message for fault in (REFUSED, NO_PATH)] == [
+    assert [error_for_client(error, found, account, []).message for error in (REFUSED, NO_PATH)] == [
         'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
         'upstream "anthropic" answered 404 with an empty body: is ANTHROPIC_BASE_URL right?',
     ]
@@ -186,7 +190,7 @@ def test_the_simulator_has_no_settings_to_check() -> None:
     simulator = Settings().upstream("sim")
     assert simulator is not None
     (account,) = Settings().accounts_of(simulator)
-    assert told(REFUSED, simulator, account, []) is REFUSED
+    assert error_for_client(REFUSED, simulator, account, []) is REFUSED
 
 
 @pytest.mark.parametrize(
@@ -212,11 +216,11 @@ def test_the_simulator_has_no_settings_to_check() -> None:
     ],
 )
 def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: str, expected: bool) -> None:
-    fault = Fault(kind_of_status(status), message, status, "model_not_found")
+    error = WireError(kind_of_status(status), message, status, "model_not_found")
     theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
-    shown = told(fault, upstream(), theirs, [], b'{"detail":"..."}')
+    shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
     words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
-    assert shown == (replace_struct(fault, message=words, code="unknown_url") if expected else fault)
+    assert shown == (replace_struct(error, message=words, code="unknown_url") if expected else error)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +228,11 @@ def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: s
     [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
 )
 def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
-    assert no_answer(upstream(), [("content-type", "text/plain")], first) is None
+    assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None
 
 
 def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
-    assert no_answer(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
+    assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
 # What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and

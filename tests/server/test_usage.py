@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from gw_limits import ask, settings_with
-from gw_scripted import CHAT, MESSAGES, PROTOCOLS, chunk
+from gw_scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk
 
-from dragoman import REGISTRY, Usage
+from dragoman import PROTOCOLS, Usage
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Plan, make_plan
@@ -41,7 +41,7 @@ def test_what_was_sent_is_measured(pieces: list[bytes], least: int, most: int) -
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
     settings = settings_with(upstream, {})
     data = json.dumps(body or ask(client)).encode()
-    return make_plan(settings, REGISTRY[client], {}, "", data, id="a", now=0)
+    return make_plan(settings, PROTOCOLS[client], {}, "", data, id="a", now=0)
 
 
 def measured(count: int) -> Meter:
@@ -106,13 +106,15 @@ def test_caches_are_the_upstreams_word() -> None:
     )
 
 
-@pytest.mark.parametrize("client", PROTOCOLS)
-@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
     """By its words, not by its bytes: an image of a megabyte is no million tokens."""
     words = "word " * 1000
     body = ask(client) | (
-        {"input": words} if client == PROTOCOLS[2] else {"messages": [{"role": "user", "content": words}]}
+        {"input": words}
+        if client == PROTOCOL_NAMES[2]
+        else {"messages": [{"role": "user", "content": words}]}
     )
     usage = usage_of(record(), planned(client, upstream, body), measured(1))
     assert usage.input is not None
@@ -136,4 +138,4 @@ def test_several_answers_have_several_prompts() -> None:
 def test_a_relay_that_nobody_can_read_is_estimated_by_its_size() -> None:
     body = ask(CHAT) | {"messages": [{"role": "who", "content": {"a": "word " * 100}}]}
     plan = planned(CHAT, CHAT, body)
-    assert usage_of(record(), plan, measured(1)).input == plan.exchange.prompt_tokens > 50
+    assert usage_of(record(), plan, measured(1)).input == plan.context.prompt_tokens > 50

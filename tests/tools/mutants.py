@@ -100,14 +100,14 @@ class Tree:
             start_new_session=True,
         )
 
-    def run(self, tests: Sequence[str], limit_s: float) -> tuple[str, str]:
+    def run(self, tests: Sequence[str], rate_limit_s: float) -> tuple[str, str]:
         """Run tests until one fails. Return how that ended ("" if all passed) and the last test."""
         with tempfile.TemporaryDirectory() as place:
             order = Path(place) / "order.json"
             order.write_text(json.dumps(tests), "utf-8")
             process = self.start("run", str(order))
             try:
-                code: int | None = process.wait(limit_s)
+                code: int | None = process.wait(rate_limit_s)
             except subprocess.TimeoutExpired:
                 code = None
             finally:

@@ -10,12 +10,12 @@ from collections import deque
 from enum import Enum
 from typing import Final, Literal
 
-from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError
 from dragoman._wire.sse import Frame, SSEParser
-from dragoman.codec import Exchange, UpstreamSpec
+from dragoman.codec import ResponseContext, UpstreamSpec
 
 
 class NeedData(Enum):
@@ -34,11 +34,11 @@ class EventReader:
     until it gives NEED_DATA. After Ended or Failed it gives NEED_DATA for ever.
     """
 
-    def __init__(self, protocol: UpstreamSpec, exchange: Exchange) -> None:
+    def __init__(self, protocol: UpstreamSpec, context: ResponseContext) -> None:
         self.losses = Ledger()
         self._sse = SSEParser()
-        self._reader = protocol.stream_reader(exchange, self.losses)
-        self._checker = Checker()
+        self._reader = protocol.stream_reader(context, self.losses)
+        self._checker = EventOrderChecker()
         self._frames: deque[Frame] = deque()
         self._events: deque[Event] = deque()
         self._eof: Literal["no", "yes", "told"] = "no"
@@ -69,7 +69,7 @@ class EventReader:
 
     def _next(self) -> Event | Literal[NeedData.NEED_DATA]:
         while not self._events:
-            if self._checker.phase in (Phase.ENDED, Phase.FAILED):
+            if self._checker.state in (ResponseState.ENDED, ResponseState.FAILED):
                 return NEED_DATA
             if self._frames:
                 self._events.extend(self._reader.read(self._frames.popleft()))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._engine.sinks import KeepingSink, ListSink, WholeSink, sink_for
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._engine.sinks import ListSink, StoringSink, WholeSink, sink_for
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -27,9 +27,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._transforms.reasoning_cache import Keepsake
+from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.json import JSONObject
-from dragoman.codec import CheckInput, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
 
 
 class FanOut:
@@ -45,16 +45,16 @@ class FanOut:
         self,
         upstream: UpstreamSpec,
         client: ProtocolSpec,
-        exchange: Exchange,
+        context: ResponseContext,
         count: int,
         *,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
-        keep_whole: bool = False,
+        store_response: bool = False,
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.fault: Fault | None = None
+        self.error: WireError | None = None
         self.usage = Usage()
         self.stop_reason: StopReason | None = None
         self.upstream_model: str | None = None
@@ -62,10 +62,10 @@ class FanOut:
         self.committed = False
         self._upstream = upstream
         self._client = client
-        self._exchange = exchange
+        self._exchange = context
         self._check_input = check_input
-        streams = exchange.request.stream if client_streams is None else client_streams
-        self._sink = sink_for(client, exchange, self.losses, streams=streams, keep_whole=keep_whole)
+        streams = context.request.stream if client_streams is None else client_streams
+        self._sink = sink_for(client, context, self.losses, streams=streams, store_response=store_response)
         self._sinks = [ListSink() for _ in range(count)]
         self._legs: list[ResponseTranslator | None] = [None] * count
         self._usages = [Usage() for _ in range(count)]
@@ -74,13 +74,13 @@ class FanOut:
 
     def start(self, number: int, *, upstream_streams: bool) -> ResponseTranslator:
         """The machine for one leg's answer. Its bytes go nowhere: merge() takes its events."""
-        exchange = msgspec.structs.replace(
+        context = msgspec.structs.replace(
             self._exchange, id=f"{self._exchange.id}{number}" if number else self._exchange.id
         )
         leg = ResponseTranslator(
             self._upstream,
             self._client,
-            exchange,
+            context,
             upstream_streams=upstream_streams,
             check_input=self._check_input,
             sink=self._sinks[number],
@@ -99,22 +99,24 @@ class FanOut:
             for loss in leg.losses if leg is not None else ():
                 self.losses.add(loss.code, f"/choices/{number}{loss.path}", loss.detail)
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, error: WireError) -> None:
         """End the whole answer with an error. No effect once it has ended."""
         if self.outcome is not Outcome.OPEN:
             return
         self.outcome = Outcome.FAILED
-        self.fault = fault
-        self._sink.send(Failed(fault))
+        self.error = error
+        self._sink.send(Failed(error))
 
     def receive_eof(self) -> None:
         """Nothing more comes from any leg. What is not complete by now is an error."""
         self.merge()
-        self.fail(Fault(FaultKind.TRUNCATED, "one of the upstream's answers ended before it was complete"))
+        self.fail(
+            WireError(ErrorKind.TRUNCATED, "one of the upstream's answers ended before it was complete")
+        )
 
     def data_to_send(self) -> bytes:
         """What the client gets now, as of ResponseTranslator."""
-        return self._sink.take()
+        return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
         """As of ResponseTranslator."""
@@ -122,11 +124,11 @@ class FanOut:
 
     def whole_body(self) -> JSONObject | None:
         """As of ResponseTranslator."""
-        return self._sink.body if isinstance(self._sink, (WholeSink, KeepingSink)) else None
+        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
 
-    def keepsake(self) -> Keepsake | None:
+    def cached_reasoning(self) -> CachedReasoning | None:
         """What to keep of the first choice: as of ResponseTranslator."""
-        return self._legs[0].keepsake() if self._legs[0] is not None else None
+        return self._legs[0].cached_reasoning() if self._legs[0] is not None else None
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, Started):
@@ -136,7 +138,7 @@ class FanOut:
                 self._sink.send(event)
             return
         if isinstance(event, Failed):
-            self.fail(event.fault)
+            self.fail(event.error)
             return
         if isinstance(event, Usage):
             self._usages[number] = self._usages[number].updated(event)

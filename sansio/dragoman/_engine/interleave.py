@@ -19,13 +19,13 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    SealDelta,
+    SignatureDelta,
     Stopped,
     TextDelta,
 )
 
 _DELTAS = frozenset({TextDelta, ArgumentsDelta, ReasoningDelta})
-_BLOCK_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, SealDelta, Annotation, Logprobs, BlockEnded)
+_BLOCK_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs, BlockEnded)
 
 
 class Linearizer:
@@ -43,7 +43,7 @@ class Linearizer:
         self._queue: dict[int, list[Event]] = {}
         self._waiting = 0  # how many of those there have been
 
-    def passes(self, event: Event) -> bool:
+    def passes_through(self, event: Event) -> bool:
         """Whether send() would give just this event and change nothing: true for nearly all of them."""
         return type(event) in _DELTAS and event.block == self.current  # type: ignore[union-attr]
 

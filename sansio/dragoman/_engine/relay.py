@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from dragoman._engine.response import Outcome
-from dragoman._ir.errors import Fault, FaultKind, masked, masked_document, unreadable
+from dragoman._ir.errors import ErrorKind, WireError, mask_document, mask_error, unreadable_error
 from dragoman._ir.events import Event, Failed, Started, Stopped, StopReason, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
-from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_piece
-from dragoman._wire.sse import frame as frame_bytes
-from dragoman.codec import Exchange, UpstreamSpec
+from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_raw_event
+from dragoman._wire.sse import encode_frame as frame_bytes
+from dragoman.codec import ResponseContext, UpstreamSpec
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
@@ -60,7 +60,7 @@ class Relay:
     def __init__(
         self,
         protocol: UpstreamSpec,
-        exchange: Exchange,
+        context: ResponseContext,
         *,
         streams: bool = True,
         member: str | None = None,
@@ -68,19 +68,19 @@ class Relay:
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.fault: Fault | None = None
+        self.error: WireError | None = None
         self.usage = Usage()
         self.stop_reason: StopReason | None = None
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
         self.committed = False
         self._protocol = protocol
-        self._exchange = exchange
-        self._tap = protocol.tap(exchange)
+        self._exchange = context
+        self._tap = protocol.observer(context)
         self._streams = streams
-        self._marks = protocol.end_marks
-        self._signs = protocol.error_signs
-        self._member = member or protocol.answer_member
+        self._marks = protocol.end_markers
+        self._signs = protocol.error_markers
+        self._member = member or protocol.output_member
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
         self._held_bytes = 0
@@ -112,7 +112,9 @@ class Relay:
             else:
                 self._idle_bytes += len(whole)
                 if self._idle_bytes > MAX_IDLE_BYTES:
-                    self.fail(unreadable(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"))
+                    self.fail(
+                        unreadable_error(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
+                    )
                     return
             if self._failing:
                 whole = self._behind_an_error(self._without_secrets(whole))
@@ -127,7 +129,7 @@ class Relay:
                         break
             self._pass(whole)
         if self._held_bytes > self._limit:
-            self.fail(unreadable(f"one server-sent event has more than {self._limit} bytes"))
+            self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
         if self.outcome is not Outcome.OPEN:
@@ -145,14 +147,14 @@ class Relay:
         rest = SSEParser()
         frames = [*rest.receive_data(held), *rest.receive_eof()]
         # An unfinished frame is passed on behind an end, or if it is one; otherwise the client never sees it.
-        trial = self._protocol.tap(self._exchange)
+        trial = self._protocol.observer(self._exchange)
         for frame in frames:
-            trial.watch(frame)
-        if self._tap.ended or trial.ended or trial.fault is not None:
+            trial.observe(frame)
+        if self._tap.ended or trial.ended or trial.error is not None:
             self._watch(frames)
-        self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, error: WireError) -> None:
         """End the answer with an error, unless the upstream had ended it already: nothing follows an end.
 
         What is held of an unfinished frame is dropped: it cannot be read.
@@ -160,18 +162,18 @@ class Relay:
         if self.outcome is not Outcome.OPEN:
             return
         self._look()
-        if self._tap.fault is not None:
+        if self._tap.error is not None:
             self._finish(Outcome.FAILED)
-            self.fault = masked(self._tap.fault, self._exchange.mask)
+            self.error = mask_error(self._tap.error, self._exchange.mask)
             return
         if self._tap.ended:
             self._finish(Outcome.COMPLETED)
             return
         self._held.clear()
         self.outcome = Outcome.FAILED
-        self.fault = masked(fault, self._exchange.mask)
+        self.error = mask_error(error, self._exchange.mask)
         if self._streams:
-            self._out.append(self._tap.fail(self.fault))
+            self._out.append(self._tap.fail(self.error))
 
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
@@ -182,7 +184,7 @@ class Relay:
         """The answer as one document, once it is there: of a stream only where its protocol repeats it at the end."""
         if self._streams:
             self._look()
-            return self._tap.whole
+            return self._tap.whole_body
         return self._whole if self.outcome is Outcome.COMPLETED else None
 
     def heartbeat(self) -> bytes:
@@ -190,7 +192,7 @@ class Relay:
         if not self._streams or self.outcome is not Outcome.OPEN:
             return b""
         self._look()
-        if self._tap.ended or self._tap.fault is not None:
+        if self._tap.ended or self._tap.error is not None:
             return b""
         return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
 
@@ -212,10 +214,10 @@ class Relay:
         if found.start(1):
             self._out.append(data[: found.start(1)])
             self._remember(self._out[-1])
-        parser, trial = SSEParser(), self._protocol.tap(self._exchange)
+        parser, trial = SSEParser(), self._protocol.observer(self._exchange)
         for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
-            trial.watch(frame)
-        self.fail(trial.fault or unreadable("it has an error without words"))
+            trial.observe(frame)
+        self.fail(trial.error or unreadable_error("it has an error without words"))
         return True
 
     def _without_secrets(self, frames: bytes) -> bytes:
@@ -227,12 +229,12 @@ class Relay:
         for piece in _cut(frames):
             frame = _frame_of(piece) if self._may_fail(piece) else None
             if frame is not None:
-                trial = self._protocol.tap(self._exchange)
-                trial.watch(frame)
+                trial = self._protocol.observer(self._exchange)
+                trial.observe(frame)
                 # One that is neither content nor what may be the end is none of the protocol's own.
-                other = not trial.begun and not any(mark in piece for mark in self._marks)
-                fails = trial.fault is not None or frame.event == b"error" or other
-                data = masked_document(frame.data, mask) if fails else frame.data
+                other = not trial.content_started and not any(mark in piece for mark in self._marks)
+                fails = trial.error is not None or frame.event == b"error" or other
+                data = mask_document(frame.data, mask) if fails else frame.data
                 if data != frame.data:
                     piece = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
             shown.append(piece)
@@ -242,9 +244,9 @@ class Relay:
         """End at the last frame. What follows it is dropped."""
         self._held.clear()
         self._look()
-        if not self._tap.ended and self._tap.fault is None:
+        if not self._tap.ended and self._tap.error is None:
             self._out.pop()  # an end mark of no answer is no end
-        self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it began"))
+        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it began"))
 
     def _finish(self, outcome: Outcome) -> None:
         self._out += self._held
@@ -254,9 +256,9 @@ class Relay:
     def _remember(self, whole: bytes) -> None:
         if not self.committed:
             for piece in filter(None, _pieces(whole)):
-                if (frame := parse_piece(piece)) is not None:
+                if (frame := parse_raw_event(piece)) is not None:
                     self._watch((frame,))
-                    if self._tap.begun:
+                    if self._tap.content_started:
                         break
             self._opening_bytes += len(whole)
             # No announcement of an answer is that long.
@@ -273,17 +275,17 @@ class Relay:
             pieces = _last_pieces(b"".join(self._recent), _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
-            self._watch(frame for piece in pieces if (frame := parse_piece(piece)) is not None)
+            self._watch(frame for piece in pieces if (frame := parse_raw_event(piece)) is not None)
 
     def _watch(self, frames: Iterable[Frame]) -> None:
-        tap = self._tap
+        observer = self._tap
         for frame in frames:
-            tap.watch(frame)
-        self.usage = tap.usage
-        if self.fault is None and tap.fault is not None:
+            observer.observe(frame)
+        self.usage = observer.usage
+        if self.error is None and observer.error is not None:
             # The outcome comes at the end: an error may have several frames.
-            self.fault = masked(tap.fault, self._exchange.mask)
-        self.committed = self.committed or tap.begun or tap.ended
+            self.error = mask_error(observer.error, self._exchange.mask)
+        self.committed = self.committed or observer.content_started or observer.ended
 
     def _up_to_the_end(self, whole: bytes) -> bytes:
         """Pass on frames up to the one that ends the answer. Returns the rest if none does: models write marks, too."""
@@ -295,10 +297,10 @@ class Relay:
                 self._pass(piece)  # by itself, for _end() may take it back
                 passed = end
                 self._look()
-                if self._tap.last:
+                if self._tap.stream_finished:
                     self._end()
                     return b""
-                if self._tap.fault is not None:
+                if self._tap.error is not None:
                     self._failing = True
                     return self._behind_an_error(whole[end:])
         return whole[passed:]
@@ -311,12 +313,12 @@ class Relay:
         start, passing = 0, b""
         for end in _frame_ends(whole):
             piece, start = whole[start:end], end
-            trial = self._protocol.tap(self._exchange)
+            trial = self._protocol.observer(self._exchange)
             for frame in SSEParser().receive_data(piece):
-                trial.watch(frame)
-            if trial.fault is not None or not (trial.begun or trial.ended):
+                trial.observe(frame)
+            if trial.error is not None or not (trial.content_started or trial.ended):
                 passing += piece
-            if trial.last:
+            if trial.stream_finished:
                 self._pass(passing)
                 self._end()
                 return b""
@@ -362,7 +364,7 @@ class Relay:
             value = self._whole = decode_object(body, "it")
         except RemoteProtocolError as error:
             self.outcome = Outcome.FAILED
-            self.fault = unreadable(error)
+            self.error = unreadable_error(error)
             return
         try:
             events: Sequence[Event] = self._protocol.read_whole(value, self._exchange, Ledger())
@@ -376,10 +378,10 @@ class Relay:
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
-                self.outcome, self.fault = Outcome.FAILED, masked(event.fault, self._exchange.mask)
-        if self.fault is None and self._member not in value:
+                self.outcome, self.error = Outcome.FAILED, mask_error(event.error, self._exchange.mask)
+        if self.error is None and self._member not in value:
             self.outcome = Outcome.FAILED
-            self.fault = unreadable(f"it has no {self._member}")
+            self.error = unreadable_error(f"it has no {self._member}")
 
 
 def _frame_ends(frames: bytes) -> Iterator[int]:
@@ -411,7 +413,9 @@ def _frame_of(piece: bytes) -> Frame | None:
 
 def _pieces(frames: bytes) -> list[bytes]:
     """The pieces of whole frames, with LF endings."""
-    return SSEParser().receive_pieces(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
+    return (
+        SSEParser().receive_raw_events(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
+    )
 
 
 def _last_pieces(frames: bytes, count: int) -> list[bytes]:

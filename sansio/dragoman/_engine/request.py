@@ -11,37 +11,37 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.errors import Fault, Mask, kind_of_status
-from dragoman._ir.losses import Ledger, Policy
+from dragoman._ir.errors import Masker, WireError, kind_of_status
+from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
-from dragoman._ir.undo import Book
+from dragoman._ir.signatures import Signer
+from dragoman._ir.undo import Undo
 from dragoman._transforms.compaction import ask_for_summary
-from dragoman._transforms.extensions import leave_protocol, refuse_held
-from dragoman._transforms.history import end_with_user, mend_history
-from dragoman._transforms.json_output import JSON_TOOL, Way, fit_format
-from dragoman._transforms.reasoning_cache import Recall, recall_thoughts
-from dragoman._transforms.response_checks import unenforced
-from dragoman._transforms.signatures import pin_seals
+from dragoman._transforms.extensions import refuse_server_state, strip_extensions
+from dragoman._transforms.history import end_with_user, repair_history
+from dragoman._transforms.json_output import JSON_TOOL, StructuredOutputMode, fit_format
+from dragoman._transforms.reasoning_cache import ReasoningLookup, restore_reasoning
+from dragoman._transforms.response_checks import find_unenforced
+from dragoman._transforms.signatures import drop_foreign_signatures
 from dragoman._transforms.tools import fit_tools
 from dragoman._transforms.unsupported import (
-    Session,
-    fit_demands,
-    fit_marks,
+    CacheKeySource,
+    add_cache_key,
+    drop_unsupported,
+    fit_cache_marks,
     fit_media,
-    fit_tool_demands,
-    name_session,
+    fit_tool_settings,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode_object, encode, too_deep
-from dragoman._wire.splice import Peek, peek, splice_model
-from dragoman.codec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
+from dragoman._wire.splice import RequestHead, peek, splice_model
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
 # the upstream tells the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Target(mid_system=True, developer_role=True, cache_marks="breakpoint")
+_AS_IT_CAME = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
 # (Server Error) status code" -- RFC 9110, 15.
 _LAST_STATUS = 599
@@ -70,42 +70,42 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     body: bytes
     request: Request
     losses: Ledger
-    book: Book
+    undo: Undo
     relayed: bool
     prompt_tokens: int
     upstream_model: str = ""
-    answers: int = 1
+    fan_out: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    mended: bool = False
+    rewritten: bool = False
 
-    def exchange(
+    def response_context(
         self,
         *,
         id: str,
         now: int,
         model: str | None = None,
-        sealer: Sealer = Sealer(),
+        signer: Signer = Signer(),
         clock: Callable[[], int] | None = None,
-        mask: Mask | None = None,
-    ) -> Exchange:
+        mask: Masker | None = None,
+    ) -> ResponseContext:
         """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
         tells them later, without which the answer is said to be complete at `now`.
 
         model is the name that the client is told, by default the one that it asked for, if any. mask: see Exchange.
         """
-        return Exchange(
+        return ResponseContext(
             request=self.request,
             id=id,
             now=now,
             model=model or self.request.model or self.upstream_model,
-            sealer=sealer,
+            signer=signer,
             prompt_tokens=self.prompt_tokens,
             upstream_model=self.upstream_model,
-            book=self.book,
+            undo=self.undo,
             endpoint=self.endpoint,
             clock=clock,
-            mended=self.mended,
+            rewritten=self.rewritten,
             mask=mask,
         )
 
@@ -128,18 +128,18 @@ class RequestTranslator:
         client: ProtocolSpec,
         upstream: UpstreamSpec,
         *,
-        target: Target = Target(),
-        policy: Policy = Policy.RECORD,
-        sealer: Sealer = Sealer(),
-        most_answers: int = 1,
+        capabilities: Capabilities = Capabilities(),
+        policy: LossPolicy = LossPolicy.RECORD,
+        signer: Signer = Signer(),
+        max_fan_out: int = 1,
         endpoint: Endpoint | None = None,
     ) -> None:
         self._client = client
         self._upstream = upstream
-        self._target = target
+        self._target = capabilities
         self._policy = policy
-        self._sealer = sealer
-        self._most_answers = most_answers
+        self._sealer = signer
+        self._most_answers = max_fan_out
         self._endpoint = endpoint or client.endpoints[0]
 
     def translate(
@@ -147,9 +147,9 @@ class RequestTranslator:
         body: bytes,
         *,
         model: str | None = None,
-        peeked: Peek | None = None,
-        recall: Recall | None = None,
-        session: Session | None = None,
+        request_head: RequestHead | None = None,
+        reasoning_lookup: ReasoningLookup | None = None,
+        cache_key: CacheKeySource | None = None,
         signed_reasoning: bool = True,
     ) -> TranslatedRequest:
         """Translate one request body. model is the upstream's name for the model, by default the client's.
@@ -167,22 +167,26 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            target = self._target
-            if self._client.name != upstream.name or (target.relay == "mend" and not target.opens_seals):
-                return self._translate(body, model, recall, session, signed_reasoning)
-            wrapped = not target.opens_seals and any(carrier in body for carrier in upstream.carriers)
+            capabilities = self._target
+            if self._client.name != upstream.name or (
+                capabilities.relay == "rewrite" and not capabilities.unwraps_signatures
+            ):
+                return self._translate(body, model, reasoning_lookup, cache_key, signed_reasoning)
+            wrapped = not capabilities.unwraps_signatures and any(
+                carrier in body for carrier in upstream.wrapped_markers
+            )
             if wrapped or not signed_reasoning:
                 return self._unwrapped(body, model, upstream, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
-        return self._relay(body, model, peeked)
+        return self._relay(body, model, request_head)
 
     def _translate(
         self,
         body: bytes,
         model: str | None,
-        recall: Recall | None,
-        session: Session | None,
+        reasoning_lookup: ReasoningLookup | None,
+        cache_key: CacheKeySource | None,
         signed_reasoning: bool,
     ) -> TranslatedRequest:
         asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
@@ -190,57 +194,65 @@ class RequestTranslator:
         if streams is not asked.stream:
             asked = msgspec.structs.replace(asked, stream=streams)
         ledger = Ledger()
-        upstream, target = self._upstream, self._target
-        mended = self._client.name == upstream.name
+        upstream, capabilities = self._upstream, self._target
+        rewritten = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
         request = asked
-        if not mended:
-            refuse_held(asked, self._client.server_held)
-            request = leave_protocol(asked, ledger)
-        if recall is not None and self._client.forgets_seals:
-            request = recall_thoughts(request, recall)
-        compacts = asked.compact and not mended
+        if not rewritten:
+            refuse_server_state(asked, self._client.server_state_params)
+            request = strip_extensions(asked, ledger)
+        if reasoning_lookup is not None and self._client.clients_drop_signatures:
+            request = restore_reasoning(request, reasoning_lookup)
+        compacts = asked.compact and not rewritten
         if compacts:
             request = ask_for_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:
             raise _no_model()
-        request = end_with_user(mend_history(request, ledger), target, ledger)
-        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
-        request, way = fit_format(request, target, ledger)
-        request = fit_media(fit_marks(request, target, ledger), target, ledger)
-        request = fit_tool_demands(request, target, ledger)
-        if not mended:
-            request = name_session(request, target, session)
-        request, book = fit_tools(request, upstream.tools, target, ledger, upstream.name)
-        request, stops, answers = fit_demands(request, upstream, target, self._most_answers, ledger)
-        form, choice = unenforced(asked, request, target)
-        if way is not Way.NATIVE or stops or compacts or form is not None or choice is not None:
-            book = msgspec.structs.replace(
-                book,
-                json_tool=JSON_TOOL if way is Way.TOOL else None,
-                bare_json=way is not Way.NATIVE,
-                stops=stops,
+        request = end_with_user(repair_history(request, ledger), capabilities, ledger)
+        request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
+        request, way = fit_format(request, capabilities, ledger)
+        request = fit_media(fit_cache_marks(request, capabilities, ledger), capabilities, ledger)
+        request = fit_tool_settings(request, capabilities, ledger)
+        if not rewritten:
+            request = add_cache_key(request, capabilities, cache_key)
+        request, undo = fit_tools(request, upstream.tool_limits, capabilities, ledger, upstream.name)
+        request, stops, answers = drop_unsupported(
+            request, upstream, capabilities, self._most_answers, ledger
+        )
+        form, choice = find_unenforced(asked, request, capabilities)
+        if (
+            way is not StructuredOutputMode.NATIVE
+            or stops
+            or compacts
+            or form is not None
+            or choice is not None
+        ):
+            undo = msgspec.structs.replace(
+                undo,
+                json_tool=JSON_TOOL if way is StructuredOutputMode.TOOL else None,
+                strip_code_fence=way is not StructuredOutputMode.NATIVE,
+                stop_sequences=stops,
                 compacts=compacts,
-                form=form,
-                choice=choice,
+                unenforced_format=form,
+                unenforced_choice=choice,
             )
-        out = upstream.write_request(request, target, ledger)
+        out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
         tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(asked)
         return TranslatedRequest(
             encode(out),
             asked,
             ledger,
-            book,
+            undo,
             False,
             tokens,
             request.model,
             answers,
             self._endpoint,
             tuple(upstream.request_headers(out)),
-            mended,
+            rewritten,
         )
 
     def _unwrapped(
@@ -255,27 +267,31 @@ class RequestTranslator:
         request = asked if model is None else msgspec.structs.replace(asked, model=model)
         if not request.model:
             raise _no_model()
-        request = pin_seals(request, upstream, request.model, ledger, readable=signed_reasoning)
+        request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
         out = upstream.write_request(request, _AS_IT_CAME, ledger)
         ledger.enforce(self._policy)
         return self._passed(encode(out), asked, ledger, len(body), request.model)
 
-    def _relay(self, body: bytes, model: str | None, peeked: Peek | None) -> TranslatedRequest:
-        peeked = peeked or peek(body)
-        if not peeked.model:
+    def _relay(self, body: bytes, model: str | None, request_head: RequestHead | None) -> TranslatedRequest:
+        request_head = request_head or peek(body)
+        if not request_head.model:
             raise _no_model()
         request = Request(
-            protocol=self._client.name, model=peeked.model, messages=(), raw={}, stream=peeked.stream
+            protocol=self._client.name,
+            model=request_head.model,
+            messages=(),
+            raw={},
+            stream=request_head.stream,
         )
-        spliced = body if model is None else splice_model(body, peeked, model)
-        return self._passed(spliced, request, Ledger(), len(body), model or peeked.model)
+        spliced = body if model is None else splice_model(body, request_head, model)
+        return self._passed(spliced, request, Ledger(), len(body), model or request_head.model)
 
     def _passed(
         self, body: bytes, asked: Request, ledger: Ledger, size: int, model: str
     ) -> TranslatedRequest:
         """A request whose answer is relayed."""
         return TranslatedRequest(
-            body, asked, ledger, Book(), True, size // _BYTES_PER_TOKEN, model, endpoint=self._endpoint
+            body, asked, ledger, Undo(), True, size // _BYTES_PER_TOKEN, model, endpoint=self._endpoint
         )
 
 
@@ -283,9 +299,9 @@ def _no_model() -> RemoteProtocolError:
     return RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
 
 
-def fault_of(error: RemoteProtocolError) -> Fault:
+def fault_of(error: RemoteProtocolError) -> WireError:
     """A reader's or translator's complaint about a request, as a fault for ProtocolSpec.write_fault."""
-    return Fault(
+    return WireError(
         kind_of_status(error.status_hint),
         error.message,
         status=error.status_hint,
@@ -294,17 +310,17 @@ def fault_of(error: RemoteProtocolError) -> Fault:
     )
 
 
-def translate_fault(
+def translate_error(
     status: int, body: bytes, *, upstream: UpstreamSpec, client: ProtocolSpec, request_id: str | None = None
-) -> tuple[int, bytes, Fault]:
+) -> tuple[int, bytes, WireError]:
     """An upstream's error answer in the client's form: status, body, and the fault for logs and retries.
 
     Between equal protocols the upstream's own bytes are kept, when a client of the protocol can read them.
     """
     if status > _LAST_STATUS:
         status = 502
-    fault = upstream.read_fault(status, body)
-    if upstream.name == client.name and upstream.is_fault(body):
-        return status, body, fault
-    status, body = client.write_fault(fault, request_id)
-    return status, body, fault
+    error = upstream.read_error(status, body)
+    if upstream.name == client.name and upstream.is_native_error(body):
+        return status, body, error
+    status, body = client.write_error(error, request_id)
+    return status, body, error

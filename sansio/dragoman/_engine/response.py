@@ -11,9 +11,9 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._engine.sinks import KeepingSink, Sink, WholeSink, sink_for
-from dragoman._ir.errors import Fault, FaultKind, masked, unreadable
-from dragoman._ir.event_order import Checker
+from dragoman._engine.sinks import Sink, StoringSink, WholeSink, sink_for
+from dragoman._ir.errors import ErrorKind, WireError, mask_error, unreadable_error
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockStarted,
@@ -28,14 +28,14 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import Lane
+from dragoman._ir.fast_path import FastPath
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.pipeline import pipeline
-from dragoman._transforms.reasoning_cache import Keepsake
+from dragoman._transforms.pipeline import build_pipeline
+from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
-from dragoman._wire.sse import SSEParser, parse_piece
-from dragoman.codec import CheckInput, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman._wire.sse import SSEParser, parse_raw_event
+from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
 
 # For figures that nobody told: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4
@@ -77,17 +77,17 @@ class ResponseTranslator:
         self,
         upstream: UpstreamSpec,
         client: ProtocolSpec,
-        exchange: Exchange,
+        context: ResponseContext,
         *,
         upstream_streams: bool = True,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
-        keep_whole: bool = False,
+        store_response: bool = False,
         sink: Sink | None = None,
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.fault: Fault | None = None
+        self.error: WireError | None = None
         self.usage = Usage()
         self.stop_reason: StopReason | None = None
         self.upstream_model: str | None = None
@@ -96,17 +96,19 @@ class ResponseTranslator:
         self.committed = False
         self._client = client
         self._upstream = upstream
-        self._exchange = exchange
+        self._exchange = context
         self._sse = SSEParser() if upstream_streams else None
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._reader = upstream.stream_reader(exchange, self.losses)
-        self._lane = Lane()
-        self._checker = Checker()
-        self._pipeline = pipeline(client, exchange, self.losses, check_input)
+        self._reader = upstream.stream_reader(context, self.losses)
+        self._lane = FastPath()
+        self._checker = EventOrderChecker()
+        self._pipeline = build_pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of all that the model wrote
-        streams = exchange.request.stream if client_streams is None else client_streams
-        self._sink = sink or sink_for(client, exchange, self.losses, streams=streams, keep_whole=keep_whole)
+        streams = context.request.stream if client_streams is None else client_streams
+        self._sink = sink or sink_for(
+            client, context, self.losses, streams=streams, store_response=store_response
+        )
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol cannot show
 
     def receive_data(self, data: bytes) -> None:
@@ -122,7 +124,7 @@ class ResponseTranslator:
                 self._break(RemoteProtocolError(f"it has more than {MAX_DOCUMENT_BYTES} bytes"))
             return
         try:
-            self._read(self._sse.receive_pieces(data))
+            self._read(self._sse.receive_raw_events(data))
         except RecursionError:
             self._break(too_deep())
         if self._sse.error is not None:
@@ -155,36 +157,36 @@ class ResponseTranslator:
             try:
                 events = self._reader.eof()
             except RemoteProtocolError as error:
-                self.fail(Fault(FaultKind.TRUNCATED, error.message))
+                self.fail(WireError(ErrorKind.TRUNCATED, error.message))
                 return
             self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, error: WireError) -> None:
         """End the answer with an error, in the client's own form. No effect once it has ended."""
         if self.outcome is not Outcome.OPEN:
             return
-        self._pass(Failed(fault))
+        self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
         """The answer as one document, once it is COMPLETED; of a stream only with `keep_whole`.
 
         Of a stream that FAILED as well, where the client's protocol has a form for it (`failed_bodies`).
         """
-        return self._sink.body if isinstance(self._sink, (WholeSink, KeepingSink)) else None
+        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
 
-    def keepsake(self) -> Keepsake | None:
+    def cached_reasoning(self) -> CachedReasoning | None:
         """Reasoning that the client is not likely to give back, with the ids of the calls to find it by.
 
         None when there is none. Give it to translate() again by `recall`.
         """
-        keeper = self._pipeline.keeper
-        return None if keeper is None else keeper.keepsake()
+        reasoning_cache = self._pipeline.reasoning_cache
+        return None if reasoning_cache is None else reasoning_cache.cached_reasoning()
 
     def data_to_send(self) -> bytes:
         """What the client gets now: whole frames, or a whole body at the end. b"" when nothing is ready."""
-        return self._sink.take()
+        return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
         """Bytes that show the client that the connection lives; between frames, while the answer streams."""
@@ -193,14 +195,14 @@ class ResponseTranslator:
     def _read(self, pieces: Iterable[bytes]) -> None:
         lane = self._lane
         for piece in pieces:
-            if lane.text_of is not None:
+            if lane.extract_text is not None:
                 # The hot path: equal in kind to the delta before, which was checked and shown.
-                text = lane.text_of(piece)
+                text = lane.extract_text(piece)
                 if text is not None:
                     self._chars += len(text)
                     lane.emit(text)
                     continue
-            frame = parse_piece(piece)
+            frame = parse_raw_event(piece)
             if frame is None:
                 continue
             lane.forget()
@@ -213,7 +215,7 @@ class ResponseTranslator:
                 self._take(events)
                 if self.outcome is not Outcome.OPEN:
                     return
-                if len(events) == 1 and lane.wants():
+                if len(events) == 1 and lane.should_learn():
                     self._learn(piece, events[0])
 
     def _learn(self, piece: bytes, event: Event) -> None:
@@ -221,16 +223,16 @@ class ResponseTranslator:
             isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
             and event.block not in self._skipped
         ):
-            hint = self._reader.lane(event)
+            hint = self._reader.template_for(event)
             if hint is not None:
                 put: Callable[[TextDelta | ReasoningDelta | ArgumentsDelta], object]
-                if self._pipeline.text:
+                if self._pipeline.needs_text:
                     put = self._pass
                 elif isinstance(event, ArgumentsDelta):
                     put = self._put_arguments
                 else:
-                    put = self._sink.direct(event.block)
-                self._lane.keep(piece, event, hint, put)
+                    put = self._sink.delta_sender(event.block)
+                self._lane.learn_from(piece, event, hint, put)
 
     def _put_arguments(self, event: Event) -> None:
         """As _pass, for what only the stage for calls has to do with."""
@@ -246,21 +248,21 @@ class ResponseTranslator:
         except RemoteProtocolError as error:
             self._break(error)
             return
-        if self._exchange.book.stops:
+        if self._exchange.undo.stop_sequences:
             # It may end at a stop sequence, before its figures; but these are here already.
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer is not complete"))
 
     def _break(self, error: ProtocolError) -> None:
-        self.fail(unreadable(error))
+        self.fail(unreadable_error(error))
 
     def _take(self, events: Sequence[Event]) -> None:
         """Check events and pass them on, until the answer ends."""
         check = self._checker.check
         skipped = self._skipped
-        send = self._pass if self._pipeline.text else self._sink.send
+        send = self._pass if self._pipeline.needs_text else self._sink.send
         for event in events:
             kind = type(event)
             try:
@@ -295,8 +297,8 @@ class ResponseTranslator:
                 return
             if kind is Failed:
                 self.outcome = Outcome.FAILED
-                self.fault = masked(staged.fault, self._exchange.mask)  # type: ignore[union-attr]
-                staged = Failed(self.fault)
+                self.error = mask_error(staged.error, self._exchange.mask)  # type: ignore[union-attr]
+                staged = Failed(self.error)
             elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)
@@ -323,7 +325,7 @@ class ResponseTranslator:
             self.upstream_model, self.upstream_id = event.model, event.id
             return True
         # What is only of interest now (an unknown field of the announcement, say) is no content.
-        passing = isinstance(event, Opaque) and not event.carried and event.search is None
+        passing = isinstance(event, Opaque) and not event.round_trip and event.search is None
         if not passing and not isinstance(event, Failed):
             self.committed = True
         if self._client.choices:

@@ -15,7 +15,7 @@ from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import Exchange, ProtocolSpec
+from dragoman.codec import ProtocolSpec, ResponseContext
 
 
 class Sink(Protocol):
@@ -25,10 +25,10 @@ class Sink(Protocol):
 
     def send(self, event: Event) -> None: ...
 
-    def direct(self, block: int) -> Callable[[Event], object]:
+    def delta_sender(self, block: int) -> Callable[[Event], object]:
         """What to call with deltas of this block as long as no other event comes: send() without its questions."""
 
-    def take(self) -> bytes: ...
+    def data_to_send(self) -> bytes: ...
 
 
 class StreamSink:
@@ -36,27 +36,27 @@ class StreamSink:
 
     __slots__ = ("_linear", "_out", "_writer", "heartbeat")
 
-    def __init__(self, client: ProtocolSpec, exchange: Exchange, ledger: Ledger) -> None:
-        self._writer = client.stream_writer(exchange, ledger)
+    def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
+        self._writer = client.stream_writer(context, ledger)
         self._linear = Linearizer() if client.sequential else None
         self._out: list[bytes] = []
-        self.heartbeat = (exchange.endpoint or client.endpoints[0]).heartbeat
+        self.heartbeat = (context.endpoint or client.endpoints[0]).heartbeat
 
     def send(self, event: Event) -> None:
         linear = self._linear
-        if linear is None or linear.passes(event):
+        if linear is None or linear.passes_through(event):
             self._out.append(self._writer.send(event))
             return
         for each in linear.send(event):
             self._out.append(self._writer.send(each))
 
-    def direct(self, block: int) -> Callable[[Event], object]:
+    def delta_sender(self, block: int) -> Callable[[Event], object]:
         if self._linear is not None and self._linear.current != block:
             return self.send
         write, put = self._writer.send, self._out.append
         return lambda event: put(write(event))
 
-    def take(self) -> bytes:
+    def data_to_send(self) -> bytes:
         out = self._out
         if not out:
             return b""
@@ -70,9 +70,9 @@ class WholeSink:
 
     __slots__ = ("_client", "_exchange", "_ledger", "_out", "body", "fold", "heartbeat")
 
-    def __init__(self, client: ProtocolSpec, exchange: Exchange, ledger: Ledger) -> None:
+    def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
         self._client = client
-        self._exchange = exchange
+        self._exchange = context
         self._ledger = ledger
         self._out = b""
         self.fold = Fold()
@@ -82,7 +82,7 @@ class WholeSink:
     def send(self, event: Event) -> None:
         self.fold.send(event)
         if type(event) is Ended:
-            self.body = self._client.write_whole(self.fold.answer(), self._exchange, self._ledger)
+            self.body = self._client.write_whole(self.fold.response(), self._exchange, self._ledger)
             self._out = encode(self.body)
 
     def close_failed(self) -> None:
@@ -90,17 +90,17 @@ class WholeSink:
         if self._client.failed_bodies:
             if not self.fold.started:
                 self.fold.send(Started("", self._exchange.upstream_model))
-            self.body = self._client.write_whole(self.fold.answer(), self._exchange, self._ledger)
+            self.body = self._client.write_whole(self.fold.response(), self._exchange, self._ledger)
 
-    def direct(self, block: int) -> Callable[[Event], object]:
+    def delta_sender(self, block: int) -> Callable[[Event], object]:
         return self.fold.send
 
-    def take(self) -> bytes:
+    def data_to_send(self) -> bytes:
         out, self._out = self._out, b""
         return out
 
 
-class KeepingSink:
+class StoringSink:
     """A stream whose answer is also wanted whole."""
 
     __slots__ = ("_stream", "_whole", "heartbeat")
@@ -120,8 +120,8 @@ class KeepingSink:
         if type(event) is Failed:
             self._whole.close_failed()
 
-    def direct(self, block: int) -> Callable[[Event], object]:
-        keep, show = self._whole.direct(block), self._stream.direct(block)
+    def delta_sender(self, block: int) -> Callable[[Event], object]:
+        keep, show = self._whole.delta_sender(block), self._stream.delta_sender(block)
 
         def put(event: Event) -> None:
             keep(event)
@@ -129,8 +129,8 @@ class KeepingSink:
 
         return put
 
-    def take(self) -> bytes:
-        return self._stream.take()
+    def data_to_send(self) -> bytes:
+        return self._stream.data_to_send()
 
 
 class ListSink:
@@ -145,19 +145,19 @@ class ListSink:
     def send(self, event: Event) -> None:
         self.events.append(event)
 
-    def direct(self, block: int) -> Callable[[Event], object]:
+    def delta_sender(self, block: int) -> Callable[[Event], object]:
         return self.events.append
 
-    def take(self) -> bytes:
+    def data_to_send(self) -> bytes:
         return b""
 
 
 def sink_for(
-    client: ProtocolSpec, exchange: Exchange, ledger: Ledger, *, streams: bool, keep_whole: bool
-) -> StreamSink | WholeSink | KeepingSink:
+    client: ProtocolSpec, context: ResponseContext, ledger: Ledger, *, streams: bool, store_response: bool
+) -> StreamSink | WholeSink | StoringSink:
     """Where an answer goes: into frames, into a document, or into frames and a document that is kept."""
     if not streams:
-        return WholeSink(client, exchange, ledger)
-    stream = StreamSink(client, exchange, ledger)
+        return WholeSink(client, context, ledger)
+    stream = StreamSink(client, context, ledger)
     # What the whole body loses, the stream has lost already.
-    return KeepingSink(stream, WholeSink(client, exchange, Ledger())) if keep_whole else stream
+    return StoringSink(stream, WholeSink(client, context, Ledger())) if store_response else stream

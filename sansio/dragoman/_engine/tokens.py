@@ -19,10 +19,10 @@ from dragoman._ir.request import (
     Media,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     Tool,
     ToolCall,
     ToolResult,
@@ -139,7 +139,7 @@ def _words(part: Refusal) -> int:
     return _text(part.text)
 
 
-def _thought(part: Thought) -> int:
+def _thought(part: Reasoning) -> int:
     if part.text or part.seal is None:
         return _text(part.text)
     return len(encode(part.seal.native)) * 100 // _SEALED_PER_TOKEN
@@ -185,7 +185,7 @@ def _image(part: Media, elsewhere: bool) -> int:
 _PARTS: dict[type, Callable[[Part], int]] = {
     Text: _words,  # type: ignore[dict-item]
     Refusal: _words,  # type: ignore[dict-item]
-    Thought: _thought,  # type: ignore[dict-item]
+    Reasoning: _thought,  # type: ignore[dict-item]
     ToolCall: _call,  # type: ignore[dict-item]
     ToolResult: _result,  # type: ignore[dict-item]
     OpaquePart: _opaque,  # type: ignore[dict-item]

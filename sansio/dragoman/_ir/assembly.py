@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -23,8 +23,8 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     TextDelta,
@@ -42,7 +42,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Block(msgspec.Struct, frozen=True, gc=False):
+class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
     """One finished block.
 
     text: the text of TEXT and REFUSAL, the arguments or free input of TOOL_CALL, "" for REASONING.
@@ -57,21 +57,21 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     item_id: str | None = None
     phase: str | None = None
     reasoning: tuple[ReasoningPart, ...] = ()
-    seal: Seal | None = None
+    seal: Signature | None = None
     annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
     path: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
     """A whole answer. blocks are in the order in which they started, of all choices, opaque ones in place."""
 
     started: Started
-    blocks: tuple[Block | Opaque | Compacted, ...]
+    blocks: tuple[AssembledBlock | Opaque | Compacted, ...]
     stops: tuple[Stopped, ...]
     usage: Usage
-    fault: Fault | None = None
+    error: WireError | None = None
 
     @property
     def service_tier(self) -> str | None:
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return self.usage.service_tier or self.started.service_tier
 
 
-class _Open:
+class _OpenBlock:
     """A block that is being filled."""
 
     __slots__ = ("annotations", "logprobs", "parts", "seal", "start", "text")
@@ -88,13 +88,13 @@ class _Open:
         self.start = start
         self.text: list[str] = []
         self.parts: dict[tuple[int, ReasoningForm], list[str]] = {}
-        self.seal: Seal | None = None
+        self.seal: Signature | None = None
         self.annotations: list[Annotation] = []
         self.logprobs: list[JSON] = []
 
-    def finish(self, complete: bool) -> Block:
+    def finish(self, complete: bool) -> AssembledBlock:
         start = self.start
-        return Block(
+        return AssembledBlock(
             number=start.block,
             kind=start.kind,
             text="".join(self.text),
@@ -118,11 +118,11 @@ class Fold:
 
     def __init__(self) -> None:
         self._started: Started | None = None
-        self._open: dict[int, _Open] = {}
-        self._order: dict[int, Block | Opaque | Compacted | None] = {}
+        self._open: dict[int, _OpenBlock] = {}
+        self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
         self._stops: list[Stopped] = []
         self._usage = Usage()
-        self._fault: Fault | None = None
+        self._fault: WireError | None = None
 
     @property
     def started(self) -> bool:
@@ -140,7 +140,7 @@ class Fold:
         elif isinstance(event, ReasoningDelta):
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
         elif isinstance(event, BlockStarted):
-            self._open[event.block] = _Open(event)
+            self._open[event.block] = _OpenBlock(event)
             self._order[event.block] = None
         elif isinstance(event, BlockEnded):
             self._order[event.block] = self._open.pop(event.block).finish(event.complete)
@@ -148,7 +148,7 @@ class Fold:
             self._open[event.block].annotations.append(event)
         elif isinstance(event, Logprobs):
             self._open[event.block].logprobs.extend(event.tokens)
-        elif isinstance(event, SealDelta):
+        elif isinstance(event, SignatureDelta):
             self._open[event.block].seal = event.seal
         elif isinstance(event, (Opaque, Compacted)):
             self._order[-1 - len(self._order)] = event
@@ -159,16 +159,16 @@ class Fold:
         elif isinstance(event, Started):
             self._started = event
         elif kind is Failed:
-            self._fault = event.fault  # type: ignore[union-attr]
+            self._fault = event.error  # type: ignore[union-attr]
 
-    def finished(self, block: int) -> Block:
+    def finished(self, block: int) -> AssembledBlock:
         """A block that has ended. Raises LocalProtocolError when it has not."""
         found = self._order.get(block)
-        if not isinstance(found, Block):
+        if not isinstance(found, AssembledBlock):
             raise LocalProtocolError(f"block {block} has not ended")
         return found
 
-    def answer(self) -> Answer:
+    def response(self) -> AssembledResponse:
         """All that came. Blocks that are still open (after a failure) are given as incomplete."""
         if self._started is None:
             raise LocalProtocolError("the answer has not started")
@@ -176,4 +176,4 @@ class Fold:
             self._open[number].finish(False) if entry is None else entry
             for number, entry in self._order.items()
         )
-        return Answer(self._started, blocks, tuple(self._stops), self._usage, self._fault)
+        return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._fault)

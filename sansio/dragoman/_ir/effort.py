@@ -28,7 +28,7 @@ BUDGETS: dict[str, int | None] = {
 _EFFORT_UP_TO = ((1024, "minimal"), (4096, "low"), (12288, "medium"), (24576, "high"), (49152, "xhigh"))
 
 # Thinking without a word on how much.
-UNSAID = "high"
+DEFAULT_EFFORT = "high"
 
 
 def effort_of_budget(budget: int) -> str:

@@ -17,10 +17,10 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode, encode
 
 # Returns a text without what its reader may not see.
-Mask: TypeAlias = Callable[[str], str]
+Masker: TypeAlias = Callable[[str], str]
 
 
-class FaultKind(Enum):
+class ErrorKind(Enum):
     """What went wrong, as far as a client must tell cases apart."""
 
     INVALID_REQUEST = "invalid_request"
@@ -47,7 +47,7 @@ class FaultKind(Enum):
     CANCELLED = "cancelled"
 
 
-class Fault(msgspec.Struct, frozen=True):
+class WireError(msgspec.Struct, frozen=True):
     """One error.
 
     kind: the class of the error.
@@ -57,7 +57,7 @@ class Fault(msgspec.Struct, frozen=True):
     request_id: the sender's id of the request.
     """
 
-    kind: FaultKind
+    kind: ErrorKind
     message: str
     status: int | None = None
     code: str | None = None
@@ -67,55 +67,55 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 # The plain meaning of each HTTP status. Protocols refine it by their own types and codes.
-KIND_BY_STATUS: dict[int, FaultKind] = {
-    400: FaultKind.INVALID_REQUEST,
-    401: FaultKind.AUTHENTICATION,
-    402: FaultKind.BILLING,
-    403: FaultKind.PERMISSION,
-    404: FaultKind.NOT_FOUND,
-    405: FaultKind.METHOD,
-    407: FaultKind.MISCONFIGURED,  # a proxy refuses the credentials that it was sent
-    408: FaultKind.TIMEOUT,
-    409: FaultKind.CONFLICT,
-    413: FaultKind.TOO_LARGE,
-    415: FaultKind.MEDIA_TYPE,
-    422: FaultKind.UNPROCESSABLE,
-    429: FaultKind.RATE_LIMIT,
-    499: FaultKind.CANCELLED,
-    500: FaultKind.SERVER,
-    502: FaultKind.UNREACHABLE,
-    503: FaultKind.OVERLOADED,
-    504: FaultKind.TIMEOUT,
-    529: FaultKind.OVERLOADED,
+KIND_BY_STATUS: dict[int, ErrorKind] = {
+    400: ErrorKind.INVALID_REQUEST,
+    401: ErrorKind.AUTHENTICATION,
+    402: ErrorKind.BILLING,
+    403: ErrorKind.PERMISSION,
+    404: ErrorKind.NOT_FOUND,
+    405: ErrorKind.METHOD,
+    407: ErrorKind.MISCONFIGURED,  # a proxy refuses the credentials that it was sent
+    408: ErrorKind.TIMEOUT,
+    409: ErrorKind.CONFLICT,
+    413: ErrorKind.TOO_LARGE,
+    415: ErrorKind.MEDIA_TYPE,
+    422: ErrorKind.UNPROCESSABLE,
+    429: ErrorKind.RATE_LIMIT,
+    499: ErrorKind.CANCELLED,
+    500: ErrorKind.SERVER,
+    502: ErrorKind.UNREACHABLE,
+    503: ErrorKind.OVERLOADED,
+    504: ErrorKind.TIMEOUT,
+    529: ErrorKind.OVERLOADED,
 }
 
 # The status for a kind when the error did not come with one of its own.
-STATUS_BY_KIND: dict[FaultKind, int] = {
-    FaultKind.INVALID_REQUEST: 400,
-    FaultKind.CONTEXT_LENGTH: 400,
-    FaultKind.AUTHENTICATION: 401,
-    FaultKind.BILLING: 402,
-    FaultKind.PERMISSION: 403,
-    FaultKind.NOT_FOUND: 404,
-    FaultKind.METHOD: 405,
-    FaultKind.TIMEOUT: 504,
-    FaultKind.CONFLICT: 409,
-    FaultKind.TOO_LARGE: 413,
-    FaultKind.UNPROCESSABLE: 422,
-    FaultKind.MEDIA_TYPE: 415,
-    FaultKind.RATE_LIMIT: 429,
-    FaultKind.OVERLOADED: 503,
-    FaultKind.SERVER: 500,
-    FaultKind.UNREACHABLE: 502,
-    FaultKind.TRUNCATED: 502,
-    FaultKind.UNREADABLE: 502,
-    FaultKind.MISCONFIGURED: 503,
-    FaultKind.CANCELLED: 499,
+STATUS_BY_KIND: dict[ErrorKind, int] = {
+    ErrorKind.INVALID_REQUEST: 400,
+    ErrorKind.CONTEXT_LENGTH: 400,
+    ErrorKind.AUTHENTICATION: 401,
+    ErrorKind.BILLING: 402,
+    ErrorKind.PERMISSION: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.METHOD: 405,
+    ErrorKind.TIMEOUT: 504,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.UNPROCESSABLE: 422,
+    ErrorKind.MEDIA_TYPE: 415,
+    ErrorKind.RATE_LIMIT: 429,
+    ErrorKind.OVERLOADED: 503,
+    ErrorKind.SERVER: 500,
+    ErrorKind.UNREACHABLE: 502,
+    ErrorKind.TRUNCATED: 502,
+    ErrorKind.UNREADABLE: 502,
+    ErrorKind.MISCONFIGURED: 503,
+    ErrorKind.CANCELLED: 499,
 }
 
 # Words by which servers say what they have no code for, in lower case: the kinds that they refine (None: all of them),
 # and the kind that they mean.
-_WORDS: tuple[tuple[tuple[str, ...], frozenset[FaultKind] | None, FaultKind], ...] = (
+_WORDS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorKind], ...] = (
     (
         (
             "context length",
@@ -128,29 +128,29 @@ _WORDS: tuple[tuple[tuple[str, ...], frozenset[FaultKind] | None, FaultKind], ..
             "too_many_prompt_tokens",
             "length of all messages is too long",
         ),
-        frozenset({FaultKind.INVALID_REQUEST, FaultKind.TOO_LARGE, FaultKind.UNPROCESSABLE}),
-        FaultKind.CONTEXT_LENGTH,
+        frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
+        ErrorKind.CONTEXT_LENGTH,
     ),
     # Messages says 400 when the money is gone.
-    (("credit balance is too low",), None, FaultKind.BILLING),
+    (("credit balance is too low",), None, ErrorKind.BILLING),
     # Google and xAI say 400 for a key that they do not know.
     (
         ("api key not valid", "api_key_invalid", "incorrect api key provided"),
-        frozenset({FaultKind.INVALID_REQUEST}),
-        FaultKind.AUTHENTICATION,
+        frozenset({ErrorKind.INVALID_REQUEST}),
+        ErrorKind.AUTHENTICATION,
     ),
 )
 
 
-def kind_of_status(status: int) -> FaultKind:
+def kind_of_status(status: int) -> ErrorKind:
     """The kind for any status: unknown 4xx are the request's fault, everything else the server's."""
     kind = KIND_BY_STATUS.get(status)
     if kind is None:
-        kind = FaultKind.INVALID_REQUEST if 400 <= status < 500 else FaultKind.SERVER
+        kind = ErrorKind.INVALID_REQUEST if 400 <= status < 500 else ErrorKind.SERVER
     return kind
 
 
-def kind_by_words(kind: FaultKind, message: str) -> FaultKind:
+def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
     """The kind of an error, where its message says more than status, type and code do. kind: what those say."""
     lowered = message.lower()
     for words, kinds, meant in _WORDS:
@@ -159,19 +159,19 @@ def kind_by_words(kind: FaultKind, message: str) -> FaultKind:
     return kind
 
 
-def masked(fault: Fault, mask: Mask | None) -> Fault:
+def mask_error(error: WireError, mask: Masker | None) -> WireError:
     """Apply the mask to all texts of a fault, because a peer may repeat a secret in any of them."""
     if mask is None:
-        return fault
-    texts = {name: text for name in _TEXTS if (text := getattr(fault, name)) is not None}
+        return error
+    texts = {name: text for name in _TEXTS if (text := getattr(error, name)) is not None}
     shown = {name: mask(text) for name, text in texts.items()}
-    return fault if shown == texts else msgspec.structs.replace(fault, **shown)
+    return error if shown == texts else msgspec.structs.replace(error, **shown)
 
 
 _TEXTS = ("message", "code", "type", "param", "request_id")
 
 
-def masked_document(data: bytes, mask: Mask | None) -> bytes:
+def mask_document(data: bytes, mask: Masker | None) -> bytes:
     """Apply the mask to an error document, JSON or not. Returns the same bytes if it changes nothing.
 
     Strings of JSON are decoded first, because any character may be written as an escape.
@@ -180,23 +180,23 @@ def masked_document(data: bytes, mask: Mask | None) -> bytes:
         return data
     try:
         value = decode(data)
-        shown = masked_value(value, mask)
+        shown = mask_value(value, mask)
     except (RemoteProtocolError, RecursionError):
         return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return data if shown == value else encode(shown)
 
 
-def masked_value(value: JSON, mask: Mask) -> JSON:
+def mask_value(value: JSON, mask: Masker) -> JSON:
     """Apply the mask to all strings of a JSON value, names of members included."""
     if type(value) is str:
         return mask(value)
     if type(value) is list:
-        return [masked_value(each, mask) for each in value]
+        return [mask_value(each, mask) for each in value]
     if type(value) is dict:
-        return {mask(name): masked_value(each, mask) for name, each in value.items()}
+        return {mask(name): mask_value(each, mask) for name, each in value.items()}
     return value
 
 
-def unreadable(reason: object) -> Fault:
+def unreadable_error(reason: object) -> WireError:
     """What the upstream sent cannot be read as an answer. reason: the rest of the sentence."""
-    return Fault(FaultKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")
+    return WireError(ErrorKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")

@@ -24,7 +24,7 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     TextDelta,
@@ -33,7 +33,7 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import LocalProtocolError
 
 
-class Phase(Enum):
+class ResponseState(Enum):
     """Where an answer stands."""
 
     IDLE = "idle"
@@ -47,7 +47,7 @@ _STAYS: tuple[type[Event], ...] = (
     TextDelta,
     ReasoningDelta,
     ArgumentsDelta,
-    SealDelta,
+    SignatureDelta,
     Annotation,
     Logprobs,
     BlockEnded,
@@ -57,33 +57,37 @@ _STAYS: tuple[type[Event], ...] = (
     Stopped,
 )
 
-TRANSITIONS: dict[Phase, dict[type[Event], Phase]] = {
-    Phase.IDLE: {Started: Phase.ACTIVE, Failed: Phase.FAILED},
-    Phase.ACTIVE: {**dict.fromkeys(_STAYS, Phase.ACTIVE), Ended: Phase.ENDED, Failed: Phase.FAILED},
-    Phase.ENDED: {},
-    Phase.FAILED: {},
+TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
+    ResponseState.IDLE: {Started: ResponseState.ACTIVE, Failed: ResponseState.FAILED},
+    ResponseState.ACTIVE: {
+        **dict.fromkeys(_STAYS, ResponseState.ACTIVE),
+        Ended: ResponseState.ENDED,
+        Failed: ResponseState.FAILED,
+    },
+    ResponseState.ENDED: {},
+    ResponseState.FAILED: {},
 }
 
 # Which deltas may fill a block of each kind.
 DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
     BlockKind.TEXT: frozenset({TextDelta, Annotation, Logprobs}),
     BlockKind.REFUSAL: frozenset({TextDelta, Logprobs}),
-    BlockKind.REASONING: frozenset({ReasoningDelta, SealDelta}),
+    BlockKind.REASONING: frozenset({ReasoningDelta, SignatureDelta}),
     BlockKind.TOOL_CALL: frozenset({ArgumentsDelta}),
 }
 
 
-class Checker:
+class EventOrderChecker:
     """Follows one answer and refuses an event that may not come now.
 
     check() raises LocalProtocolError, whoever produced the event; a reader's caller turns it into a fault of
     the peer.
     """
 
-    __slots__ = ("_choices", "_open", "_sealed", "_used", "phase")
+    __slots__ = ("_choices", "_open", "_sealed", "_used", "state")
 
     def __init__(self) -> None:
-        self.phase = Phase.IDLE
+        self.state = ResponseState.IDLE
         self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
         self._used: set[int] = set()
         self._sealed: set[int] = set()
@@ -101,13 +105,13 @@ class Checker:
             entry = self._open.get(event.block)  # type: ignore[union-attr]
             if entry is not None and kind in entry[0]:
                 return
-        after = TRANSITIONS[self.phase].get(kind)
+        after = TRANSITIONS[self.state].get(kind)
         if after is None:
-            raise LocalProtocolError(f"{kind.__name__} may not come while the answer is {self.phase.value}")
+            raise LocalProtocolError(f"{kind.__name__} may not come while the answer is {self.state.value}")
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self, event)
-        self.phase = after
+        self.state = after
 
     def _start_block(self, event: BlockStarted) -> None:
         if event.block in self._used:
@@ -122,14 +126,14 @@ class Checker:
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
     def _fill(
-        self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SealDelta | Annotation | Logprobs
+        self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SignatureDelta | Annotation | Logprobs
     ) -> None:
         entry = self._open.get(event.block)
         if entry is None:
             raise LocalProtocolError(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
             raise LocalProtocolError(f"{type(event).__name__} does not fit the kind of block {event.block}")
-        if type(event) is SealDelta:
+        if type(event) is SignatureDelta:
             if event.block in self._sealed:
                 raise LocalProtocolError(f"block {event.block} has its seal already")
             self._sealed.add(event.block)
@@ -157,15 +161,15 @@ class Checker:
 
 
 _RULES: dict[type[Event], Callable[..., None]] = {
-    BlockStarted: Checker._start_block,
-    TextDelta: Checker._fill,
-    ReasoningDelta: Checker._fill,
-    ArgumentsDelta: Checker._fill,
-    SealDelta: Checker._fill,
-    Annotation: Checker._fill,
-    Logprobs: Checker._fill,
-    BlockEnded: Checker._end_block,
-    Stopped: Checker._stop,
-    Ended: Checker._end,
-    Failed: Checker._fail,
+    BlockStarted: EventOrderChecker._start_block,
+    TextDelta: EventOrderChecker._fill,
+    ReasoningDelta: EventOrderChecker._fill,
+    ArgumentsDelta: EventOrderChecker._fill,
+    SignatureDelta: EventOrderChecker._fill,
+    Annotation: EventOrderChecker._fill,
+    Logprobs: EventOrderChecker._fill,
+    BlockEnded: EventOrderChecker._end_block,
+    Stopped: EventOrderChecker._stop,
+    Ended: EventOrderChecker._end,
+    Failed: EventOrderChecker._fail,
 }

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._wire.json import JSON, JSONObject
 
 
@@ -53,7 +53,7 @@ class StopReason(Enum):
     COMPACTION = "compaction"
 
 
-class Seal(msgspec.Struct, frozen=True, gc=False):
+class Signature(msgspec.Struct, frozen=True, gc=False):
     """Reasoning that only its maker can read, kept exactly as it came.
 
     origin: the protocol it came in, e.g. "anthropic_messages".
@@ -135,11 +135,11 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class SealDelta(msgspec.Struct, frozen=True, gc=False):
+class SignatureDelta(msgspec.Struct, frozen=True, gc=False):
     """The opaque carrier of a REASONING block: whole, once, after its text."""
 
     block: int
-    seal: Seal
+    seal: Signature
 
 
 class Annotation(msgspec.Struct, frozen=True, gc=False):
@@ -161,7 +161,7 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     end: int | None = None
     path: str = ""
 
-    def says_more(self) -> bool:
+    def has_unmapped_fields(self) -> bool:
         """Whether `native` says anything beside the source and the span."""
         told = (None, self.url, self.title, self.start, self.end)
         left = [self.native]
@@ -220,7 +220,7 @@ class Opaque(msgspec.Struct, frozen=True, gc=False):
     native: JSON
     path: str = ""
     choice: int = 0
-    carried: bool = True
+    round_trip: bool = True
     search: Search | None = None
 
 
@@ -318,7 +318,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 class Failed(msgspec.Struct, frozen=True, gc=False):
     """The answer broke off with an error. Nothing follows. Open blocks stay unfinished."""
 
-    fault: Fault
+    error: WireError
 
 
 Event: TypeAlias = (
@@ -327,7 +327,7 @@ Event: TypeAlias = (
     | TextDelta
     | ReasoningDelta
     | ArgumentsDelta
-    | SealDelta
+    | SignatureDelta
     | Annotation
     | Logprobs
     | BlockEnded

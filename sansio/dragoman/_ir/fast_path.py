@@ -31,7 +31,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 _STRING = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
 
 
-class LaneHint(msgspec.Struct, frozen=True):
+class DeltaTemplate(msgspec.Struct, frozen=True):
     """What a reader says of the delta that it has just given.
 
     key: the member that held the text, e.g. b"content".
@@ -41,7 +41,7 @@ class LaneHint(msgspec.Struct, frozen=True):
     """
 
     key: bytes
-    note: Callable[[str], None] | None = None
+    on_text: Callable[[str], None] | None = None
     number: bytes = b""
     padding: bytes = b""
 
@@ -50,7 +50,7 @@ class LaneHint(msgspec.Struct, frozen=True):
 TextOf = Callable[[bytes], str | None]
 
 
-def learn(piece: bytes, hint: LaneHint, text: str) -> TextOf | None:
+def build_extractor(piece: bytes, hint: DeltaTemplate, text: str) -> TextOf | None:
     """What reads frames like this one, which was read as one delta with this text. None: it is not so simple."""
     member, number, padding = _patterns(hint.key, hint.number, hint.padding)
     found = list(member.finditer(piece))
@@ -149,34 +149,36 @@ def _patterns(
     )
 
 
-class Lane:
+class FastPath:
     """What is known of the frames of one stream: at most one shape at a time.
 
     For each frame ask `text_of`, if there is one. When it gives no text, call forget(), have the frame read, and
     if that gave one delta and wants() says so, offer it with keep().
     """
 
-    __slots__ = ("_misses", "emit", "text_of")
+    __slots__ = ("_misses", "emit", "extract_text")
 
     def __init__(self) -> None:
-        self.text_of: TextOf | None = None
+        self.extract_text: TextOf | None = None
         self.emit: Callable[[str], None] = _nowhere
         self._misses = 0
 
     def forget(self) -> None:
-        self.text_of = None
+        self.extract_text = None
 
-    def wants(self) -> bool:
+    def should_learn(self) -> bool:
         """Whether it is worth to offer a frame."""
         return self._misses < _MAX_MISSES
 
-    def keep(self, piece: bytes, delta: Delta, hint: LaneHint, put: Callable[[Delta], object]) -> None:
+    def learn_from(
+        self, piece: bytes, delta: Delta, hint: DeltaTemplate, put: Callable[[Delta], object]
+    ) -> None:
         """Learn from a frame that was read as this delta. put: what `emit` does with each delta like it."""
         self._misses += 1
-        self.text_of = learn(piece, hint, delta.text)
-        if self.text_of is None:
+        self.extract_text = build_extractor(piece, hint, delta.text)
+        if self.extract_text is None:
             return
-        emit = _emitter(delta, hint.note, put)
+        emit = _emitter(delta, hint.on_text, put)
 
         def first(text: str) -> None:
             self._misses = 0  # a frame like it came, so learning is worth it; later ones need not count

@@ -34,7 +34,7 @@ class LossCode(Enum):
     UNCHECKED = "unchecked"  # whether it did, nobody could tell
 
 
-class Policy(Enum):
+class LossPolicy(Enum):
     """What to do when a request cannot be carried whole."""
 
     RECORD = "record"
@@ -99,9 +99,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries) + self.overflow
 
-    def enforce(self, policy: Policy) -> None:
+    def enforce(self, policy: LossPolicy) -> None:
         """Raise RemoteProtocolError (400) when the policy refuses losses and there are some."""
-        if policy is Policy.REFUSE and self._entries:
+        if policy is LossPolicy.REFUSE and self._entries:
             first = next(iter(self))
             what = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""

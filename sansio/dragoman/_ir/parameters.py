@@ -16,7 +16,7 @@ from dragoman._wire.json import JSON, JSONObject
 Converter = Callable[[JSON, str, Ledger], JSON]
 
 
-def hashed_beyond(limit: int) -> Converter:
+def hash_longer_than(limit: int) -> Converter:
     """For names of users, which servers refuse when they are longer. The hash names the same user.
 
     limit: in characters.

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._wire.json import JSON, JSONObject
 
@@ -114,7 +114,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     path: str = ""
     sources: tuple[Citation, ...] = ()
-    stand_in: bool = False
+    rendered: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +146,7 @@ class Media(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
 
-class Thought(msgspec.Struct, frozen=True, gc=False):
+class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Reasoning of an earlier assistant turn.
 
     text: what can be read of it, "" for redacted or summary-less reasoning.
@@ -155,7 +155,7 @@ class Thought(msgspec.Struct, frozen=True, gc=False):
     """
 
     text: str
-    seal: Seal | None = None
+    seal: Signature | None = None
     item_id: str | None = None
     extra: JSONObject | None = None
     path: str = ""
@@ -210,7 +210,7 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
 
 
-Part: TypeAlias = Text | Refusal | Media | Thought | ToolCall | ToolResult | OpaquePart
+Part: TypeAlias = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePart
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -308,10 +308,10 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
     native: JSON
     path: str = ""
     use: WebSearch | CodeExecution | McpServer | None = None
-    stand_in: FunctionTool | None = None
+    function_fallback: FunctionTool | None = None
 
     @property
-    def loss(self) -> LossCode:
+    def loss_code(self) -> LossCode:
         """How it is entered where the upstream does not run it: a use that others have is no unknown kind."""
         return LossCode.UNKNOWN_KIND if self.use is None else LossCode.DROPPED
 
@@ -366,11 +366,11 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     mode: Literal["adaptive", "enabled", "disabled"] | None = None
     effort: str | None = None
     budget: int | None = None
-    show: Literal["summarized", "omitted"] | None = None
+    display: Literal["summarized", "omitted"] | None = None
     extra: JSONObject | None = None
     path: str = ""
     effort_path: str = ""
-    show_path: str = ""
+    display_path: str = ""
 
     @property
     def thinks(self) -> bool:

@@ -28,26 +28,26 @@ class Counters(msgspec.Struct, frozen=True):
     shapes: Mapping[str, Shape]
 
 
-class Unless(msgspec.Struct, frozen=True):
+class DroppedUnless(msgspec.Struct, frozen=True):
     """Why a value goes nowhere, and the strings in it that say nothing."""
 
     reason: str
-    nothing: frozenset[str]
+    ignorable: frozenset[str]
 
 
 # None: the reader takes the value, or no client of another protocol could use it: what repeats the request, padding,
 # and the server's own bookkeeping (its ids, times, prices).
 # A string: why it goes nowhere. It is a loss when the value says anything.
 # A mapping: an object with these members. A list of one: an array of such values.
-Shape: TypeAlias = str | Unless | ByType | Counters | Mapping[str, "Shape"] | list["Shape"] | None
+Shape: TypeAlias = str | DroppedUnless | ByType | Counters | Mapping[str, "Shape"] | list["Shape"] | None
 
 
-def says(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
+def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
     """Whether there is anything in a value but null, false, zero, what is empty, and strings of `nothing`."""
     if type(value) is dict:
-        return any(says(member, nothing) for member in value.values())
+        return any(has_content(member, nothing) for member in value.values())
     if type(value) is list:
-        return any(says(member, nothing) for member in value)
+        return any(has_content(member, nothing) for member in value)
     return bool(value) and value not in nothing
 
 
@@ -56,10 +56,10 @@ def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
     if shape is None or value is None:
         return
     if type(shape) is str:
-        if says(value):
+        if has_content(value):
             ledger.dropped(path, shape)
-    elif isinstance(shape, Unless):
-        if says(value, shape.nothing):
+    elif isinstance(shape, DroppedUnless):
+        if has_content(value, shape.ignorable):
             ledger.dropped(path, shape.reason)
     elif type(shape) is list:
         if type(value) is list:
@@ -76,5 +76,5 @@ def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
         for key, member in value.items():
             if key in members:
                 note_unread(member, members[key], child(path, key), ledger)
-            elif member is not None and (not counts or says(member)):
+            elif member is not None and (not counts or has_content(member)):
                 ledger.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")

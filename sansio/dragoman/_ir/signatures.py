@@ -13,22 +13,22 @@ from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
 
 # Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own
 # value, because of the dot.
-PREFIX = "drg1."
+WRAPPED_PREFIX = "drg1."
 
 # How a wrapped seal looks in a body: it is the whole of a JSON string.
-CARRIER = b'"' + PREFIX.encode("ascii")
+WRAPPED_MARKER = b'"' + WRAPPED_PREFIX.encode("ascii")
 
 # 128 bits: as long as anyone can need against guessing, half of what the hash gives.
 _MAC_BYTES = 16
 
 
-class Sealer(msgspec.Struct, frozen=True):
+class Signer(msgspec.Struct, frozen=True):
     """Wraps and unwraps seals.
 
     secret: key of the MAC, None for no MAC. With a secret, a wrapped seal without a valid MAC is not ours.
@@ -37,20 +37,20 @@ class Sealer(msgspec.Struct, frozen=True):
     secret: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"Sealer(secret={'None' if self.secret is None else '...'})"
+        return f"Signer(secret={'None' if self.secret is None else '...'})"
 
-    def wrap(self, seal: Seal) -> str:
+    def wrap(self, seal: Signature) -> str:
         """The text to put into a signature or ciphertext field."""
         value = {"o": seal.origin, "m": seal.model, "n": seal.native}
         payload = urlsafe_b64encode(encode(value)).rstrip(b"=")
-        text = PREFIX + payload.decode("ascii")
+        text = WRAPPED_PREFIX + payload.decode("ascii")
         return text if self.secret is None else f"{text}.{self._mac(self.secret, payload)}"
 
-    def unwrap(self, text: str) -> Seal | None:
+    def unwrap(self, text: str) -> Signature | None:
         """The seal that `text` carries, None when it was not wrapped here (a real signature, or forged)."""
-        if not text.startswith(PREFIX):
+        if not text.startswith(WRAPPED_PREFIX):
             return None
-        payload, _, mac = text[len(PREFIX) :].partition(".")
+        payload, _, mac = text[len(WRAPPED_PREFIX) :].partition(".")
         raw = payload.encode("ascii", "replace")
         if self.secret is not None:
             import hmac  # see _mac
@@ -60,14 +60,16 @@ class Sealer(msgspec.Struct, frozen=True):
                 return None
         try:
             value = decode(b64decode(raw + b"=" * (-len(raw) % 4), altchars=b"-_", validate=True))
-            return msgspec.convert({"origin": value["o"], "model": value["m"], "native": value["n"]}, Seal)
+            return msgspec.convert(
+                {"origin": value["o"], "model": value["m"], "native": value["n"]}, Signature
+            )
         except (binascii.Error, RemoteProtocolError, msgspec.ValidationError, KeyError, TypeError):
             return None
 
     @staticmethod
     def is_wrapped(text: str) -> bool:
         """Whether a text has our form, whatever it holds."""
-        return text.startswith(PREFIX)
+        return text.startswith(WRAPPED_PREFIX)
 
     @staticmethod
     def _mac(secret: bytes, payload: bytes) -> str:

@@ -14,7 +14,7 @@ from dragoman._ir.events import ToolKind
 from dragoman._ir.request import Grammar, ResponseFormat, ToolChoice
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ToolOrigin(msgspec.Struct, frozen=True):
     """What a tool is called on the client's side.
 
     wrapped: it is a custom tool sent as a function.
@@ -30,7 +30,7 @@ class Origin(msgspec.Struct, frozen=True):
     grammar: Grammar | None = None
 
 
-class Book(msgspec.Struct, frozen=True):
+class Undo(msgspec.Struct, frozen=True):
     """What was changed on the way to the upstream.
 
     origins: wire name of a tool -> the client's tool.
@@ -43,11 +43,11 @@ class Book(msgspec.Struct, frozen=True):
         `_transforms.response_checks`.
     """
 
-    origins: Mapping[str, Origin] = {}
+    origins: Mapping[str, ToolOrigin] = {}
     used_ids: frozenset[str] = frozenset()
     json_tool: str | None = None
-    bare_json: bool = False
-    stops: tuple[str, ...] = ()
+    strip_code_fence: bool = False
+    stop_sequences: tuple[str, ...] = ()
     compacts: bool = False
-    form: ResponseFormat | None = None
-    choice: ToolChoice | None = None
+    unenforced_format: ResponseFormat | None = None
+    unenforced_choice: ToolChoice | None = None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
@@ -60,13 +60,13 @@ def ask_for_summary(request: Request, ledger: Ledger) -> Request:
     )
 
 
-class CompactStage:
+class CompactionStage:
     """The text of the answer as one event; the rest of it is of no use to the client."""
 
-    __slots__ = ("_parts", "_texts", "text")
+    __slots__ = ("_parts", "_texts", "needs_text")
 
     def __init__(self) -> None:
-        self.text = True  # see `_transforms.pipeline`
+        self.needs_text = True  # see `_transforms.pipeline`
         self._parts: list[str] = []
         self._texts: set[int] = set()
 
@@ -91,5 +91,7 @@ class CompactStage:
             return ()
         if event.reason not in (StopReason.END, StopReason.STOP_SEQUENCE) or not summary:
             what = "stopped before the summary was complete" if summary else "wrote no summary"
-            return (Failed(Fault(FaultKind.SERVER, f"the model {what} ({event.reason.value})", status=502)),)
+            return (
+                Failed(WireError(ErrorKind.SERVER, f"the model {what} ({event.reason.value})", status=502)),
+            )
         return Compacted(summary), Stopped(StopReason.COMPACTION)

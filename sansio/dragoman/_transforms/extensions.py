@@ -27,19 +27,20 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 
 
-def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
+def refuse_server_state(request: Request, server_state_params: Mapping[Param, str]) -> None:
     """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
-    for param, code in server_held.items():
+    for param, code in server_state_params.items():
         if param in request.params:
             path = request.param_paths.get(param, f"/{param}")
-            message = f"{dotted(path)}: this conversation is held nowhere; send all its messages without the setting"
+            where = dotted_path(path)
+            message = f"{where}: this conversation is held nowhere; send all its messages without the setting"
             raise RemoteProtocolError(message, path=path, code=code)
 
 
-def leave_protocol(request: Request, ledger: Ledger) -> Request:
+def strip_extensions(request: Request, ledger: Ledger) -> Request:
     """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
     defined = request.defined
     for repair in request.repairs:
@@ -94,7 +95,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
     """
     tools = request.tools
     if any(
-        isinstance(tool, HostedTool) and "tool_search" in tool.kind and tool.stand_in is None
+        isinstance(tool, HostedTool) and "tool_search" in tool.kind and tool.function_fallback is None
         for tool in tools
     ):
         return tools
@@ -143,4 +144,4 @@ def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
     if part.text is None:
         return part
     ledger.altered(part.path, f"{part.kind} has no counterpart; what it says goes on as text")
-    return Text(part.text, path=part.path, stand_in=True)
+    return Text(part.text, path=part.path, rendered=True)

@@ -41,7 +41,7 @@ class _Part(Enum):
     OTHER = "other"
 
 
-def as_function(tool: CustomTool, name: str) -> FunctionTool:
+def custom_tool_as_function(tool: CustomTool, name: str) -> FunctionTool:
     """The function that stands in for a custom tool. A grammar is told to the model in the description."""
     lines = [tool.description or "", "Put the input of this tool, as plain text, into `input`."]
     if tool.grammar is not None:

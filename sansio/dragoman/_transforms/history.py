@@ -14,27 +14,27 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 
 _MISSING = "No result: the conversation went on before the tool had answered."
 _CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
-def mend_history(request: Request, ledger: Ledger) -> Request:
+def repair_history(request: Request, ledger: Ledger) -> Request:
     """The request with a history that every target takes, unchanged if it has one."""
     messages = request.messages
     if _is_sound(messages):
         return request
-    return msgspec.structs.replace(request, messages=_Mender(ledger).mend(messages))
+    return msgspec.structs.replace(request, messages=_HistoryRepair(ledger).mend(messages))
 
 
-def end_with_user(request: Request, target: Target, ledger: Ledger) -> Request:
+def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
     """The request with the user's turn at its end, where the model does not continue the assistant's words.
 
     "This model does not support assistant message prefill. The conversation must end with a user message."
     """
     messages = request.messages
-    if target.prefill or not messages or messages[-1].role != "assistant":
+    if capabilities.prefill or not messages or messages[-1].role != "assistant":
         return request
     path = messages[-1].path
     ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
@@ -72,7 +72,7 @@ def _is_sound(messages: tuple[Message, ...]) -> bool:
     return not waiting
 
 
-class _Turn:
+class _AssistantTurn:
     """An assistant's turn, of one or several messages, and the results that belong behind it."""
 
     __slots__ = ("at", "calls", "open", "results")
@@ -84,7 +84,7 @@ class _Turn:
         self.open = True  # nothing but results has come after it
 
 
-class _Mender:
+class _HistoryRepair:
     """Builds one history anew."""
 
     __slots__ = ("_ledger", "_out", "_seen", "_turns", "_wanted")
@@ -92,25 +92,25 @@ class _Mender:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._out: list[Message] = []
-        self._turns: list[_Turn] = []
+        self._turns: list[_AssistantTurn] = []
         self._seen: set[str] = set()
         # The client's call id -> calls without a result yet, oldest first: the turn and the id in the new history.
-        self._wanted: dict[str, list[tuple[_Turn, str]]] = {}
+        self._wanted: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
     def mend(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        turn: _Turn | None = None  # the assistant's turn that goes on
+        turn: _AssistantTurn | None = None  # the assistant's turn that goes on
         for message in messages:
             if message.role != "assistant":
                 turn = None
             elif turn is None:
-                turn = _Turn()
+                turn = _AssistantTurn()
                 self._turns.append(turn)
             self._keep(message, turn)
             if turn is not None:
                 turn.at = len(self._out)
         return tuple(self._with_results())
 
-    def _keep(self, message: Message, turn: _Turn | None) -> None:
+    def _keep(self, message: Message, turn: _AssistantTurn | None) -> None:
         """Keep what stays in its place."""
         kept: list[Part] = []
         for part in message.parts:

@@ -28,37 +28,37 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
 from dragoman._wire.json import JSONObject, encode_text
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 
 JSON_TOOL = "json_response"
 
 _ANY_OBJECT: JSONObject = {"type": "object"}
 
 
-class Way(Enum):
+class StructuredOutputMode(Enum):
     """How an upstream is asked for structured output."""
 
     NATIVE = "native"
     OBJECT = "object"  # its own JSON mode, the schema in words
     TOOL = "tool"
-    WORDS = "words"
+    PROMPT = "words"
 
 
-def way_of(request: Request, target: Target) -> Way:
+def choose_output_mode(request: Request, capabilities: Capabilities) -> StructuredOutputMode:
     """How this request's format is asked for."""
     form = request.response_format
     if (
         form is None
-        or target.structured == "schema"
-        or (form.schema is None and target.structured == "object")
+        or capabilities.structured_output == "schema"
+        or (form.schema is None and capabilities.structured_output == "object")
     ):
-        return Way.NATIVE
-    if target.structured == "object":
-        return Way.OBJECT
+        return StructuredOutputMode.NATIVE
+    if capabilities.structured_output == "object":
+        return StructuredOutputMode.OBJECT
     # A forced tool is refused beside thinking.
     thinks = request.reasoning is not None and request.reasoning.thinks
-    free = not request.tools and request.tool_choice is None and not thinks and target.can_force_tools
-    return Way.TOOL if free and _is_object_schema(form) else Way.WORDS
+    free = not request.tools and request.tool_choice is None and not thinks and capabilities.can_force_tools
+    return StructuredOutputMode.TOOL if free and _is_object_schema(form) else StructuredOutputMode.PROMPT
 
 
 def _is_object_schema(form: ResponseFormat) -> bool:
@@ -67,14 +67,16 @@ def _is_object_schema(form: ResponseFormat) -> bool:
     return schema is None or (isinstance(schema, dict) and schema.get("type") == "object")
 
 
-def fit_format(request: Request, target: Target, ledger: Ledger) -> tuple[Request, Way]:
+def fit_format(
+    request: Request, capabilities: Capabilities, ledger: Ledger
+) -> tuple[Request, StructuredOutputMode]:
     """The request with a response format that the target takes."""
-    way = way_of(request, target)
+    way = choose_output_mode(request, capabilities)
     form = request.response_format
-    if way is Way.NATIVE or form is None:
-        return request, Way.NATIVE
+    if way is StructuredOutputMode.NATIVE or form is None:
+        return request, StructuredOutputMode.NATIVE
     path = form.path or "/response_format"
-    if way is Way.TOOL:
+    if way is StructuredOutputMode.TOOL:
         ledger.altered(
             path, "asked for by a tool that the model must call: the upstream cannot keep to a schema"
         )
@@ -91,7 +93,7 @@ def fit_format(request: Request, target: Target, ledger: Ledger) -> tuple[Reques
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None), way
     ledger.altered(path, "asked for in words: the upstream cannot keep to a schema")
     words = Message("system", (Text(_words(form), path=path),), path)
-    left = ResponseFormat(path=form.path) if way is Way.OBJECT else None
+    left = ResponseFormat(path=form.path) if way is StructuredOutputMode.OBJECT else None
     messages = _behind_the_first_system(request.messages, words)
     return msgspec.structs.replace(request, messages=messages, response_format=left), way
 
@@ -124,7 +126,7 @@ class JsonToolStage:
 
     __slots__ = ("_called", "_held", "_ledger", "_ours", "_texts", "_tool")
 
-    text = True  # see `_transforms.pipeline`
+    needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self, tool: str, ledger: Ledger) -> None:
         self._tool = tool
@@ -178,12 +180,12 @@ class JsonToolStage:
         return event
 
 
-class BareJsonStage:
+class CodeFenceStage:
     """Takes a code fence off the answer's text."""
 
     __slots__ = ("_open",)
 
-    text = True  # see `_transforms.pipeline`
+    needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self) -> None:
         self._open: dict[int, _Fence] = {}

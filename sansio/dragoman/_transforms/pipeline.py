@@ -12,20 +12,20 @@ from typing import Protocol
 
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
-from dragoman._transforms.compaction import CompactStage
-from dragoman._transforms.json_output import BareJsonStage, JsonToolStage
-from dragoman._transforms.reasoning_cache import Keeper
-from dragoman._transforms.response_checks import CheckStage
-from dragoman._transforms.signatures import SealStage
-from dragoman._transforms.stop_sequences import StopStage
-from dragoman._transforms.tool_calls import CallStage
-from dragoman.codec import CheckInput, Exchange, ProtocolSpec
+from dragoman._transforms.compaction import CompactionStage
+from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
+from dragoman._transforms.reasoning_cache import ReasoningCacheStage
+from dragoman._transforms.response_checks import OutputCheckStage
+from dragoman._transforms.signatures import SignatureStage
+from dragoman._transforms.stop_sequences import StopSequenceStage
+from dragoman._transforms.tool_calls import ToolCallStage
+from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
 
 class Stage(Protocol):
     """text: it must see TextDelta and ReasoningDelta. Those that need not are not asked."""
 
-    text: bool
+    needs_text: bool
 
     def send(self, event: Event) -> Sequence[Event]:
         """The events that take the place of a legal event."""
@@ -38,13 +38,18 @@ class Pipeline:
         does anything about an ArgumentsDelta.
     """
 
-    __slots__ = ("_stages", "calls", "keeper", "text")
+    __slots__ = ("_stages", "calls", "needs_text", "reasoning_cache")
 
-    def __init__(self, calls: CallStage, stages: Sequence[Stage], keeper: Keeper | None = None) -> None:
+    def __init__(
+        self,
+        calls: ToolCallStage,
+        stages: Sequence[Stage],
+        reasoning_cache: ReasoningCacheStage | None = None,
+    ) -> None:
         self._stages = tuple(stages)
         self.calls = calls
-        self.keeper = keeper
-        self.text = any(stage.text for stage in stages)
+        self.reasoning_cache = reasoning_cache
+        self.needs_text = any(stage.needs_text for stage in stages)
 
     def send(self, event: Event) -> Sequence[Event]:
         events: Sequence[Event] = (event,)
@@ -56,24 +61,26 @@ class Pipeline:
         return events
 
 
-def pipeline(
-    client: ProtocolSpec, exchange: Exchange, ledger: Ledger, check_input: CheckInput | None
+def build_pipeline(
+    client: ProtocolSpec, context: ResponseContext, ledger: Ledger, check_input: CheckInput | None
 ) -> Pipeline:
     """The stages that this answer needs."""
-    book = exchange.book
-    calls = CallStage(book, client.tools, exchange.id, ledger, check_input)
-    stages: list[Stage] = [SealStage(client, exchange.upstream_model, ledger), calls]
-    if book.json_tool is not None:
-        stages.append(JsonToolStage(book.json_tool, ledger))
-    if book.bare_json:
-        stages.append(BareJsonStage())
-    if book.stops:
-        stages.append(StopStage(book.stops, alone=exchange.request.params.get("n") in (None, 1)))
-    if book.form is not None or book.choice is not None:
-        stages.append(CheckStage(book.form, book.choice, ledger))
-    if book.compacts:
-        stages.append(CompactStage())
-    keeper = Keeper() if client.forgets_seals else None
-    if keeper is not None:
-        stages.append(keeper)
-    return Pipeline(calls, stages, keeper)
+    undo = context.undo
+    calls = ToolCallStage(undo, client.tool_limits, context.id, ledger, check_input)
+    stages: list[Stage] = [SignatureStage(client, context.upstream_model, ledger), calls]
+    if undo.json_tool is not None:
+        stages.append(JsonToolStage(undo.json_tool, ledger))
+    if undo.strip_code_fence:
+        stages.append(CodeFenceStage())
+    if undo.stop_sequences:
+        stages.append(
+            StopSequenceStage(undo.stop_sequences, alone=context.request.params.get("n") in (None, 1))
+        )
+    if undo.unenforced_format is not None or undo.unenforced_choice is not None:
+        stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))
+    if undo.compacts:
+        stages.append(CompactionStage())
+    reasoning_cache = ReasoningCacheStage() if client.clients_drop_signatures else None
+    if reasoning_cache is not None:
+        stages.append(reasoning_cache)
+    return Pipeline(calls, stages, reasoning_cache)

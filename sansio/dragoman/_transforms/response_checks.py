@@ -22,9 +22,9 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import HostedTool, Request, ResponseFormat, ToolChoice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode
-from dragoman._wire.json_schema import Undecided, broken_keyword
+from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
 from dragoman._wire.strict_schema import is_strict
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 
 # In characters. Longer answers are passed on unjudged.
 MAX_TEXT = 256 * 1024
@@ -37,8 +37,8 @@ _CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
-def unenforced(
-    asked: Request, sent: Request, target: Target
+def find_unenforced(
+    asked: Request, sent: Request, capabilities: Capabilities
 ) -> tuple[ResponseFormat | None, ToolChoice | None]:
     """The client's response format and tool choice, each None when nothing is demanded or the upstream enforces it.
 
@@ -47,9 +47,11 @@ def unenforced(
     if asked.compact:
         return None, None  # the answer is a summary
     form, choice = asked.response_format, asked.tool_choice
-    if form is not None and "schema" in target.enforces and _is_enforced(sent.response_format):
+    if form is not None and "schema" in capabilities.enforces and _is_enforced(sent.response_format):
         form = None
-    if not _demands_call(choice) or ("tool_choice" in target.enforces and _demands_call(sent.tool_choice)):
+    if not _demands_call(choice) or (
+        "tool_choice" in capabilities.enforces and _demands_call(sent.tool_choice)
+    ):
         choice = None
     if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in sent.tools):
         choice = None  # the provider's own tools will do, and not all tell of their calls
@@ -65,16 +67,16 @@ def _demands_call(choice: ToolChoice | None) -> bool:
     return choice is not None and (choice.required or choice.mode in ("required", "named"))
 
 
-class CheckStage:
+class OutputCheckStage:
     """Feed it with legal events of one answer; all of them pass unchanged. The first choice is judged.
 
     form, choice: what unenforced() gave.
     """
 
-    __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "text")
+    __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "needs_text")
 
     def __init__(self, form: ResponseFormat | None, choice: ToolChoice | None, ledger: Ledger) -> None:
-        self.text = form is not None  # see `_transforms.pipeline`
+        self.needs_text = form is not None  # see `_transforms.pipeline`
         self._form = form
         self._choice = choice
         self._ledger = ledger
@@ -129,11 +131,11 @@ class CheckStage:
         schema = _ANY_OBJECT if form.schema is None else form.schema
         try:
             if self._size > MAX_TEXT:
-                raise Undecided(f"it has more than {MAX_TEXT} characters")
+                raise SchemaUndecided(f"it has more than {MAX_TEXT} characters")
             reason = _reason("".join(texts), schema)
             if reason is not None and len(texts) > 1:
                 reason = _reason(texts[-1], schema)  # some models comment before they answer
-        except Undecided as why:
+        except SchemaUndecided as why:
             self._ledger.add(
                 LossCode.UNCHECKED, "/content", f"whether it matches the demanded schema is not known: {why}"
             )
@@ -151,7 +153,7 @@ def _reason(text: str, schema: JSON) -> str | None:
         value = decode(text.encode("utf-8", "surrogatepass"))
     except RemoteProtocolError:
         return _NOT_JSON
-    keyword = broken_keyword(schema, value)
+    keyword = find_broken_keyword(schema, value)
     return None if keyword is None else f"the answer does not match the demanded schema ({keyword})"
 
 

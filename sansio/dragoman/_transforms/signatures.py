@@ -12,33 +12,33 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Seal, SealDelta
+from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Message, Part, Request, Thought
+from dragoman._ir.request import Message, Part, Reasoning, Request
 from dragoman._wire.json import encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 
 # Clients send what they were given with every turn again, so large blocks (pictures) do not travel.
-MAX_SEALED_BYTES = 256 * 1024
+MAX_WRAPPED_BYTES = 256 * 1024
 
 # Numbers of blocks that are made here; readers count from 0 and never get there.
 _FIRST_BLOCK = 1 << 40
 
 
-def pin_seals(
+def drop_foreign_signatures(
     request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
 ) -> Request:
     """The request without seals that another model than `model` made. Forged ones are told: they hold no seal.
 
     readable: False where the upstream has refused them: then its own are left out whatever model made them.
     """
-    origin = upstream.name if upstream.pins_seals else None
+    origin = upstream.name if upstream.model_bound_signatures else None
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":
             continue
         for part in message.parts:
-            if type(part) is Thought:
+            if type(part) is Reasoning:
                 break
         else:
             continue  # as nearly all are
@@ -50,7 +50,7 @@ def pin_seals(
 
 
 def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable: bool) -> Part:
-    if type(part) is not Thought:
+    if type(part) is not Reasoning:
         return part
     if part.forged:
         ledger.add(LossCode.FOREIGN_SEAL, part.path, "sealed in our form, but not here, or changed since")
@@ -71,7 +71,7 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
     return msgspec.structs.replace(part, seal=None)
 
 
-class SealStage:
+class SignatureStage:
     """Marks seals with the model that was asked, and seals what the client has no form for.
 
     model: the upstream's name of it, "" when unknown: then seals keep what their reader wrote.
@@ -79,7 +79,7 @@ class SealStage:
 
     __slots__ = ("_client", "_ledger", "_made", "_model")
 
-    text = False  # see `_transforms.pipeline`
+    needs_text = False  # see `_transforms.pipeline`
 
     def __init__(self, client: ProtocolSpec, model: str, ledger: Ledger) -> None:
         self._client = client
@@ -88,18 +88,18 @@ class SealStage:
         self._made = 0
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, SealDelta) and self._model:
-            return (SealDelta(event.block, self._marked(event.seal)),)
+        if isinstance(event, SignatureDelta) and self._model:
+            return (SignatureDelta(event.block, self._marked(event.seal)),)
         if isinstance(event, Opaque) and event.origin != self._client.name:
             return self._seal(event)
         return (event,)
 
-    def _marked(self, seal: Seal) -> Seal:
-        return Seal(seal.origin, seal.native, self._model) if self._model else seal
+    def _marked(self, seal: Signature) -> Signature:
+        return Signature(seal.origin, seal.native, self._model) if self._model else seal
 
     def _seal(self, event: Opaque) -> Sequence[Event]:
         shown = (event,) if event.search is not None and self._client.shows_searches else ()
-        if not event.carried or not self._client.keeps_seals:
+        if not event.round_trip or not self._client.returns_signatures:
             if not shown:
                 self._ledger.add(
                     LossCode.UNKNOWN_KIND,
@@ -107,7 +107,7 @@ class SealStage:
                     f"no counterpart for {event.kind} in the client's protocol",
                 )
             return shown
-        if len(encode(event.native)) > MAX_SEALED_BYTES:
+        if len(encode(event.native)) > MAX_WRAPPED_BYTES:
             self._ledger.dropped(event.path, f"{event.kind} is too large to travel sealed")
             return shown
         self._ledger.add(
@@ -115,10 +115,10 @@ class SealStage:
         )
         block = _FIRST_BLOCK + self._made
         self._made += 1
-        seal = self._marked(Seal(event.origin, event.native))
+        seal = self._marked(Signature(event.origin, event.native))
         return (
             BlockStarted(block, BlockKind.REASONING, event.choice),
-            SealDelta(block, seal),
+            SignatureDelta(block, seal),
             BlockEnded(block),
             *shown,
         )

@@ -29,7 +29,9 @@ from dragoman._wire.json import JSON
 MAX_STOP_CHARS = 1024
 
 
-def split_stops(value: JSON, most: int | None, path: str, ledger: Ledger) -> tuple[JSON, tuple[str, ...]]:
+def split_stop_sequences(
+    value: JSON, most: int | None, path: str, ledger: Ledger
+) -> tuple[JSON, tuple[str, ...]]:
     """The setting `stop` for an upstream that takes `most` sequences, and those that we must look for ourselves.
 
     Gives the value itself, or None, where there is nothing for the upstream.
@@ -51,7 +53,7 @@ def split_stops(value: JSON, most: int | None, path: str, ledger: Ledger) -> tup
     return stops[:most] or None, tuple(ours)
 
 
-class StopStage:
+class StopSequenceStage:
     """Ends a choice at the first stop sequence in its text, and with the only choice the answer.
 
     alone: the answer has one choice. When it has several, the upstream's end is the end.
@@ -59,12 +61,12 @@ class StopStage:
 
     __slots__ = ("_alone", "_done", "_open", "_stops", "ended")
 
-    text = True  # see `_transforms.pipeline`
+    needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self, stops: Sequence[str], *, alone: bool) -> None:
         self._stops = tuple(stops)
         self._alone = alone
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _HeldText] = {}
         self._done: set[int] = set()  # choices that a sequence has ended
         self.ended = False
 
@@ -74,7 +76,7 @@ class StopStage:
         if isinstance(event, BlockStarted):
             if event.choice in self._done:
                 return ()
-            self._open[event.block] = _Open(event.choice, event.kind is BlockKind.TEXT)
+            self._open[event.block] = _HeldText(event.choice, event.kind is BlockKind.TEXT)
             return (event,)
         if isinstance(event, TextDelta):
             return self._look(event)
@@ -140,7 +142,7 @@ class StopStage:
         return out
 
 
-class _Open:
+class _HeldText:
     """An open block. looks: it is text, in which sequences are looked for; held: what waits of it."""
 
     __slots__ = ("choice", "held", "looks")

@@ -13,13 +13,13 @@ import msgspec
 from dragoman._ir.events import ArgumentsDelta, BlockEnded, BlockStarted, Event, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.request import Grammar
-from dragoman._ir.undo import Book
+from dragoman._ir.undo import Undo
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
 from dragoman._transforms.tools import fit_name
-from dragoman.codec import CheckInput, ToolRule, Unchecked
+from dragoman.codec import CheckInput, ToolLimits, Unchecked
 
 
-class _Call:
+class _OpenToolCall:
     """An open tool call.
 
     shape: changes its argument text on the way, None where nothing changes.
@@ -38,7 +38,7 @@ class _Call:
         self.empty = True  # no argument text yet, or only blanks
 
 
-class CallStage:
+class ToolCallStage:
     """Feed it with legal events of one answer; events other than those of tool calls pass unchanged.
 
     Args:
@@ -51,23 +51,23 @@ class CallStage:
 
     __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
 
-    text = False  # see `_transforms.pipeline`
+    needs_text = False  # see `_transforms.pipeline`
 
     def __init__(
         self,
-        book: Book,
-        rule: ToolRule,
+        undo: Undo,
+        rule: ToolLimits,
         token: str,
         ledger: Ledger,
         check_input: CheckInput | None = None,
     ) -> None:
         self._check = check_input
-        self._book = book
+        self._book = undo
         self._rule = rule
         self._token = token
         self._ledger = ledger
-        self._ids: set[str] = set(book.used_ids)
-        self._calls: dict[int, _Call] = {}
+        self._ids: set[str] = set(undo.used_ids)
+        self._calls: dict[int, _OpenToolCall] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, ArgumentsDelta):
@@ -95,7 +95,7 @@ class CallStage:
         if namespace is not None and not self._rule.namespaces:
             name, namespace = fit_name(name, namespace, self._rule), None
         head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id, hosted)
-        self._calls[event.block] = _Call(head, shape, grammar)
+        self._calls[event.block] = _OpenToolCall(head, shape, grammar)
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
@@ -141,7 +141,7 @@ class CallStage:
             return ArgumentsDelta(event.block, "{}"), event
         return (event,)
 
-    def _judge(self, call: _Call, grammar: Grammar, rest: str) -> None:
+    def _judge(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
         """The client gets the input as the model wrote it, and is told what is wrong with it."""
         path = child("/tool_calls", call.head.call_id) + "/input"
         what = f"the tool's {grammar.syntax} grammar"

@@ -1,6 +1,6 @@
 """Tools, their names and the ids of their calls, fitted to what a target takes.
 
-Strategy: one pass over the request changes tools, choices, calls and results into what the target's ToolRule
+Strategy: one pass over the request changes tools, choices, calls and results into what the target's ToolLimits
 allows and keeps a book of what it changed; a stage over the answer's events changes names back by that book.
 So readers and writers never know of foreign limits. Every mapping is a function of the value alone (a hash
 where something must be shortened): the same conversation gives the same bytes each turn, and prompt caches
@@ -29,10 +29,10 @@ from dragoman._ir.request import (
     ToolRef,
     ToolResult,
 )
-from dragoman._ir.undo import Book, Origin
-from dragoman._transforms.freeform import as_function, wrap_input
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
-from dragoman.codec import Target, ToolRule
+from dragoman._ir.undo import ToolOrigin, Undo
+from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman.codec import Capabilities, ToolLimits
 
 # "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -44,7 +44,7 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 _LONG_ID = 256
 
 
-def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
+def fit_name(name: str, namespace: str | None, rule: ToolLimits) -> str:
     """The name on the wire: unchanged where it is allowed, else cleaned, and with a hash where that loses."""
     full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
     if len(full) <= rule.max_name and _FORBIDDEN.search(full) is None:
@@ -52,7 +52,7 @@ def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
     return _shorten(_FORBIDDEN.sub("_", full), full, rule.max_name)
 
 
-def fit_call_id(call_id: str, rule: ToolRule, form: str = "any") -> str:
+def fit_call_id(call_id: str, rule: ToolLimits, form: str = "any") -> str:
     """The call id on the wire, by the same rule for a call and for its result. form: see Target.call_ids."""
     if form == "alnum9":
         return call_id if _ALNUM9.fullmatch(call_id) else _nine(call_id)
@@ -86,18 +86,18 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
 
 
 def fit_tools(
-    request: Request, rule: ToolRule, target: Target, ledger: Ledger, own: str = ""
-) -> tuple[Request, Book]:
+    request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger, own: str = ""
+) -> tuple[Request, Undo]:
     """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
 
     own: the upstream's protocol: it knows the tools that are of it.
     Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
     """
-    _refuse_without_its_tool(request, rule, target, own)
-    request = _offer_allowed(request, rule, target, ledger)
-    told = target.custom_tools
-    custom = rule.custom and (rule.custom_usual if told is None else told)
-    fitter = _Fitter(rule, custom, target, ledger, own)
+    _refuse_without_its_tool(request, rule, capabilities, own)
+    request = _offer_allowed(request, rule, capabilities, ledger)
+    told = capabilities.custom_tools
+    custom = rule.custom and (rule.custom_by_default if told is None else told)
+    fitter = _Fitter(rule, custom, capabilities, ledger, own)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changed: list[Message] | None = None
     messages = request.messages
@@ -114,10 +114,12 @@ def fit_tools(
     if fitter.origins:
         choice = fitter.choice(choice)
     fitted = msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
-    return fitted, Book(fitter.origins, frozenset(fitter.used_ids))
+    return fitted, Undo(fitter.origins, frozenset(fitter.used_ids))
 
 
-def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target, own: str) -> None:
+def _refuse_without_its_tool(
+    request: Request, rule: ToolLimits, capabilities: Capabilities, own: str
+) -> None:
     """A tool that the provider runs can be left out where there are others. Left without the only one, or without
     the one that is demanded, a model answers all the same, and clients show that as what the tool gave.
     """
@@ -126,7 +128,7 @@ def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target, o
     lost = [
         tool
         for tool in request.tools
-        if isinstance(tool, HostedTool) and tool.origin != own and not _is_run(tool, rule, target)
+        if isinstance(tool, HostedTool) and tool.origin != own and not _is_run(tool, rule, capabilities)
     ]
     choice = request.tool_choice
     mode = None if choice is None else choice.mode
@@ -142,26 +144,30 @@ def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target, o
     if demanded:
         tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
         raise RemoteProtocolError(
-            f"{dotted(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called instead: "
-            "leave it out, or ask for a model whose upstream runs it",
+            f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called "
+            "instead: leave it out, or ask for a model whose upstream runs it",
             path=tool.path,
             code="unsupported_value",
         )
 
 
-def _is_run(tool: HostedTool, rule: ToolRule, target: Target) -> bool:
+def _is_run(tool: HostedTool, rule: ToolLimits, capabilities: Capabilities) -> bool:
     """Whether the upstream, or a function in its place, does what the tool does."""
-    if tool.stand_in is not None or tool.use is None:
-        return tool.stand_in is not None
-    return tool.use.__struct_config__.tag in rule.hosted & target.hosted
+    if tool.function_fallback is not None or tool.use is None:
+        return tool.function_fallback is not None
+    return tool.use.__struct_config__.tag in rule.hosted_tools & capabilities.hosted_tools
 
 
-def _offer_allowed(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> Request:
+def _offer_allowed(request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger) -> Request:
     """Without a list of allowed tools, where the upstream takes none: the others are not offered at all, which
     restricts as much.
     """
     choice = request.tool_choice
-    if choice is None or choice.mode != "allowed" or (rule.allowed and "allowed_tools" not in target.refuses):
+    if (
+        choice is None
+        or choice.mode != "allowed"
+        or (rule.allowed and "allowed_tools" not in capabilities.refuses)
+    ):
         return request
     names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
     kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
@@ -199,10 +205,12 @@ class _Fitter:
         "used_ids",
     )
 
-    def __init__(self, rule: ToolRule, custom: bool, target: Target, ledger: Ledger, own: str) -> None:
+    def __init__(
+        self, rule: ToolLimits, custom: bool, capabilities: Capabilities, ledger: Ledger, own: str
+    ) -> None:
         self._rule = rule
         self._own = own
-        self._form = target.call_ids
+        self._form = capabilities.call_ids
         self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the wire name of its stand-in
         self._stood: set[str] = set()  # names that stand-ins go by
         self._custom = custom
@@ -212,21 +220,21 @@ class _Fitter:
         # What is known to stay as it is: names outside of namespaces, and call ids. Both come again and again.
         self._same: set[str] = set()
         self._ids: set[str] = set()
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, ToolOrigin] = {}
         self.used_ids: set[str] = set()
 
     def tool(self, tool: Tool) -> Tool:
         if isinstance(tool, HostedTool):
-            if tool.stand_in is None or tool.origin == self._own:
+            if tool.function_fallback is None or tool.origin == self._own:
                 return tool
-            return self._stand_in(tool, tool.stand_in)
+            return self._stand_in(tool, tool.function_fallback)
         if tool.namespace is None and tool.name in self._stood:
             self._stood.discard(tool.name)
             self._same.discard(tool.name)
             self._wire[None, tool.name] = self._another(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
         if isinstance(tool, CustomTool) and not self._custom:
-            self.origins[name] = Origin(
+            self.origins[name] = ToolOrigin(
                 tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True, grammar=tool.grammar
             )
             if tool.grammar is not None:
@@ -234,11 +242,11 @@ class _Fitter:
                     f"{tool.path}/format",
                     "the grammar is described to the model; the upstream cannot enforce it",
                 )
-            return as_function(tool, name)
+            return custom_tool_as_function(tool, name)
         if name == tool.name and namespace == tool.namespace:
             return tool
         kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
-        self.origins[name] = Origin(tool.name, tool.namespace, kind, wrapped=False)
+        self.origins[name] = ToolOrigin(tool.name, tool.namespace, kind, wrapped=False)
         fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
         return fitted
 
@@ -250,7 +258,9 @@ class _Fitter:
         else:
             name, _ = self._name(function.name, None)
             self._stood.add(function.name)
-        self.origins[name] = Origin(function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind)
+        self.origins[name] = ToolOrigin(
+            function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind
+        )
         self._hosted[tool.kind] = name
         self._ledger.altered(tool.path, f"the tool {tool.kind} is told to the model as a function")
         return function if name == function.name else msgspec.structs.replace(function, name=name)

@@ -23,25 +23,25 @@ from dragoman._ir.request import (
     OpaquePart,
     Param,
     Part,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     Text,
-    Thought,
     Tool,
     ToolResult,
 )
-from dragoman._transforms.stop_sequences import split_stops
+from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON
-from dragoman.codec import Target, UpstreamSpec
+from dragoman.codec import Capabilities, UpstreamSpec
 
 # A name for the conversation that a request belongs to, None when there is none to be had.
-Session: TypeAlias = Callable[[], str | None]
+CacheKeySource: TypeAlias = Callable[[], str | None]
 
 
-def fit_demands(
-    request: Request, upstream: UpstreamSpec, target: Target, most_answers: int, ledger: Ledger
+def drop_unsupported(
+    request: Request, upstream: UpstreamSpec, capabilities: Capabilities, max_fan_out: int, ledger: Ledger
 ) -> tuple[Request, tuple[str, ...], int]:
     """The request as this upstream takes it, the stop sequences to look for, the number of requests to send.
 
@@ -55,19 +55,19 @@ def fit_demands(
     stops: tuple[str, ...] = ()
     answers = 1
     if "stop" in left:
-        most = 0 if "stop" in target.refuses else upstream.max_stops
-        left["stop"], stops = split_stops(left["stop"], most, _path(request, "stop"), ledger)
+        most = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
+        left["stop"], stops = split_stop_sequences(left["stop"], most, _path(request, "stop"), ledger)
         if left["stop"] is None:
             del left["stop"]
-    if "n" in left and not (upstream.choices and "n" not in target.refuses):
-        answers = _answers(left.pop("n"), _path(request, "n"), most_answers)
-    refused = target.refuses
-    if target.sampling_at_none and _effort_is_none(request, target):
+    if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
+        answers = _answers(left.pop("n"), _path(request, "n"), max_fan_out)
+    refused = capabilities.refuses
+    if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _TAKEN_AT_NONE
     for param in [each for each in left if each in refused]:
         if left.pop(param) is not False or param not in _OFF_ANYWAY:
             ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
-    if not target.sampling_pair and "temperature" in left and "top_p" in left:
+    if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
         del left["top_p"]
@@ -80,19 +80,19 @@ def fit_demands(
 _OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 
-def name_session(request: Request, target: Target, session: Session | None) -> Request:
+def add_cache_key(request: Request, capabilities: Capabilities, cache_key: CacheKeySource | None) -> Request:
     """The request with a key for the cache of its prompt, where the upstream takes one and the client names none."""
-    if session is None or not target.cache_keys or "prompt_cache_key" in request.params:
+    if cache_key is None or not capabilities.cache_keys or "prompt_cache_key" in request.params:
         return request
-    name = session()
+    name = cache_key()
     if name is None:
         return request
     return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
 
 
-def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:
+def fit_cache_marks(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
     """The request without cache marks, where the upstream answers `cache_control` with an error."""
-    if "cache_control" not in target.refuses:
+    if "cache_control" not in capabilities.refuses:
         return request
     messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
     tools = [_unmarked(tool, ledger) for tool in request.tools]
@@ -108,7 +108,7 @@ _NO_MARKS = "the upstream takes no cache marks"
 
 def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     """The part or tool without its marks, itself when it has none."""
-    if isinstance(value, (Refusal, Thought)):
+    if isinstance(value, (Refusal, Reasoning)):
         return value
     if isinstance(value, (OpaquePart, HostedTool)):
         native = value.native
@@ -127,11 +127,11 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
 
 
-def fit_media(request: Request, target: Target, ledger: Ledger) -> Request:
+def fit_media(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
     """The request without images or files, where they are refused: one in the history would fail each turn after it."""
-    if not target.refuses & _MEDIA:
+    if not capabilities.refuses & _MEDIA:
         return request
-    messages = _changed(request.messages, lambda part: _unseen(part, target, ledger))
+    messages = _changed(request.messages, lambda part: _unseen(part, capabilities, ledger))
     return msgspec.structs.replace(request, messages=messages)
 
 
@@ -147,21 +147,21 @@ def _changed(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tu
 _MEDIA = frozenset(("image", "file"))
 
 
-def _unseen(part: Any, target: Target, ledger: Ledger) -> Any:
+def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
     """The part, or words in the place of what the upstream refuses."""
     if isinstance(part, ToolResult):
-        inner = tuple([_unseen(each, target, ledger) for each in part.parts])
+        inner = tuple([_unseen(each, capabilities, ledger) for each in part.parts])
         return msgspec.structs.replace(part, parts=inner)
-    if not isinstance(part, Media) or part.kind not in target.refuses & _MEDIA or part.source == "text":
+    if not isinstance(part, Media) or part.kind not in capabilities.refuses & _MEDIA or part.source == "text":
         return part
     ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
     words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
-    return Text(words, part.cache, path=part.path, stand_in=True)
+    return Text(words, part.cache, path=part.path, rendered=True)
 
 
-def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:
+def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
     """The request with what the upstream takes of `strict`, of `parallel_tool_calls`, and of a forced choice."""
-    refuses = target.refuses
+    refuses = capabilities.refuses
     if "tool_strict" in refuses and any(
         type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
     ):
@@ -171,7 +171,7 @@ def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Reques
         if not request.parallel_tool_calls:
             ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
         request = msgspec.structs.replace(request, parallel_tool_calls=None)
-    return _fit_choice(request, target, ledger)
+    return _fit_choice(request, capabilities, ledger)
 
 
 def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
@@ -182,20 +182,20 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
     return msgspec.structs.replace(tool, strict=None)
 
 
-def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
+def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
     """The request with a tool choice that its thinking allows."""
     choice = request.tool_choice
-    if choice is None or target.forced_tools == "yes":
+    if choice is None or capabilities.forced_tools == "yes":
         return request
     if not (choice.required or choice.mode in ("required", "named")):
         return request
-    if not target.can_force_tools:
+    if not capabilities.can_force_tools:
         ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
         if choice.mode == "allowed":
             choice = msgspec.structs.replace(choice, required=False)
             return msgspec.structs.replace(request, tool_choice=choice)
         return msgspec.structs.replace(request, tool_choice=None)
-    if target.efforts == ():
+    if capabilities.efforts == ():
         return request  # it does not think
     # "Thinking may not be enabled when tool_choice forces tool use." It may be on where nobody asked for it.
     config = request.reasoning
@@ -210,11 +210,11 @@ def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
 _TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
 
 
-def _effort_is_none(request: Request, target: Target) -> bool:
+def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     config = request.reasoning
     if config is None or not config.thinks:
         return True
-    return config.effort is not None and fit_effort(config.effort, target.efforts) == "none"
+    return config.effort is not None and fit_effort(config.effort, capabilities.efforts) == "none"
 
 
 def _answers(value: JSON, path: str, most: int) -> int:

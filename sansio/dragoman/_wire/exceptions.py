@@ -41,10 +41,10 @@ class RemoteProtocolError(ProtocolError):
     @property
     def param(self) -> str | None:
         """The path in the dotted form of OpenAI's `param`, e.g. `messages[3].content`."""
-        return dotted(self.path) or None
+        return dotted_path(self.path) or None
 
 
-def dotted(pointer: str) -> str:
+def dotted_path(pointer: str) -> str:
     """A JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
     text = ""
     for step in pointer.split("/")[1:]:

@@ -19,7 +19,7 @@ MAX_STEPS = 100_000
 _NUMBERS = (int, float)
 
 
-class Undecided(Exception):
+class SchemaUndecided(Exception):
     """It cannot be told whether a value matches. The message says why, and quotes nothing."""
 
 
@@ -27,20 +27,20 @@ class _Broken(Exception):
     """The value breaks this keyword."""
 
 
-def broken_keyword(schema: JSON, value: JSON) -> str | None:
+def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
     """The keyword of the schema that a value breaks, None when it matches. Raises Undecided."""
     try:
-        sure = _Walk(schema).matches(schema, value)
+        sure = _SchemaWalk(schema).matches(schema, value)
     except _Broken as broken:
         return str(broken)
     except RecursionError:
-        raise Undecided("schema and answer are nested too deep") from None
+        raise SchemaUndecided("schema and answer are nested too deep") from None
     if not sure:
-        raise Undecided("the schema has keywords that are not judged")
+        raise SchemaUndecided("the schema has keywords that are not judged")
     return None
 
 
-class _Walk:
+class _SchemaWalk:
     """matches() and all judges of keywords: True for a match, False where that is open. They raise _Broken."""
 
     __slots__ = ("_root", "_steps")
@@ -52,7 +52,7 @@ class _Walk:
     def spend(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise Undecided("to judge it would take too long")
+            raise SchemaUndecided("to judge it would take too long")
 
     def matches(self, schema: JSON, value: JSON) -> bool:
         if schema is True:
@@ -244,7 +244,7 @@ _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
     "string": lambda value: type(value) is str,
 }
 
-_Judge = Callable[[_Walk, JSON, JSON, JSONObject], bool]
+_Judge = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
 
 
 def _bound(
@@ -252,7 +252,7 @@ def _bound(
 ) -> _Judge:
     """Of a value's size, or of the number itself."""
 
-    def judge(walk: _Walk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+    def judge(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(value) not in kinds:
             return True
         if type(rule) not in _NUMBERS:
@@ -266,15 +266,15 @@ def _bound(
 
 _STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
 _JUDGES: Final[dict[str, _Judge]] = {
-    "$ref": _Walk.reference,
-    "additionalProperties": _Walk.additional_properties,
-    "allOf": _Walk.all_of,
-    "anyOf": _Walk.any_of,
-    "const": _Walk.const,
-    "enum": _Walk.enum,
+    "$ref": _SchemaWalk.reference,
+    "additionalProperties": _SchemaWalk.additional_properties,
+    "allOf": _SchemaWalk.all_of,
+    "anyOf": _SchemaWalk.any_of,
+    "const": _SchemaWalk.const,
+    "enum": _SchemaWalk.enum,
     "exclusiveMaximum": _bound("exclusiveMaximum", _NUMBERS, lambda have, most: have < most, size=False),
     "exclusiveMinimum": _bound("exclusiveMinimum", _NUMBERS, lambda have, least: have > least, size=False),
-    "items": _Walk.items,
+    "items": _SchemaWalk.items,
     "maxItems": _bound("maxItems", _LIST, lambda have, most: have <= most),
     "maxLength": _bound("maxLength", _STRING, lambda have, most: have <= most),
     "maxProperties": _bound("maxProperties", _OBJECT, lambda have, most: have <= most),
@@ -283,14 +283,14 @@ _JUDGES: Final[dict[str, _Judge]] = {
     "minLength": _bound("minLength", _STRING, lambda have, least: have >= least),
     "minProperties": _bound("minProperties", _OBJECT, lambda have, least: have >= least),
     "minimum": _bound("minimum", _NUMBERS, lambda have, least: have >= least, size=False),
-    "multipleOf": _Walk.multiple_of,
-    "not": _Walk.not_,
-    "oneOf": _Walk.one_of,
-    "prefixItems": _Walk.prefix_items,
-    "properties": _Walk.properties,
-    "required": _Walk.required,
-    "type": _Walk.types,
-    "uniqueItems": _Walk.unique_items,
+    "multipleOf": _SchemaWalk.multiple_of,
+    "not": _SchemaWalk.not_,
+    "oneOf": _SchemaWalk.one_of,
+    "prefixItems": _SchemaWalk.prefix_items,
+    "properties": _SchemaWalk.properties,
+    "required": _SchemaWalk.required,
+    "type": _SchemaWalk.types,
+    "uniqueItems": _SchemaWalk.unique_items,
 }
 # Keywords that are not judged, and the only type of value that they say something of, None for any.
 _OPEN: Final[dict[str, type | None]] = {

@@ -29,7 +29,7 @@ _NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Peek(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True):
     """What routing needs of a request, without decoding the rest.
 
     model: "" when the body names none.
@@ -41,7 +41,7 @@ class Peek(msgspec.Struct, frozen=True):
     fields: dict[str, msgspec.Raw]
 
 
-def peek(body: bytes) -> Peek:
+def peek(body: bytes) -> RequestHead:
     """Look at the top level of a request body.
 
     Raises RemoteProtocolError (400, or 413 when it is too long) when it is not a JSON object, or when `model`
@@ -63,7 +63,7 @@ def peek(body: bytes) -> Peek:
     stream = _field(fields, "stream")
     if stream is not None and type(stream) is not bool:
         raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")
-    return Peek(model or "", bool(stream), fields)
+    return RequestHead(model or "", bool(stream), fields)
 
 
 def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
@@ -77,15 +77,15 @@ def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
     return value
 
 
-def splice_model(body: bytes, peeked: Peek, model: str) -> bytes:
+def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
     """The body with another model name. Every byte outside of that one value stays."""
-    if peeked.model == model:
+    if request_head.model == model:
         return body
-    if "model" not in peeked.fields:  # the caller chose one
+    if "model" not in request_head.fields:  # the caller chose one
         start = body.index(b"{") + 1
-        comma = b"," if peeked.fields else b""
+        comma = b"," if request_head.fields else b""
         return body[:start] + b'"model":' + encode(model) + comma + body[start:]
-    start, end = _walk(body, peeked.fields, "model") or _scan(body, "model")
+    start, end = _walk(body, request_head.fields, "model") or _scan(body, "model")
     return body[:start] + encode(model) + body[end:]
 
 

@@ -69,9 +69,11 @@ class SSEParser:
 
         Look at `error` after each call, see receive_pieces().
         """
-        return [frame for piece in self.receive_pieces(data) if (frame := parse_piece(piece)) is not None]
+        return [
+            frame for piece in self.receive_raw_events(data) if (frame := parse_raw_event(piece)) is not None
+        ]
 
-    def receive_pieces(self, data: bytes) -> list[bytes]:
+    def receive_raw_events(self, data: bytes) -> list[bytes]:
         """Take bytes, give what stands between blank lines, with LF endings; parse_piece() reads it.
 
         When an event grows over the limit, the frames before it are given and `error` is set: look at it
@@ -130,7 +132,7 @@ class SSEParser:
         if len(piece) > self._limit:
             self._give_up(self._too_long)
             return []
-        frame = parse_piece(piece)
+        frame = parse_raw_event(piece)
         return [] if frame is None else [frame]
 
     def _hold(self, data: bytes) -> None:
@@ -150,7 +152,7 @@ class SSEParser:
         self.error = RemoteProtocolError(reason, status_hint=502, code="event_too_large")
 
 
-def parse_piece(piece: bytes) -> Frame | None:
+def parse_raw_event(piece: bytes) -> Frame | None:
     """One frame from the bytes between two blank lines (LF endings only). None for a comment."""
     if piece[:6] == b"data: ":
         if b"\n" not in piece:
@@ -191,13 +193,13 @@ def _error_object(said: bytes) -> bytes:
     return said
 
 
-def frame(data: bytes, event: bytes = b"") -> bytes:
+def encode_frame(data: bytes, event: bytes = b"") -> bytes:
     """One frame as bytes. `data` must hold no line break, as compact JSON never does."""
     if event:
         return b"event: " + event + b"\ndata: " + data + b"\n\n"
     return b"data: " + data + b"\n\n"
 
 
-def comment(text: bytes) -> bytes:
+def encode_comment(text: bytes) -> bytes:
     """A comment: bytes that keep a connection alive and that every parser skips."""
     return b": " + text + b"\n\n"

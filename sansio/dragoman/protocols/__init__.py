@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.protocols import anthropic_messages, openai_chat, openai_responses, simple_chat
 
-REGISTRY: dict[str, ProtocolSpec] = {
+PROTOCOLS: dict[str, ProtocolSpec] = {
     folder.SPEC.name: folder.SPEC
     for folder in (
         openai_chat,
@@ -17,5 +17,5 @@ REGISTRY: dict[str, ProtocolSpec] = {
 
 # Those that upstreams speak as well: the same objects, by the type that has the second half.
 UPSTREAMS: dict[str, UpstreamSpec] = {
-    name: spec for name, spec in REGISTRY.items() if isinstance(spec, UpstreamSpec)
+    name: spec for name, spec in PROTOCOLS.items() if isinstance(spec, UpstreamSpec)
 }

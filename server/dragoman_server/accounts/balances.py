@@ -18,16 +18,16 @@ from dragoman.codec import UpstreamSpec
 from dragoman.jsontext import JSON, decode
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.capabilities.providers import provider_name
-from dragoman_server.proxying.attempt import Door
+from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream.account_get import get
-from dragoman_server.upstream.background import Background
+from dragoman_server.upstream.account_get import account_get
+from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.client import UpstreamError
 
 LOG = logging.getLogger("dragoman.accounts")
 
 # Money goes more slowly than rate limits.
-EVERY_S = 300.0
+REFRESH_INTERVAL_S = 300.0
 # For all accounts of an upstream.
 REFRESH_S = 30.0
 # Answers have some hundred bytes.
@@ -35,7 +35,7 @@ _MOST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _BalanceEndpoint:
     """path: at the host. read: the amount that an answer tells, None for no limit; it may fail for other bodies."""
 
     path: str
@@ -54,13 +54,13 @@ def _openrouter(body: JSON) -> JSON:
 
 
 # By provider. api-docs.deepseek.com/api/get-user-balance; openrouter.ai/docs/api/api-reference, "Get current API key".
-_QUESTIONS: Mapping[str, _Question] = {
-    "deepseek": _Question("/user/balance", _deepseek),
-    "openrouter": _Question("/api/v1/key", _openrouter),
+_QUESTIONS: Mapping[str, _BalanceEndpoint] = {
+    "deepseek": _BalanceEndpoint("/user/balance", _deepseek),
+    "openrouter": _BalanceEndpoint("/api/v1/key", _openrouter),
 }
 
 
-class Balances(Background):
+class Balances(BackgroundTaskGroup):
     """shares: by account, what it has left as a share of the upstream's largest amount, 0 to 1.
 
     door, specs: see Catalog.
@@ -69,12 +69,12 @@ class Balances(Background):
     def __init__(
         self,
         settings: Settings,
-        door: Callable[[str], Door],
+        sender: Callable[[str], UpstreamSender],
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self.shares: dict[str, float] = {}
         self._settings = settings
-        self._door = door
+        self._door = sender
         self._specs = specs
         self._due: dict[str, float] = {}
 
@@ -88,18 +88,18 @@ class Balances(Background):
             return
         if now < self._due.get(upstream.name, -math.inf):
             return
-        self._due[upstream.name] = now + EVERY_S
+        self._due[upstream.name] = now + REFRESH_INTERVAL_S
         self._tasks.start_soon(self._ask, upstream, question, name=f"balances of {upstream.name}")
 
-    async def _ask(self, upstream: UpstreamSettings, question: _Question) -> None:
+    async def _ask(self, upstream: UpstreamSettings, question: _BalanceEndpoint) -> None:
         amounts: dict[str, float | None] = {}
         parts = urlsplit(upstream.base_url)
         url = f"{parts.scheme}://{parts.netloc}{question.path}"
         with anyio.move_on_after(REFRESH_S):
             for account in self._settings.accounts_of(upstream):
                 try:
-                    door, protocol = self._door(upstream.name), self._specs[upstream.protocol]
-                    status, body = await get(door, upstream, protocol, account, url, _MOST_BYTES)
+                    sender, protocol = self._door(upstream.name), self._specs[upstream.protocol]
+                    status, body = await account_get(sender, upstream, protocol, account, url, _MOST_BYTES)
                     amounts[account.id] = _amount(question, body) if status == 200 else None
                     reason = f"it answered with status {status}"
                 except UpstreamError as error:
@@ -117,7 +117,7 @@ class Balances(Background):
                 self.shares[id] = amount / most if most > 0 else 0.0
 
 
-def _amount(question: _Question, body: bytes) -> float | None:
+def _amount(question: _BalanceEndpoint, body: bytes) -> float | None:
     """The amount that an answer tells, None where it tells none."""
     try:
         amount = float(question.read(decode(body)))

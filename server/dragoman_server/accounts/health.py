@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Backoff(msgspec.Struct, frozen=True):
     """How long accounts rest. Seconds.
 
     limit_s: after a rate limit without a time. trouble_s: after too many troubles. Both double with each strike, up
@@ -21,16 +21,16 @@ class Rest(msgspec.Struct, frozen=True):
     jitter: a rest is longer by up to this share, so that accounts and gateways do not come back all at once.
     """
 
-    limit_s: float = 15.0
-    trouble_s: float = 5.0
-    most_s: float = 300.0
-    troubles: int = 3
+    rate_limit_s: float = 15.0
+    failure_s: float = 5.0
+    max_s: float = 300.0
+    max_failures: int = 3
     window_s: float = 30.0
     jitter: float = 0.1
 
-    def doubled(self, seconds: float, strikes: int) -> float:
+    def delay(self, seconds: float, consecutive_cooldowns: int) -> float:
         """How long a rest is that would be `seconds` without strikes."""
-        return min(seconds * 2.0 ** min(strikes, 32), self.most_s)
+        return min(seconds * 2.0 ** min(consecutive_cooldowns, 32), self.max_s)
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -44,60 +44,70 @@ class Health(msgspec.Struct, frozen=True):
     remaining: the share of its rate limit that is left, 0 to 1, None when unknown.
     """
 
-    cools_until: float = 0.0
+    cooldown_until: float = 0.0
     cause: str = ""
     disabled: str | None = None
-    troubles: tuple[float, ...] = ()
-    strikes: int = 0
-    used: float = 0.0
+    failures: tuple[float, ...] = ()
+    consecutive_cooldowns: int = 0
+    last_used: float = 0.0
     remaining: float | None = None
 
     def usable(self, now: float) -> bool:
         """Whether a request may be sent with it."""
-        return self.disabled is None and self.cools_until <= now
+        return self.disabled is None and self.cooldown_until <= now
 
     def after_failure(
         self,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None = None,
-        draw: float = 0.0,
-        rest: Rest = Rest(),
+        retry_after: float | None = None,
+        random: float = 0.0,
+        backoff: Backoff = Backoff(),
     ) -> Health:
         """The account after an attempt that ended with `verdict`.
 
         after: seconds that the upstream asked for. draw: from 0 to 1, by chance.
         """
-        if verdict is Verdict.DISABLE:
+        if action is ErrorAction.DISABLE:
             return msgspec.structs.replace(self, disabled=cause)
-        if verdict is Verdict.COOL:
-            seconds = rest.doubled(rest.limit_s, self.strikes) if after is None else after
-            return self._cooled(seconds, cause, now, draw, rest)
-        if verdict is Verdict.TROUBLE:
-            lately = (*(at for at in self.troubles if at > now - rest.window_s), now)
-            if after is None and len(lately) < rest.troubles:
-                return msgspec.structs.replace(self, troubles=lately)
-            seconds = rest.doubled(rest.trouble_s, self.strikes) if after is None else after
-            return msgspec.structs.replace(self._cooled(seconds, cause, now, draw, rest), troubles=())
+        if action is ErrorAction.COOL_DOWN:
+            seconds = (
+                backoff.delay(backoff.rate_limit_s, self.consecutive_cooldowns)
+                if retry_after is None
+                else retry_after
+            )
+            return self._cooled(seconds, cause, now, random, backoff)
+        if action is ErrorAction.RETRY_LATER:
+            lately = (*(at for at in self.failures if at > now - backoff.window_s), now)
+            if retry_after is None and len(lately) < backoff.max_failures:
+                return msgspec.structs.replace(self, failures=lately)
+            seconds = (
+                backoff.delay(backoff.failure_s, self.consecutive_cooldowns)
+                if retry_after is None
+                else retry_after
+            )
+            return msgspec.structs.replace(self._cooled(seconds, cause, now, random, backoff), failures=())
         return self
 
     def after_success(self, *, remaining: float | None = None) -> Health:
         """The account after an answer that was whole."""
-        if not self.strikes and not self.troubles and remaining == self.remaining:
+        if not self.consecutive_cooldowns and not self.failures and remaining == self.remaining:
             return self
-        return msgspec.structs.replace(self, strikes=0, troubles=(), remaining=remaining)
+        return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
 
     def after_reset(self) -> Health:
         """The account as the operator puts it back into use."""
-        return Health(used=self.used)
+        return Health(last_used=self.last_used)
 
-    def _cooled(self, seconds: float, cause: str, now: float, draw: float, rest: Rest) -> Health:
-        until = now + seconds * (1 + rest.jitter * draw)
-        if until <= self.cools_until:
+    def _cooled(self, seconds: float, cause: str, now: float, random: float, backoff: Backoff) -> Health:
+        until = now + seconds * (1 + backoff.jitter * random)
+        if until <= self.cooldown_until:
             return self
         # Requests that were on their way when the first one failed are no further strikes.
-        resting = self.cools_until > now
-        strikes = self.strikes if resting else self.strikes + 1
-        return msgspec.structs.replace(self, cools_until=until, cause=cause, strikes=strikes)
+        resting = self.cooldown_until > now
+        consecutive_cooldowns = self.consecutive_cooldowns if resting else self.consecutive_cooldowns + 1
+        return msgspec.structs.replace(
+            self, cooldown_until=until, cause=cause, consecutive_cooldowns=consecutive_cooldowns
+        )

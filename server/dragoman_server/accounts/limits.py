@@ -27,9 +27,9 @@ from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.headers import HeaderList, limit_headers
 from dragoman_server.keys import may_use
 from dragoman_server.models.routes import (
-    NOTHING_LISTED,
-    Listed,
-    Route,
+    NO_LISTED_MODELS,
+    ListedModels,
+    ModelRoute,
     UnknownModel,
     resolve_chain,
 )
@@ -104,7 +104,7 @@ class BudgetSpent(ClientRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class BudgetReservation:
     """Dollars of a budget that are reserved until the request ends. counter, expires: where they are counted."""
 
     counter: str
@@ -124,7 +124,9 @@ class ClientLimits:
         self._down = False
         self._budgets: dict[str, anyio.Lock] = {}  # by key, so that looking and reserving is one step
 
-    def check_model(self, key: ClientKey, protocol: str, model: str, listed: Listed = NOTHING_LISTED) -> None:
+    def check_model(
+        self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
+    ) -> None:
         """Whether the key may use the model. protocol: the client's. model: as the client names it.
 
         listed: the models that upstreams list. Raises RemoteProtocolError (403).
@@ -147,7 +149,9 @@ class ClientLimits:
                     f"{_shown(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
                 )
 
-    def estimate(self, protocol: str, model: str, body_bytes: int, listed: Listed = NOTHING_LISTED) -> float:
+    def estimate(
+        self, protocol: str, model: str, body_bytes: int, listed: ListedModels = NO_LISTED_MODELS
+    ) -> float:
         """Estimate the cost of a request in US dollars. protocol, model, listed: see check_model()."""
         chain = resolve_chain(self._settings, protocol, model, listed)
         tokens = min(body_bytes // _BYTES_PER_TOKEN, _MOST_PROMPT_TOKENS)
@@ -155,7 +159,7 @@ class ClientLimits:
         prices = [] if isinstance(chain, UnknownModel) else [self._price(model, route) for route in chain]
         return max((cost(price, usage) for price in prices if price is not None), default=0.0)
 
-    async def admit(self, key: ClientKey, dollars: float = 0.0) -> Reserved | None:
+    async def admit(self, key: ClientKey, dollars: float = 0.0) -> BudgetReservation | None:
         """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
 
         dollars: from estimate(). Raises RemoteProtocolError: LimitReached, BudgetSpent.
@@ -170,7 +174,7 @@ class ClientLimits:
             raise
         return reserved
 
-    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> Reserved | None:
+    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> BudgetReservation | None:
         if key.budget is None:
             return None
         counter, ends = _counter(key, now)
@@ -183,9 +187,11 @@ class ClientLimits:
                 shield=True
             ):  # bounded by _STORE_S; a cancelled call would leave the sum unknown
                 await self._ask(self._store.add(counter, dollars, expires))
-        return Reserved(counter, expires, dollars)
+        return BudgetReservation(counter, expires, dollars)
 
-    async def _charge(self, reserved: Reserved | None, key: ClientKey | None, dollars: float) -> None:
+    async def _charge(
+        self, reserved: BudgetReservation | None, key: ClientKey | None, dollars: float
+    ) -> None:
         """Replace what was reserved by the true cost. key: None if the request cost nothing."""
         owed: dict[tuple[str, float | None], float] = {}
         if reserved is not None:
@@ -211,7 +217,7 @@ class ClientLimits:
             # The store says when there is room for both. Which one it waits for is asked where it matters.
             owes = await self._ask(self._store.spend([(rates[Limit.TOKENS], 0.0)], now, at_once=True))
             limit = Limit.TOKENS if owes else Limit.REQUESTS
-        raise LimitReached(key.name, limit, round(rates[limit].most), now, until)
+        raise LimitReached(key.name, limit, round(rates[limit].limit), now, until)
 
     def wants_usage(self, key: ClientKey | None) -> bool:
         """Whether anybody wants to know what a request took."""
@@ -225,7 +231,7 @@ class ClientLimits:
         return None if price is None else cost(price, usage)
 
     async def settle(
-        self, key: ClientKey, usage: Usage, dollars: float | None, reserved: Reserved | None = None
+        self, key: ClientKey, usage: Usage, dollars: float | None, reserved: BudgetReservation | None = None
     ) -> None:
         """Count what a request has used. dollars: its cost(). reserved: what admit() gave.
 
@@ -237,7 +243,7 @@ class ClientLimits:
             await self._ask(self._store.spend([(rate, float(tokens))], self._clock(), at_once=False))
         await self._charge(reserved, key, dollars or 0.0)
 
-    def _price(self, model: str, route: Route) -> Price | None:
+    def _price(self, model: str, route: ModelRoute) -> Price | None:
         return price_of(self._settings.prices, names_of(model, route.upstream, route.upstream_model))
 
     async def _ask(self, answer: Awaitable[_Answer]) -> _Answer | None:

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
-from dragoman_server.accounts.error_actions import Rule, Verdict, judge
+from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.accounts.health import Health
 
 MAX_ATTEMPTS = 10
@@ -28,7 +28,7 @@ MAX_ATTEMPTS = 10
 _UNKNOWN = Health()
 
 # After these the account is the same later, or out of use.
-_LASTING = frozenset({Verdict.NEXT, Verdict.DISABLE})
+_LASTING = frozenset({ErrorAction.TRY_NEXT, ErrorAction.DISABLE})
 
 
 class Selection(Enum):
@@ -46,18 +46,18 @@ class Account(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
 
-class Leg(msgspec.Struct, frozen=True):
+class UpstreamAccounts(msgspec.Struct, frozen=True):
     """One upstream of the chain, with its accounts and its own rules."""
 
     accounts: tuple[Account, ...]
     selection: Selection = Selection.LEAST_RECENTLY_USED
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ErrorRule, ...] = ()
 
 
 class Offer(msgspec.Struct, frozen=True):
     """Send the request with the first of these accounts that has room: then call took(), or else full()."""
 
-    leg: int
+    upstream_index: int
     accounts: tuple[str, ...]
 
 
@@ -75,11 +75,11 @@ class GiveUp(msgspec.Struct, frozen=True):
     soonest: when the first account comes back, None when none will by itself or when that would not help.
     """
 
-    fault: Fault | None
-    soonest: float | None
+    error: WireError | None
+    retry_at: float | None
 
 
-Step: TypeAlias = Offer | Wait | GiveUp
+AttemptStep: TypeAlias = Offer | Wait | GiveUp
 
 
 class AttemptState(Enum):
@@ -105,43 +105,49 @@ class Attempts:
         patience: seconds that may be waited in all for an account to come back, 0 for none.
     """
 
-    def __init__(self, legs: Sequence[Leg], *, most: int = MAX_ATTEMPTS, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        upstreams: Sequence[UpstreamAccounts],
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+        max_wait: float = 0.0,
+    ) -> None:
         self.state = AttemptState.CHOOSING
         self.made = 0
-        self._legs = tuple(legs)
-        self._most = most
-        self._patience = patience
+        self._legs = tuple(upstreams)
+        self._most = max_attempts
+        self._patience = max_wait
         self._tried: set[tuple[int, str]] = set()
         self._full: dict[tuple[int, str], float] = {}  # had no room: until when
         self._offered: Offer | None = None
         self._running: dict[str, int] = {}  # account of an attempt that goes on -> its leg
         self._give_up_at: float | None = None  # when patience ends, once it was needed
-        self._fault: Fault | None = None
+        self._fault: WireError | None = None
         self._passes = False  # time heals what _fault is about
         self._final = False  # the last failure is for the client
 
-    def next(self, health: Mapping[str, Health], now: float, draw: float = 0.0) -> Step:
+    def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:
         """What to do. health: by account id, what is missing is unused. draw: 0 <= draw < 1, by chance."""
         self._expect(AttemptState.CHOOSING)
         if not self._final and self.made < self._most:
-            step = self._offer(health, now, draw) or self._wait(health, now)
+            step = self._offer(health, now, random) or self._wait(health, now)
             if step is not None:
                 return step
         self.state = AttemptState.DONE
         return GiveUp(self._fault, None if self._final else self._soonest(health, now, tried=True))
 
-    def hedge(self, health: Mapping[str, Health], now: float, draw: float = 0.0) -> Offer | None:
+    def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
         """Another attempt beside the one that goes on, None when there is no account for it. See next()."""
         self._expect(AttemptState.TRYING)
-        return self._offer(health, now, draw) if self.made < self._most else None
+        return self._offer(health, now, random) if self.made < self._most else None
 
-    def took(self, account: str) -> None:
+    def accepted(self, account: str) -> None:
         """The request is being sent with this account, one of those that were offered."""
         offer = self._answered()
         if account not in offer.accounts:
             raise LocalProtocolError("this account was not offered")
-        self._tried.add((offer.leg, account))
-        self._running[account] = offer.leg
+        self._tried.add((offer.upstream_index, account))
+        self._running[account] = offer.upstream_index
         self.made += 1
         self.state = AttemptState.TRYING
 
@@ -158,24 +164,24 @@ class Attempts:
         self.made += 1
         return True
 
-    def full(self, until: float) -> None:
+    def declined(self, until: float) -> None:
         """None of the offered accounts has room before `until`; infinity for never."""
         offer = self._answered()
-        self._full.update({(offer.leg, account): until for account in offer.accounts})
+        self._full.update({(offer.upstream_index, account): until for account in offer.accounts})
         self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
-    def failed(self, account: str, fault: Fault) -> Verdict:
+    def failed(self, account: str, error: WireError) -> ErrorAction:
         """The attempt failed, and no content had gone out. Gives what that means for the account."""
         self._expect_running()
-        verdict = judge(fault, self._legs[self._running.pop(account)].rules)
-        passes = verdict not in _LASTING
+        action = classify(error, self._legs[self._running.pop(account)].rules)
+        passes = action not in _LASTING
         if not self._final and (passes or not self._passes):
-            self._fault, self._passes = fault, passes
-        self._final = self._final or verdict is Verdict.ANSWER
+            self._fault, self._passes = error, passes
+        self._final = self._final or action is ErrorAction.RETURN_TO_CLIENT
         self._settle()
-        return verdict
+        return action
 
-    def dropped(self, account: str) -> None:
+    def cancelled(self, account: str) -> None:
         """The attempt was ended for another one's sake."""
         self._expect_running()
         del self._running[account]
@@ -205,7 +211,7 @@ class Attempts:
         assert self._offered is not None
         return self._offered
 
-    def _offer(self, health: Mapping[str, Health], now: float, draw: float) -> Offer | None:
+    def _offer(self, health: Mapping[str, Health], now: float, random: float) -> Offer | None:
         for number, leg in enumerate(self._legs):
             usable = [
                 account
@@ -215,18 +221,18 @@ class Attempts:
                 if health.get(account.id, _UNKNOWN).disabled is None
             ]
             if usable:
-                self._offered = Offer(number, tuple(order(usable, health, leg.selection, draw)))
+                self._offered = Offer(number, tuple(order(usable, health, leg.selection, random)))
                 self.state = AttemptState.OFFERED
                 return self._offered
         return None
 
     def _wait(self, health: Mapping[str, Health], now: float) -> Wait | None:
-        soonest = self._soonest(health, now, tried=False)
-        if soonest is None:
+        retry_at = self._soonest(health, now, tried=False)
+        if retry_at is None:
             return None
         if self._give_up_at is None:
             self._give_up_at = now + self._patience
-        return Wait(soonest) if soonest <= self._give_up_at else None
+        return Wait(retry_at) if retry_at <= self._give_up_at else None
 
     def _soonest(self, health: Mapping[str, Health], now: float, *, tried: bool) -> float | None:
         """When the first account that rests comes back. tried: those that this request has tried count too."""
@@ -241,16 +247,16 @@ class Attempts:
         return min(ends, default=None)
 
     def _back_at(self, leg: int, account: Account, health: Mapping[str, Health]) -> float:
-        return max(health.get(account.id, _UNKNOWN).cools_until, self._full.get((leg, account.id), 0.0))
+        return max(health.get(account.id, _UNKNOWN).cooldown_until, self._full.get((leg, account.id), 0.0))
 
 
 def order(
-    accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, draw: float
+    accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
 ) -> list[str]:
     """The accounts, best first. Ties stay in the order of the list."""
 
     def used(account: Account) -> float:
-        return health.get(account.id, _UNKNOWN).used
+        return health.get(account.id, _UNKNOWN).last_used
 
     def spent(account: Account) -> tuple[float, float]:
         remaining = health.get(account.id, _UNKNOWN).remaining
@@ -260,14 +266,14 @@ def order(
         return [account.id for account in sorted(accounts, key=spent)]
     ids = [account.id for account in sorted(accounts, key=used)]
     if selection is Selection.WEIGHTED:
-        first = _drawn(accounts, draw)
+        first = _drawn(accounts, random)
         ids.remove(first)
         ids.insert(0, first)
     return ids
 
 
-def _drawn(accounts: Sequence[Account], draw: float) -> str:
-    left = draw * sum(account.weight for account in accounts)
+def _drawn(accounts: Sequence[Account], random: float) -> str:
+    left = random * sum(account.weight for account in accounts)
     for account in accounts:
         left -= account.weight
         if left < 0:

@@ -51,7 +51,7 @@ def usage_of(record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
         return told
     tokens_in, tokens_out = told.input, told.output or 0
     if tokens_in is None:
-        tokens_in = _estimated_input(plan) * plan.translated.answers
+        tokens_in = _estimated_input(plan) * plan.translated.fan_out
     if told.output is None or not ended:
         # What an upstream says first of its output is a figure from before there was any.
         tokens_out = max(tokens_out, meter.tokens())
@@ -66,12 +66,12 @@ def _was_answered(record: RequestRecord) -> bool:
 
 def _estimated_input(plan: Plan) -> int:
     if not plan.translated.relayed:
-        return estimate_tokens(plan.exchange.request)
+        return estimate_tokens(plan.context.request)
     try:
         # A relay has not looked into its request.
         asked = plan.client.read_request(
-            decode_object(plan.translated.body, "the request"), plan.exchange.sealer
+            decode_object(plan.translated.body, "the request"), plan.context.signer
         )
         return estimate_tokens(asked)
     except (RemoteProtocolError, RecursionError):
-        return plan.exchange.prompt_tokens
+        return plan.context.prompt_tokens

@@ -23,7 +23,7 @@ class ModelFamily:
     """
 
     pattern: str
-    takes: Mapping[str, object]
+    capabilities: Mapping[str, object]
     source: str
     date: str
     provider: str | None = None
@@ -278,13 +278,13 @@ MODEL_FAMILIES = (
 
 def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
     """The rows that fit a model by its name at an upstream, in order. provider: of the upstream's host, if known."""
-    name = plain_name(model)
+    name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
         if family.provider in (None, provider) and fnmatchcase(name, family.pattern):
             yield family
 
 
-def plain_name(model: str) -> str:
+def normalized_model_name(model: str) -> str:
     """The name in the spelling of the table."""
     name = model.rpartition("/")[2].lower()
     # Bedrock: region.vendor.name-date-version

@@ -38,7 +38,7 @@ class Provider:
     protocols: tuple[str, ...]
     source: str
     date: str
-    takes: Mapping[str, object] = field(default_factory=dict)
+    capabilities: Mapping[str, object] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
 
@@ -48,7 +48,7 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredProvider:
     """A provider whose key is set; `base_url_variable` is None where the public URL is used."""
 
     provider: Provider
@@ -110,7 +110,7 @@ PROVIDERS = (
         _DATE,
         {
             "default_model": "gpt-5.6",
-            # "Unsupported parameter: 'max_tokens' is not supported with this model."
+            # "UnsupportedGrammar parameter: 'max_tokens' is not supported with this model."
             "max_tokens_field": "max_completion_tokens",
             "reasoning_field": NONE,
             "custom_tools": True,
@@ -281,7 +281,7 @@ PROVIDERS = (
             "default_model": "MiniMax-M3.1",
             "max_tokens_field": "max_completion_tokens",
             "reasoning_setting": "thinking",
-            "thinking_word": "adaptive",
+            "thinking_type": "adaptive",
             "efforts": None,
         },
         hosts=("api.minimaxi.com",),
@@ -311,11 +311,11 @@ PROVIDERS = (
 )
 
 
-def takes(url: str, protocol: str) -> Mapping[str, object]:
+def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
     """Return what is known of the host of `url` where this protocol is spoken, for settings that nobody set."""
     provider = _provider_at(url)
     if provider is not None:
-        known = provider.takes
+        known = provider.capabilities
     else:
         # Servers that people run themselves take top_k; public ones may refuse it.
         known = _LOCAL if is_local(url) else _PUBLIC
@@ -369,7 +369,7 @@ def port_of(url: str) -> int | None:
         return None
 
 
-def discover(environ: Mapping[str, str]) -> list[Found]:
+def discover_providers(environ: Mapping[str, str]) -> list[DiscoveredProvider]:
     """The providers whose keys are set, in the table's order. An empty variable counts as unset."""
     found = []
     for provider in PROVIDERS:
@@ -380,12 +380,12 @@ def discover(environ: Mapping[str, str]) -> list[Found]:
     return found
 
 
-def _found(provider: Provider, variable: str, auth: str, environ: Mapping[str, str]) -> Found:
+def _found(provider: Provider, variable: str, auth: str, environ: Mapping[str, str]) -> DiscoveredProvider:
     url = environ.get(provider.base_url_variable)
     protocol, protocols = provider.protocol, provider.protocols
     if url and provider.compatible is not None and _provider_at(url) is not provider:
         protocol, protocols = provider.compatible, (provider.compatible,)
-    return Found(
+    return DiscoveredProvider(
         provider=provider,
         key_variable=variable,
         auth=auth,

@@ -7,7 +7,7 @@ A local server is known by the port that it takes by itself. Who has something e
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from dragoman_server.capabilities.model_families import plain_name
+from dragoman_server.capabilities.model_families import normalized_model_name
 from dragoman_server.capabilities.providers import (
     CHAT,
     RESPONSES,
@@ -18,7 +18,7 @@ from dragoman_server.capabilities.providers import (
 
 
 @dataclass(frozen=True, slots=True)
-class MendedRelay:
+class RelayRewrite:
     """A protocol at a provider's hosts (`provider`), or at a local server's (`port`).
 
     models: patterns of names in the spelling of the model families; empty: all.
@@ -35,8 +35,8 @@ class MendedRelay:
     models: tuple[str, ...] = ()
 
 
-MENDED_RELAYS = (
-    MendedRelay(
+RELAY_REWRITES = (
+    RelayRewrite(
         RESPONSES,
         "llama.cpp",
         "events without output_index and sequence_number",
@@ -44,7 +44,7 @@ MENDED_RELAYS = (
         "2026-11-22",
         port=8080,
     ),
-    MendedRelay(
+    RelayRewrite(
         RESPONSES,
         "vLLM",
         "content_index counts on across items",
@@ -52,7 +52,7 @@ MENDED_RELAYS = (
         "2026-11-22",
         port=8000,
     ),
-    MendedRelay(
+    RelayRewrite(
         CHAT,
         "OpenAI",
         "an effort beside tools is refused",
@@ -62,7 +62,7 @@ MENDED_RELAYS = (
         models=("gpt-5-[4-6]", "gpt-5-[4-6]-*", "gpt-6*"),
     ),
     # A client that knows these hosts' ways knows them by their address, which is ours now: it sends what OpenAI takes.
-    MendedRelay(
+    RelayRewrite(
         CHAT,
         "DeepSeek",
         "the role developer is refused, and so are turns without their reasoning",
@@ -70,7 +70,7 @@ MENDED_RELAYS = (
         "2026-11-22",
         provider="deepseek",
     ),
-    MendedRelay(
+    RelayRewrite(
         CHAT,
         "Mistral",
         "members that it does not know are refused, store and reasoning_content among them",
@@ -78,7 +78,7 @@ MENDED_RELAYS = (
         "2026-11-22",
         provider="mistral",
     ),
-    MendedRelay(
+    RelayRewrite(
         CHAT,
         "Groq",
         "reasoning_content and other members that it does not know are refused",
@@ -89,13 +89,13 @@ MENDED_RELAYS = (
 )
 
 
-def needs_mending(url: str, protocol: str, model: str) -> bool:
+def needs_rewrite(url: str, protocol: str, model: str) -> bool:
     """Whether relays of a protocol to a model at `url` are in the table."""
-    return any(_fits(row, url, model) for row in MENDED_RELAYS if row.protocol == protocol)
+    return any(_fits(row, url, model) for row in RELAY_REWRITES if row.protocol == protocol)
 
 
-def _fits(row: MendedRelay, url: str, model: str) -> bool:
-    if row.models and not any(fnmatchcase(plain_name(model), pattern) for pattern in row.models):
+def _fits(row: RelayRewrite, url: str, model: str) -> bool:
+    if row.models and not any(fnmatchcase(normalized_model_name(model), pattern) for pattern in row.models):
         return False
     if row.port is not None:
         return is_local(url) and port_of(url) == row.port

@@ -8,18 +8,18 @@ as the core's Target has it. One table says which setting is which field there.
 from collections.abc import Callable
 from typing import Any
 
-from dragoman import UPSTREAMS, Target
+from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import families_of
-from dragoman_server.capabilities.providers import provider_name, takes
-from dragoman_server.capabilities.relay_repairs import needs_mending
+from dragoman_server.capabilities.providers import host_capabilities, provider_name
+from dragoman_server.capabilities.relay_repairs import needs_rewrite
 from dragoman_server.settings import (
-    ANY_VERSION,
+    AUTO_VERSION,
     CAPABILITY_KEYS,
     NEWEST_VERSION,
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.settings.capabilities import NONE, ModelCapabilities
+from dragoman_server.settings.capabilities import NONE, ModelCapabilitySettings
 from dragoman_server.settings.patterns import matches
 
 # Clients choose model names, so there may be any number of them.
@@ -48,14 +48,14 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "max_tokens_field": ("max_tokens_field", _same),
     "reasoning_field": ("reasoning_field", _none_is_none),
     "reasoning_setting": ("reasoning_setting", _none_is_none),
-    "thinking_word": ("thinking_word", _same),
+    "thinking_type": ("thinking_type", _same),
     "reasoning_back": ("reasoning_back", _same),
     "thought_signatures": ("thought_signatures", _same),
     "efforts": ("efforts", _same),
     "thinking": ("thinking", _same),
     "sampling": ("sampling", _same),
-    "structured_output": ("structured", _same),
-    "hosted_tools": ("hosted", _frozen),
+    "structured_output": ("structured_output", _same),
+    "hosted_tools": ("hosted_tools", _frozen),
     "custom_tools": ("custom_tools", _same),
     "text_content": ("text_content", _same),
     "turn_order": ("turn_order", _same),
@@ -73,41 +73,43 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "prefill": ("prefill", _same),
     "refuses": ("refuses", _frozen),
     "summaries": ("summaries", _same),
-    "opens_seals": ("opens_seals", _same),
+    "unwraps_signatures": ("unwraps_signatures", _same),
     "relay": ("relay", _same),
 }
 
 
-def target_for(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = "") -> Target:
+def capabilities_for(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+) -> Capabilities:
     """What the upstream's model takes. model: by its name there. protocol: that is spoken, by default the preferred."""
     key = upstream.name, model, protocol
-    found = settings.targets.get(key)
+    found = settings.resolved_capabilities.get(key)
     if found is None:
-        if len(settings.targets) >= _MOST_KEPT:
-            settings.targets.clear()
-        found = settings.targets[key] = _target(settings, upstream, model, protocol)
+        if len(settings.resolved_capabilities) >= _MOST_KEPT:
+            settings.resolved_capabilities.clear()
+        found = settings.resolved_capabilities[key] = _target(settings, upstream, model, protocol)
     return found
 
 
-def what_is_said(
+def known_capabilities(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
 ) -> dict[str, object]:
     """The settings by name. Those of which nobody says anything are missing."""
     protocol = protocol or upstream.protocol
-    host = takes(upstream.base_url, protocol)
+    host = host_capabilities(upstream.base_url, protocol)
     said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
     # A server's checks and a model's are two things: what either refuses is refused.
     refused = _names(said.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
-        said.update(family.takes)
+        said.update(family.capabilities)
     if refused:
         said["refuses"] = (*refused, *_names(said.get("refuses")))
-    if needs_mending(upstream.base_url, protocol, model):
-        said["relay"] = "mend"
-    said.update(upstream.said())
+    if needs_rewrite(upstream.base_url, protocol, model):
+        said["relay"] = "rewrite"
+    said.update(upstream.explicit_values())
     for row in settings.capabilities:
         if _counts(row, upstream.name, model):
-            said.update(row.said())
+            said.update(row.explicit_values())
     return {name: value for name, value in said.items() if value is not None}
 
 
@@ -115,18 +117,18 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
     """Names of upstreams that enforce no grammar, as far as can be told without knowing the model."""
     found = []
     for upstream in settings.upstreams:
-        usual = any(UPSTREAMS[protocol].tools.custom_usual for protocol in upstream.protocols)
-        if not what_is_said(settings, upstream, "").get("custom_tools", usual):
+        usual = any(UPSTREAMS[protocol].tool_limits.custom_by_default for protocol in upstream.protocols)
+        if not known_capabilities(settings, upstream, "").get("custom_tools", usual):
             found.append(upstream.name)
     return found
 
 
-def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:
+def _counts(row: ModelCapabilitySettings, upstream: str, model: str) -> bool:
     return row.upstream in (None, upstream) and matches(model, row.model)
 
 
-def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Target:
-    said = what_is_said(settings, upstream, model, protocol)
+def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:
+    said = known_capabilities(settings, upstream, model, protocol)
     said.setdefault("max_tokens", settings.server.default_max_tokens)
     said.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     if said.get("efforts") == ():
@@ -139,10 +141,10 @@ def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol
     for name, value in said.items():
         field, convert = _FIELDS[name]
         values[field] = convert(value)
-    return Target(**values)
+    return Capabilities(**values)
 
 
 def _has_sampling(version: str) -> bool:
     """Whether the version of the Messages API has temperature, top_p and top_k."""
     # Clouds put their own name before the date, as in bedrock-2023-05-31.
-    return version == ANY_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION
+    return version == AUTO_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION

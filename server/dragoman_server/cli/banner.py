@@ -17,20 +17,20 @@ import anyio
 import click
 
 from dragoman_server.capabilities.providers import PROVIDERS, provider_name
-from dragoman_server.config.loader import DEFAULT_FILE, Loaded
+from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import can_list, fetch_all
 from dragoman_server.models.routes import (
-    DEFAULT_MODEL,
-    Listed,
-    Route,
-    conversational,
+    SIMULATOR_DEFAULT_MODEL,
+    ListedModels,
+    ModelRoute,
     default_model_of,
+    filter_chat_models,
     resolve,
 )
-from dragoman_server.serving.sockets import Listening
+from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
-from dragoman_server.settings.patterns import ANY_TEXT
+from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
 # The vendors' clients insist on some key, also where none is needed.
@@ -46,7 +46,7 @@ _EXAMPLES = 4
 LISTS_S = 2.0
 
 # By upstream: its models, or why it has told none.
-Lists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
+ModelLists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
 class Style(enum.Enum):
@@ -76,7 +76,7 @@ class Example:
 
 
 def banner(
-    loaded: Loaded, listening: Listening, version: str, lists: Lists = MappingProxyType({})
+    loaded: LoadedConfig, listening: BoundAddress, version: str, lists: ModelLists = MappingProxyType({})
 ) -> Iterator[Line]:
     """All lines, the last one being `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
     settings = loaded.settings
@@ -114,7 +114,7 @@ def banner(
     yield Line(Style.TITLE, f"Dragoman listens on {listening.url} ({listening.backend})")
 
 
-def example_of(settings: Settings, lists: Lists = MappingProxyType({})) -> Example | None:
+def example_of(settings: Settings, lists: ModelLists = MappingProxyType({})) -> Example | None:
     """A model that works, as far as we know: what people have named comes first, then what upstreams list."""
     infos = {
         name: {model.id: model for model in models}
@@ -125,25 +125,25 @@ def example_of(settings: Settings, lists: Lists = MappingProxyType({})) -> Examp
     if name is None:
         return None
     route = resolve(settings, None, name, infos)
-    info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, Route) else None
+    info = infos.get(route.upstream, {}).get(route.upstream_model) if isinstance(route, ModelRoute) else None
     return Example(name, None if info is None else info.context)
 
 
-def _candidates(settings: Settings, listed: Listed) -> Iterator[str]:
+def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
     if settings.server.default_model is not None:
         yield settings.server.default_model
-    yield from (alias for alias in settings.models if ANY_TEXT not in alias)
+    yield from (alias for alias in settings.models if WILDCARD not in alias)
     for chain in settings.models.values():
         target = chain if isinstance(chain, str) else chain[0]
-        if ANY_TEXT not in target:
+        if WILDCARD not in target:
             yield target
     for upstream in settings.upstreams:
         there = listed.get(upstream.name, ())
         default = default_model_of(upstream, there)
-        for model in [*([default] if default else ()), *conversational([*upstream.models, *there])]:
+        for model in [*([default] if default else ()), *filter_chat_models([*upstream.models, *there])]:
             yield f"{upstream.name}/{model}"
     if not settings.upstreams:
-        yield DEFAULT_MODEL
+        yield SIMULATOR_DEFAULT_MODEL
 
 
 def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str, str]:
@@ -203,7 +203,9 @@ def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str
         click.echo(click.style(line.text, fg=colour, bold=bold), file=stream, color=coloured)
 
 
-def print_banner(loaded: Loaded, version: str, environ: Mapping[str, str], listening: Listening) -> None:
+def print_banner(
+    loaded: LoadedConfig, version: str, environ: Mapping[str, str], listening: BoundAddress
+) -> None:
     """Print the banner to stderr: at once, or within LISTS_S where upstreams are to be asked for their models first."""
     # What well-known hosts have is known.
     asked = [
@@ -223,7 +225,7 @@ def print_banner(loaded: Loaded, version: str, environ: Mapping[str, str], liste
         show()
 
 
-async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Lists:
+async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
     async with UpstreamClient() as client:
         return await fetch_all(client, settings, upstreams, LISTS_S)
 
@@ -235,11 +237,11 @@ def _upstream(upstream: UpstreamSettings) -> str:
     return f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
 
 
-def _reachable(listening: Listening) -> str:
+def _reachable(listening: BoundAddress) -> str:
     """The URL for a client on this machine: an address that means "all of them" is none to call."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     host = local.get(listening.host, listening.host)
-    return Listening(listening.scheme, host, listening.port, listening.backend).url
+    return BoundAddress(listening.scheme, host, listening.port, listening.backend).url
 
 
 def _shell(*words: str) -> str:

@@ -17,12 +17,12 @@ import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli import show_config as _show_config
-from dragoman_server.cli.edit_config import EditError, remove_client_key
+from dragoman_server.cli.edit_config import ConfigEditError, remove_client_key
 from dragoman_server.cli.schema import json_schema
-from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
-from dragoman_server.config.values import BadValue
-from dragoman_server.config.values import check as check_value
-from dragoman_server.keys import hash_of, new_key
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
+from dragoman_server.config.values import InvalidValue
+from dragoman_server.config.values import check_value as check_value
+from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import (
     CLIENT_KEY_KEYS,
     ENV_PREFIX,
@@ -31,8 +31,8 @@ from dragoman_server.settings import (
     ServerSettings,
     Settings,
 )
-from dragoman_server.settings.fields import Key, Kind
-from dragoman_server.tool_grammar.check import available
+from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.tool_grammar.check import grammar_check_available
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -49,11 +49,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _server_options(command: _Command) -> _Command:
     """One flag for each key of `[server]`. Values stay text, so that config.py checks them like all others."""
     for key in reversed(SERVER_KEYS.values()):
-        if key.kind is Kind.SECRET:
+        if key.kind is SettingKind.SECRET:
             continue  # everybody on a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
         default = f"[{ENV_PREFIX}{key.name.upper()}]"
-        if key.kind is Kind.SWITCH:
+        if key.kind is SettingKind.SWITCH:
             option = click.option(
                 f"--{flag}/--no-{flag}", key.name, default=None, help=f"{key.help} {default}"
             )
@@ -70,15 +70,15 @@ def _server_options(command: _Command) -> _Command:
     return click.option("--config", "config_file", type=click.Path(), metavar="FILE", help=help_)(command)
 
 
-def _metavar(key: Key) -> str:
-    return "|".join(key.choices) if key.kind is Kind.CHOICE else key.kind.name
+def _metavar(key: SettingSpec) -> str:
+    return "|".join(key.choices) if key.kind is SettingKind.CHOICE else key.kind.name
 
 
-def _completer(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _completer(key: SettingSpec) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     return lambda context, parameter, incomplete: [c for c in key.choices if c.startswith(incomplete)]
 
 
-def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> Loaded:
+def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
     """Load, or print what is wrong and leave."""
     flags = {
         name: str(value).lower() if isinstance(value, bool) else value
@@ -140,10 +140,10 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve the simulator alone, as an upstream that speaks all protocols and needs no key."""
     from dragoman_server.serving.run import serve as run
-    from dragoman_server.serving.sockets import Listening, StartupError
+    from dragoman_server.serving.sockets import BoundAddress, StartupError
     from dragoman_server.simulator import create_simulator_app
 
-    def on_ready(listening: Listening) -> None:
+    def on_ready(listening: BoundAddress) -> None:
         click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)
 
     settings = Settings(server=ServerSettings(host=host, port=port, backend=backend))
@@ -167,7 +167,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     unchecked = upstreams_without_grammars(loaded.settings)
-    if unchecked and loaded.settings.server.check_grammars and not available():
+    if unchecked and loaded.settings.server.check_grammars and not grammar_check_available():
         click.echo(
             "note: what models write for tools with a grammar is not checked, as dragoman[grammar] is not installed; "
             f"these upstreams do not check it themselves: {', '.join(unchecked)}",
@@ -229,14 +229,14 @@ def add_key(name: str, config_file: str | None) -> None:
         sys.exit(_WRONG_CONFIGURATION)
     try:
         name = str(check_value(CLIENT_KEY_KEYS["name"], name, name))
-    except BadValue as error:
+    except InvalidValue as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     key = new_key()
     click.echo("The key, which is shown this once:", err=True)
     click.echo(key)
     click.echo("Add these lines to the configuration, and start the gateway anew:", err=True)
-    click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_of(key, secret)}"')
+    click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
 @keys.command("list")
@@ -274,7 +274,7 @@ def revoke_key(name: str, config_file: str | None) -> None:
         sys.exit(_WRONG_CONFIGURATION)
     try:
         lines = remove_client_key(Path(loaded.path), index)
-    except EditError as error:
+    except ConfigEditError as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_CANNOT_START)
     click.echo(f"{loaded.path}: {lines} lines removed; the key counts until the gateway is started anew")

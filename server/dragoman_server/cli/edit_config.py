@@ -15,16 +15,19 @@ from dragoman_server.config.toml_lines import TomlLines
 _BOM = codecs.BOM_UTF8
 
 
-class EditError(Exception):
+class ConfigEditError(Exception):
     """The file cannot be changed; the text says why and what to do by hand."""
 
 
 def remove_client_key(path: Path, index: int) -> int:
-    """Take the `[[client_keys]]` table with this index out of a file. Returns the number of lines. Raises EditError."""
+    """Take the `[[client_keys]]` table with this index out of a file. Returns the number of lines.
+
+    Raises ConfigEditError.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise EditError(f"cannot read {path}: {error.strerror}") from None
+        raise ConfigEditError(f"cannot read {path}: {error.strerror}") from None
     mark = _BOM if data.startswith(_BOM) else b""
     text = data.removeprefix(mark).decode()
     # TOML's own line ends alone: strings and comments may hold what Python takes for one.
@@ -32,7 +35,9 @@ def remove_client_key(path: Path, index: int) -> int:
     first, last = _lines_of(text, lines, index)
     shorter = "\n".join(lines[:first] + lines[last:])
     if _parsed(shorter) != _without(tomllib.loads(text), index):
-        raise EditError(f"{path} is written in an unusual way: take the key out by hand, line {first + 1}")
+        raise ConfigEditError(
+            f"{path} is written in an unusual way: take the key out by hand, line {first + 1}"
+        )
     _replace(path, mark + shorter.encode())
     return last - first
 
@@ -77,4 +82,4 @@ def _replace(path: Path, data: bytes) -> None:
             finally:
                 written.unlink(missing_ok=True)
     except OSError as error:
-        raise EditError(f"cannot write {path}: {error.strerror}") from None
+        raise ConfigEditError(f"cannot write {path}: {error.strerror}") from None

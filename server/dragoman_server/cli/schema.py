@@ -14,7 +14,7 @@ from dragoman_server.settings import (
     SERVER_KEYS,
     UPSTREAM_KEYS,
 )
-from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 
 Schema = dict[str, object]
 
@@ -55,7 +55,7 @@ def json_schema() -> Schema:
     }
 
 
-def _table(keys: Mapping[str, Key]) -> Schema:
+def _table(keys: Mapping[str, SettingSpec]) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
@@ -63,52 +63,52 @@ def _table(keys: Mapping[str, Key]) -> Schema:
     }
 
 
-def _rows(keys: Mapping[str, Key]) -> Schema:
+def _rows(keys: Mapping[str, SettingSpec]) -> Schema:
     return {**_table(keys), "required": [name for name, key in keys.items() if key.required]}
 
 
-def _property(key: Key) -> Schema:
+def _property(key: SettingSpec) -> Schema:
     schema = {"description": key.help, **_KINDS[key.kind](key)}
     if key.default is not None and key.default != ():
         schema["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
     return schema
 
 
-def _text(key: Key) -> Schema:
+def _text(key: SettingSpec) -> Schema:
     return _TEXT
 
 
-def _number(key: Key) -> Schema:
-    kind = "integer" if key.kind is Kind.INTEGER else "number"
+def _number(key: SettingSpec) -> Schema:
+    kind = "integer" if key.kind is SettingKind.INTEGER else "number"
     return {"type": kind, "minimum": key.low, "maximum": key.high}
 
 
-def _choice(key: Key) -> Schema:
+def _choice(key: SettingSpec) -> Schema:
     return {"type": "string", "anyOf": [{"enum": list(key.choices)}, {"pattern": _REFERENCE}]}
 
 
-def _list_of(item: Callable[[Key], Schema]) -> Callable[[Key], Schema]:
+def _list_of(item: Callable[[SettingSpec], Schema]) -> Callable[[SettingSpec], Schema]:
     return lambda key: {"type": "array", "items": item(key), "uniqueItems": True}
 
 
-_KINDS: dict[Kind, Callable[[Key], Schema]] = {
-    Kind.TEXT: _text,
-    Kind.NAME: _text,
-    Kind.HOST: _text,
-    Kind.INTEGER: _number,
-    Kind.SECONDS: _number,
-    Kind.DOLLARS: _number,
-    Kind.SWITCH: lambda key: {"type": "boolean"},
-    Kind.CHOICE: _choice,
-    Kind.CHOICES: _list_of(_choice),
-    Kind.NAMES: _list_of(_text),
-    Kind.STATUSES: _list_of(lambda key: {"type": "integer", "minimum": 100, "maximum": 599}),
-    Kind.HOSTS: _list_of(_text),
-    Kind.ORIGINS: _list_of(_text),
-    Kind.PATH: _text,
-    Kind.URL: _text,
-    Kind.PROXY: _text,
-    Kind.SECRET: _text,
-    Kind.HASH: _text,
-    Kind.HEADERS: lambda key: {"type": "object", "additionalProperties": _TEXT},
+_KINDS: dict[SettingKind, Callable[[SettingSpec], Schema]] = {
+    SettingKind.TEXT: _text,
+    SettingKind.NAME: _text,
+    SettingKind.HOST: _text,
+    SettingKind.INTEGER: _number,
+    SettingKind.SECONDS: _number,
+    SettingKind.DOLLARS: _number,
+    SettingKind.SWITCH: lambda key: {"type": "boolean"},
+    SettingKind.CHOICE: _choice,
+    SettingKind.CHOICES: _list_of(_choice),
+    SettingKind.NAMES: _list_of(_text),
+    SettingKind.STATUSES: _list_of(lambda key: {"type": "integer", "minimum": 100, "maximum": 599}),
+    SettingKind.HOSTS: _list_of(_text),
+    SettingKind.ORIGINS: _list_of(_text),
+    SettingKind.PATH: _text,
+    SettingKind.URL: _text,
+    SettingKind.PROXY: _text,
+    SettingKind.SECRET: _text,
+    SettingKind.HASH: _text,
+    SettingKind.HEADERS: lambda key: {"type": "object", "additionalProperties": _TEXT},
 }

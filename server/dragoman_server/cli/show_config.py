@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman_server.config.loader import Loaded, Origin
+from dragoman_server.config.loader import LoadedConfig, ValueOrigin
 from dragoman_server.config.problems import dotted
-from dragoman_server.config.values import show
+from dragoman_server.config.values import quote_value
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CLIENT_KEY_KEYS,
@@ -16,27 +16,27 @@ from dragoman_server.settings import (
     SERVER_KEYS,
     UPSTREAM_KEYS,
 )
-from dragoman_server.settings.fields import Key
+from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.secret import Secret
 
-_DEFAULT = Origin("default")
+_DEFAULT = ValueOrigin("default")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """One setting: its key, its value as TOML would write it (secrets masked), and where it came from."""
 
     key: str
     value: str
-    origin: Origin
+    origin: ValueOrigin
 
 
-def rows(loaded: Loaded) -> Iterator[Row]:
+def rows(loaded: LoadedConfig) -> Iterator[SettingRow]:
     """All settings in the order of the tables. Settings that have no value are left out."""
     settings = loaded.settings
     for name in SERVER_KEYS:
         yield from _rows(loaded, ("server", name), getattr(settings.server, name))
-    arrays: tuple[tuple[str, Sequence[object], Mapping[str, Key]], ...] = (
+    arrays: tuple[tuple[str, Sequence[object], Mapping[str, SettingSpec]], ...] = (
         ("upstreams", settings.upstreams, UPSTREAM_KEYS),
         ("capabilities", settings.capabilities, MODEL_KEYS),
         ("client_keys", settings.client_keys, CLIENT_KEY_KEYS),
@@ -52,7 +52,7 @@ def rows(loaded: Loaded) -> Iterator[Row]:
         yield from _rows(loaded, ("models", alias), target)
 
 
-def lines(loaded: Loaded, *, with_origin: bool) -> Iterator[str]:
+def lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
     """`key = value`, with `# origin` behind it if asked for."""
     table = list(rows(loaded))
     width = max(len(f"{row.key} = {row.value}") for row in table) if with_origin else 0
@@ -61,14 +61,14 @@ def lines(loaded: Loaded, *, with_origin: bool) -> Iterator[str]:
         yield f"{text:<{width}}  # {row.origin}" if with_origin else text
 
 
-def _rows(loaded: Loaded, path: tuple[str | int, ...], value: object) -> Iterator[Row]:
+def _rows(loaded: LoadedConfig, path: tuple[str | int, ...], value: object) -> Iterator[SettingRow]:
     if isinstance(value, Mapping):
         for name, element in value.items():
             yield from _rows(loaded, (*path, name), element)
     elif value is not None:
         key = dotted(path)
         origin = loaded.origins.get(key, _DEFAULT)
-        yield Row(key, origin.raw or _text(value), origin)
+        yield SettingRow(key, origin.raw or _text(value), origin)
 
 
 def _text(value: object) -> str:
@@ -78,4 +78,4 @@ def _text(value: object) -> str:
         return "[" + ", ".join(map(_text, value)) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    return show(value)
+    return quote_value(value)

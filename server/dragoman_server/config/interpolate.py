@@ -22,14 +22,14 @@ class InterpolationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class InterpolatedText:
     """A string after interpolation, with the references (`KEY`, `file:/run/key`) that it was made from."""
 
     value: str
     references: tuple[str, ...]
 
 
-def expand(text: str, environ: Mapping[str, str], directory: Path) -> Expanded:
+def expand(text: str, environ: Mapping[str, str], directory: Path) -> InterpolatedText:
     """Resolve all references in `text`; relative files start at `directory`. Raises InterpolationError."""
     references: list[str] = []
 
@@ -49,7 +49,7 @@ def expand(text: str, environ: Mapping[str, str], directory: Path) -> Expanded:
             raise InterpolationError(f"the environment variable {inner} is not set")
         return value
 
-    return Expanded(_DOLLAR.sub(replace, text), tuple(references))
+    return InterpolatedText(_DOLLAR.sub(replace, text), tuple(references))
 
 
 def _read(name: str, directory: Path) -> str:

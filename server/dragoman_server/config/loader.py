@@ -14,23 +14,28 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from dragoman import REGISTRY
+from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.capabilities.providers import PROVIDERS, Found, discover, takes
+from dragoman_server.capabilities.providers import (
+    PROVIDERS,
+    DiscoveredProvider,
+    discover_providers,
+    host_capabilities,
+)
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
     ConfigError,
+    ConfigProblem,
     KeyPath,
-    Origin,
-    Problem,
+    ValueOrigin,
     dotted,
 )
-from dragoman_server.config.sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
+from dragoman_server.config.sources import DEFAULT_FILE, MAX_FILE_BYTES, ConfigSources
 from dragoman_server.config.suggest import did_you_mean
-from dragoman_server.config.valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
-from dragoman_server.config.values import show, type_name
-from dragoman_server.keys import hash_of
+from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
+from dragoman_server.config.values import quote_value, type_name
+from dragoman_server.keys import hash_client_key
 from dragoman_server.serving.sockets import is_loopback
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
@@ -53,9 +58,9 @@ from dragoman_server.settings import (
     UpstreamSettings,
     upstream_keys,
 )
-from dragoman_server.settings.capabilities import ModelCapabilities
-from dragoman_server.settings.fields import Key
-from dragoman_server.settings.patterns import ANY_TEXT
+from dragoman_server.settings.capabilities import ModelCapabilitySettings
+from dragoman_server.settings.fields import SettingSpec
+from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.secret import MASK, Secret
 
 __all__ = [
@@ -68,14 +73,14 @@ __all__ = [
     "UPSTREAM_PROTOCOLS",
     "ClientKey",
     "ConfigError",
-    "Loaded",
-    "ModelCapabilities",
-    "Origin",
-    "Problem",
+    "ConfigProblem",
+    "LoadedConfig",
+    "ModelCapabilitySettings",
     "Secret",
     "ServerSettings",
     "Settings",
     "UpstreamSettings",
+    "ValueOrigin",
     "is_loopback",
     "load",
 ]
@@ -88,16 +93,16 @@ _DEFAULTS = ServerSettings()
 
 # Those that upstreams are called with.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_IS_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """Settings with their history. A key without an entry in `origins` has its default value."""
 
     settings: Settings
     path: str | None
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
     warnings: tuple[str, ...]
 
 
@@ -106,8 +111,8 @@ def load(
     environ: Mapping[str, str],
     path: str | None = None,
     flags: Mapping[str, str] = MappingProxyType({}),
-    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
-) -> Loaded:
+    protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
+) -> LoadedConfig:
     """Read the configuration. Raises ConfigError.
 
     `path` is the `--config` flag; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working
@@ -117,13 +122,13 @@ def load(
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-    sources = Sources(file, environ)
+    sources = ConfigSources(file, environ)
     if file is not None:
         sources.read(Path(file))
     loader = _Loader(sources, flags, upstream_keys(specs))
     settings = loader.settings()
     warnings = tuple(_warnings(settings, loader.warnings, environ, specs))
-    return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
+    return LoadedConfig(settings, file, MappingProxyType(sources.origins), warnings)
 
 
 def is_socks(url: str) -> bool:
@@ -145,7 +150,7 @@ def _warnings(
     yield from collected
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
-            yield f"{name}: {SOCKS_IS_MISSING}"
+            yield f"{name}: {SOCKS_EXTRA_MISSING}"
     if not is_loopback(settings.server.host) and not settings.client_keys:
         yield (
             f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
@@ -167,15 +172,15 @@ def _warnings(
 
 @dataclass(slots=True)
 class _Loader:
-    sources: Sources
+    sources: ConfigSources
     flags: Mapping[str, str]
-    upstream_keys: Mapping[str, Key]
+    upstream_keys: Mapping[str, SettingSpec]
     warnings: list[str] = field(default_factory=list)
     # The upstreams' names, and where the file gives them.
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:
-        self.sources.unknown_keys((), self.sources.document, _TABLES)
+        self.sources.report_unknown_keys((), self.sources.document, _TABLES)
         server = self._server()
         upstreams = (
             self._upstreams(server) if "upstreams" in self.sources.document else self._found_upstreams(server)
@@ -226,7 +231,7 @@ class _Loader:
                 self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
         for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
             if name in values and other not in given:
-                self.sources.origin_problem(("server", name), f"needs {other} as well")
+                self.sources.add_origin_problem(("server", name), f"needs {other} as well")
         self._check_response_store(values, given)
         self._check_account_store(values, given)
         return values
@@ -234,28 +239,30 @@ class _Loader:
     def _check_response_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
         store = values.get("response_store")
         if store == "sqlite" and "response_store_path" not in given:
-            self.sources.origin_problem(("server", "response_store"), "needs response_store_path as well")
+            self.sources.add_origin_problem(("server", "response_store"), "needs response_store_path as well")
         if store == "memory" and cast(int, values.get("workers", 1)) > 1:
             text = "is known to one process alone, and there are several workers: use sqlite"
-            self.sources.origin_problem(("server", "response_store"), text)
+            self.sources.add_origin_problem(("server", "response_store"), text)
 
     def _check_account_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
         store = values.get("account_store")
         needed = {"sqlite": "account_store_path", "valkey": "account_store_url"}.get(str(store))
         if needed is not None and needed not in given:
-            self.sources.origin_problem(("server", "account_store"), f"needs {needed} as well")
+            self.sources.add_origin_problem(("server", "account_store"), f"needs {needed} as well")
         if store == "valkey" and not valkey_available():
-            self.sources.origin_problem(("server", "account_store"), EXTRA_IS_MISSING)
+            self.sources.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
         url = values.get("account_store_url")
         if isinstance(url, Secret):
             try:
-                parse_url(url.reveal())
+                parse_valkey_url(url.reveal())
             except ValueError as error:
-                self.sources.origin_problem(("server", "account_store_url"), str(error))
+                self.sources.add_origin_problem(("server", "account_store_url"), str(error))
 
-    def _from_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> None:
+    def _from_text(
+        self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str
+    ) -> None:
         if self.sources.check_text(values, key, text, source, where):
-            self.sources.origins[dotted(("server", key.name))] = Origin(source, where=where)
+            self.sources.origins[dotted(("server", key.name))] = ValueOrigin(source, where=where)
 
     # Upstreams.
 
@@ -268,7 +275,7 @@ class _Loader:
                 values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
             for name in ("name", "protocol", "base_url"):
                 if name not in table and name not in values:
-                    self.sources.problem((*path, name), "missing")
+                    self.sources.add_problem((*path, name), "missing")
             self._check_upstream(path, values, server)
             self._check_proxy(path, values)
             if len(self.sources.problems) == faults:
@@ -281,22 +288,22 @@ class _Loader:
         """What one key alone does not tell."""
         protocol, protocols = values.get("protocol"), values.get("protocols")
         if protocol and isinstance(protocols, tuple) and protocol not in protocols:
-            self.sources.problem(
-                (*path, "protocols"), f"does not list {show(protocol)}, the preferred protocol"
+            self.sources.add_problem(
+                (*path, "protocols"), f"does not list {quote_value(protocol)}, the preferred protocol"
             )
         if "base_url" in values and _is_us(str(values["base_url"]), server):
-            self.sources.problem((*path, "base_url"), "points at this gateway itself")
+            self.sources.add_problem((*path, "base_url"), "points at this gateway itself")
         if "name" not in values:
             return
         name = str(values["name"])
         if name == SIMULATOR:
-            self.sources.problem(
-                (*path, "name"), f"{show(name)} is the built-in simulator; choose another name"
+            self.sources.add_problem(
+                (*path, "name"), f"{quote_value(name)} is the built-in simulator; choose another name"
             )
         elif name in self.names:
             line = self.sources.lines.line_of(self.names[name])
-            self.sources.problem(
-                (*path, "name"), f"{show(name)} is already the name of the upstream in line {line}"
+            self.sources.add_problem(
+                (*path, "name"), f"{quote_value(name)} is already the name of the upstream in line {line}"
             )
         else:
             self.names[name] = (*path, "name")
@@ -304,11 +311,11 @@ class _Loader:
     def _check_proxy(self, path: KeyPath, values: Mapping[str, object]) -> None:
         proxy = values.get("proxy")
         if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
-            self.sources.problem((*path, "proxy"), SOCKS_IS_MISSING)
+            self.sources.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
 
     def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams: list[UpstreamSettings] = []
-        for found in discover(self.sources.environ):
+        for found in discover_providers(self.sources.environ):
             if found.base_url_variable and _is_us(found.base_url, server):
                 # ANTHROPIC_BASE_URL is what points Claude Code at us. A gateway must not call itself.
                 self.warnings.append(
@@ -319,7 +326,7 @@ class _Loader:
                 self._found_upstream(found, upstreams)
         return upstreams
 
-    def _found_upstream(self, found: Found, upstreams: list[UpstreamSettings]) -> None:
+    def _found_upstream(self, found: DiscoveredProvider, upstreams: list[UpstreamSettings]) -> None:
         values: dict[str, object] = {
             "name": found.provider.name,
             "protocol": found.protocol,
@@ -338,7 +345,7 @@ class _Loader:
             return
         for name in values:
             variable, _ = texts.get(name, (found.key_variable, ""))
-            self.sources.origins[dotted(("upstreams", len(upstreams), name))] = Origin(
+            self.sources.origins[dotted(("upstreams", len(upstreams), name))] = ValueOrigin(
                 ENVIRONMENT, where=variable
             )
         self.names[found.provider.name] = ()
@@ -351,14 +358,14 @@ class _Loader:
     def _no_upstreams(self) -> None:
         variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
         text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-        self.sources.origin_problem(("server", "simulator"), text)
+        self.sources.add_origin_problem(("server", "simulator"), text)
 
-    # Capabilities and client keys.
+    # CapabilitySettings and client keys.
 
-    def _capabilities(self) -> list[ModelCapabilities]:
+    def _capabilities(self) -> list[ModelCapabilitySettings]:
         rows = []
         for path, values in self.sources.rows("capabilities", MODEL_KEYS):
-            row = _make(ModelCapabilities, values)
+            row = _make(ModelCapabilitySettings, values)
             rows.append(row)
             self._check_upstream_name(path, row.upstream)
         return rows
@@ -368,7 +375,7 @@ class _Loader:
         for path, values in self.sources.rows("prices", PRICE_KEYS):
             price = _make(Price, values)
             if price.model in found:
-                self.sources.problem((*path, "model"), f"{show(price.model)} has a price already")
+                self.sources.add_problem((*path, "model"), f"{quote_value(price.model)} has a price already")
             found[price.model] = price
         return list(found.values())
 
@@ -377,13 +384,15 @@ class _Loader:
         for path, values in self.sources.rows("client_keys", CLIENT_KEY_KEYS):
             key = _make(ClientKey, values)
             if key.name in found:
-                self.sources.problem((*path, "name"), f"{show(key.name)} is already the name of another key")
+                self.sources.add_problem(
+                    (*path, "name"), f"{quote_value(key.name)} is already the name of another key"
+                )
             found[key.name] = key
             if key.budget is not None and not (prices or self.sources.document.get("prices")):
                 text = "needs [[prices]]: without a price, a key with a budget may use no model"
-                self.sources.problem((*path, "budget"), text)
+                self.sources.add_problem((*path, "budget"), text)
         if found and "secret" not in server:
-            self.sources.problem(("client_keys",), "need server.secret: their hashes are keyed with it")
+            self.sources.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
         self._check_admin_key(server, found.values())
         return list(found.values())
 
@@ -392,11 +401,11 @@ class _Loader:
         if not isinstance(admin, Secret) or not isinstance(secret, Secret):
             return
         if admin == secret:
-            self.sources.origin_problem(
+            self.sources.add_origin_problem(
                 ("server", "admin_key"), "is server.secret: it must be a key of its own"
             )
-        elif hash_of(admin.reveal(), secret) in {key.hash for key in client_keys}:
-            self.sources.origin_problem(
+        elif hash_client_key(admin.reveal(), secret) in {key.hash for key in client_keys}:
+            self.sources.add_origin_problem(
                 ("server", "admin_key"), "is a client key: it must be a key of its own"
             )
 
@@ -408,11 +417,11 @@ class _Loader:
             self._check_upstream_name(path, account.upstream)
             self._check_proxy(path, values)
             if account.id in found:
-                self.sources.problem(
-                    (*path, "name"), f"{show(account.name)} is already an account of this upstream"
+                self.sources.add_problem(
+                    (*path, "name"), f"{quote_value(account.name)} is already an account of this upstream"
                 )
             elif account.upstream in with_keys:
-                self.sources.problem(
+                self.sources.add_problem(
                     path, f"upstream {account.upstream} has an api_key as well: make that an account"
                 )
             found[account.id] = account
@@ -424,7 +433,7 @@ class _Loader:
             rule = _make(RuleSettings, values)
             self._check_upstream_name(path, rule.upstream)
             if not (rule.statuses or rule.codes or rule.words):
-                self.sources.problem(path, "has no condition: add statuses, codes or words")
+                self.sources.add_problem(path, "has no condition: add statuses, codes or words")
             rules.append(rule)
         return rules
 
@@ -432,7 +441,7 @@ class _Loader:
         if name is not None and name not in self.names:
             known = ", ".join(sorted(self.names))
             hint = did_you_mean(name, self.names) or f"; there are {known}"
-            self.sources.problem((*path, "upstream"), f"names no upstream{hint}")
+            self.sources.add_problem((*path, "upstream"), f"names no upstream{hint}")
 
     def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
         host = str(server.get("host", _DEFAULTS.host))
@@ -445,7 +454,7 @@ class _Loader:
                 "could use your upstreams: make a key with `dragoman keys add`, or set "
                 "allow_public_without_keys = true where something else decides who may connect"
             )
-            self.sources.origin_problem(("server", "host"), text)
+            self.sources.add_origin_problem(("server", "host"), text)
 
     # Models.
 
@@ -454,9 +463,9 @@ class _Loader:
 
         route = resolve(settings, None, model)
         if isinstance(route, UnknownModel):
-            hint = "" if route.suggestion is None else f"; did you mean {show(route.suggestion)}?"
+            hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
             text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
-            self.sources.origin_problem(("server", "default_model"), text)
+            self.sources.add_origin_problem(("server", "default_model"), text)
         self.sources.raise_problems()
 
     def _models(self) -> dict[str, str | tuple[str, ...]]:
@@ -469,17 +478,19 @@ class _Loader:
                 targets = [] if target is None else [target]
             else:
                 if not raw:
-                    self.sources.problem(path, "is an empty chain")
+                    self.sources.add_problem(path, "is an empty chain")
                 found = [
                     self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
                 ]
                 targets = [each for each in found if each is not None]
                 for index, each in enumerate(found):
                     if each is not None and each in found[:index]:
-                        self.sources.problem((*path, index), f"{show(raw[index])} stands here twice")
+                        self.sources.add_problem(
+                            (*path, index), f"{quote_value(raw[index])} stands here twice"
+                        )
             if targets:
                 models[alias] = tuple(targets) if isinstance(raw, list) else targets[0]
-                self.sources.came_from_file(path, references)
+                self.sources.record_file_origin(path, references)
         return models
 
     def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
@@ -490,7 +501,7 @@ class _Loader:
         if text is None:
             return str(target)
         if len(self.sources.problems) == faults:
-            self.sources.problem(path, text)
+            self.sources.add_problem(path, text)
         return None
 
 
@@ -501,28 +512,28 @@ def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> 
         return f"expected a string, found {type_name(target)}"
     upstream, slash, model = target.partition("/")
     if not slash or not upstream or not model:
-        return f'{show(raw)} is not of the form "upstream/model"'
+        return f'{quote_value(raw)} is not of the form "upstream/model"'
     if upstream not in names:
         hint = did_you_mean(upstream, names) or "; there are " + (", ".join(sorted(names)) or "none")
-        return f"unknown upstream {show(str(raw).partition('/')[0])}{hint}"
+        return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{hint}"
     return None
 
 
 def _stars_fault(target: str, raw: object, alias: str) -> str | None:
     """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
-    here, there = target.count(ANY_TEXT), alias.count(ANY_TEXT)
+    here, there = target.count(WILDCARD), alias.count(WILDCARD)
     if here <= there:
         return None
     have = "has none" if there == 0 else f"has {there}"
     return (
-        f"{show(raw)} has {here} *, and the name {show(alias)} {have}: a * here stands for what the * of the name "
-        "matched; write the model's own name in its place"
+        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} {have}: a * here stands for what the * of "
+        "the name matched; write the model's own name in its place"
     )
 
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
     # What models take is worked out for each of them, see _targets.py.
-    host = takes(str(values["base_url"]), str(values["protocol"]))
+    host = host_capabilities(str(values["base_url"]), str(values["protocol"]))
     known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
     if values.get("models"):
         known.pop("default_model", None)  # what the user says that it has comes first
@@ -547,7 +558,7 @@ _Class = TypeVar(
     "_Class",
     ServerSettings,
     UpstreamSettings,
-    ModelCapabilities,
+    ModelCapabilitySettings,
     ClientKey,
     Price,
     AccountSettings,

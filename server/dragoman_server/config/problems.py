@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman_server.config.values import show
+from dragoman_server.config.values import quote_value
 
 KeyPath = tuple[str | int, ...]
 
@@ -22,12 +22,12 @@ def dotted(path: Sequence[str | int]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += ("." if text else "") + (part if _BARE_KEY.fullmatch(part) else show(part))
+            text += ("." if text else "") + (part if _BARE_KEY.fullmatch(part) else quote_value(part))
     return text
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One fault. `source` is a file, "environment" or "command line", `where` a key, variable or flag."""
 
     source: str
@@ -43,14 +43,14 @@ class Problem:
 class ConfigError(Exception):
     """The configuration is wrong. `str()` gives one line for each problem, in the order of their places."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value came from: `source`, `line` and `where` as in Problem, or "default".
+class ValueOrigin:
+    """Where a value came from: `source`, `line` and `where` as in ConfigProblem, or "default".
 
     `references` are the variables and files put into it; `raw` is the text of an expanded URL before that.
     """
@@ -70,7 +70,7 @@ class Origin:
         return ", ".join((place, *self.references))
 
 
-def by_place(problem: Problem) -> tuple[int, int]:
+def by_place(problem: ConfigProblem) -> tuple[int, int]:
     """A sort key: files by line, then the environment, then the command line."""
     others = (ENVIRONMENT, COMMAND_LINE)
     return (others.index(problem.source) + 1 if problem.source in others else 0, problem.line or 0)

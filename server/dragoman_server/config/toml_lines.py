@@ -8,7 +8,7 @@ dotted and quoted keys, strings of all four kinds, arrays, inline tables, commen
 
 from collections.abc import Sequence
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _SPACE = " \t"
 _BLANK = " \t\r\n"
@@ -32,7 +32,7 @@ class TomlLines:
                 return line
         return None
 
-    def __contains__(self, path: Path) -> bool:
+    def __contains__(self, path: KeyPath) -> bool:
         return path in self._lines
 
 
@@ -43,12 +43,12 @@ class _Walk:
         # Lines are counted as the walk goes on, so that a long file costs one pass.
         self._line = 1
         self._counted_to = 0
-        self._lines: dict[Path, int] = {}
+        self._lines: dict[KeyPath, int] = {}
         # How many elements each array of tables has so far.
-        self._tables: dict[Path, int] = {}
+        self._tables: dict[KeyPath, int] = {}
 
-    def run(self) -> dict[Path, int]:
-        prefix: Path = ()
+    def run(self) -> dict[KeyPath, int]:
+        prefix: KeyPath = ()
         while self._skip(_BLANK):
             if self._text.startswith("[[", self._at):
                 prefix = self._header(2)
@@ -77,12 +77,12 @@ class _Walk:
         self._counted_to = self._at
         return self._line
 
-    def _header(self, brackets: int) -> Path:
+    def _header(self, brackets: int) -> KeyPath:
         line = self._here()
         self._at += brackets
         keys = self._dotted_key()
         self._at += brackets
-        path: Path = ()
+        path: KeyPath = ()
         for key in keys[:-1]:
             path = self._step(path, key, line)
         if brackets == 1:
@@ -94,14 +94,14 @@ class _Walk:
         self._lines[(*array, index)] = line
         return (*array, index)
 
-    def _step(self, path: Path, key: str, line: int) -> Path:
+    def _step(self, path: KeyPath, key: str, line: int) -> KeyPath:
         """Go down by one key of a header. Below an array of tables, a header means the last element."""
         path = (*path, key)
         self._lines.setdefault(path, line)
         count = self._tables.get(path)
         return path if count is None else (*path, count - 1)
 
-    def _pair(self, prefix: Path) -> None:
+    def _pair(self, prefix: KeyPath) -> None:
         line = self._here()
         path = prefix
         for key in self._dotted_key():
@@ -129,7 +129,7 @@ class _Walk:
             self._at += 1
         return self._text[start : self._at]
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         char = self._text[self._at]
         if char in "\"'":
             self._string()
@@ -141,7 +141,7 @@ class _Walk:
             while self._at < len(self._text) and self._text[self._at] not in _ENDS_BARE_VALUE:
                 self._at += 1
 
-    def _items(self, path: Path, close: str) -> None:
+    def _items(self, path: KeyPath, close: str) -> None:
         """The elements of an array or the pairs of an inline table."""
         self._at += 1
         index = 0

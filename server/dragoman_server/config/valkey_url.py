@@ -14,7 +14,7 @@ _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "u
 
 _DEFAULT_PORT = 6379
 
-EXTRA_IS_MISSING = "needs the extra: install dragoman[valkey]"
+VALKEY_EXTRA_MISSING = "needs the extra: install dragoman[valkey]"
 
 
 def valkey_available() -> bool:
@@ -40,7 +40,7 @@ class ValkeyURL:
         return self.path or f"{self.host}:{self.port}"
 
 
-def parse_url(url: str) -> ValkeyURL:
+def parse_valkey_url(url: str) -> ValkeyURL:
     """Raises ValueError, whose text names the forms that there are."""
     try:
         return _parsed(url.strip())

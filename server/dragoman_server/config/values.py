@@ -1,7 +1,7 @@
 """Check one value against its key: a table with one function for each kind.
 
 A function gets the value and `raw`, what the user wrote before interpolation. It returns what goes into
-the settings or raises BadValue. Messages quote `raw` alone, so nothing that came out of a variable or a
+the settings or raises InvalidValue. Messages quote `raw` alone, so nothing that came out of a variable or a
 file can get into one.
 """
 
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from dragoman import UPSTREAMS
 from dragoman_server.config.suggest import did_you_mean
 from dragoman_server.settings import LOOPBACK_ORIGINS, VERSION_HEADER
-from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
 _SHOWN_LENGTH = 80
@@ -63,7 +63,7 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 _ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
 
 
-class BadValue(Exception):
+class InvalidValue(Exception):
     """What is wrong with a value; the text has no secret in it. `at` leads to the faulty element."""
 
     def __init__(self, text: str, *at: int) -> None:
@@ -71,7 +71,7 @@ class BadValue(Exception):
         self.at = at
 
 
-def show(value: object) -> str:
+def quote_value(value: object) -> str:
     """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -101,56 +101,58 @@ def type_name(value: object) -> str:
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
 
 
-def check(key: Key, value: object, raw: object) -> object:
-    """The value as the settings hold it; `raw` is the value before interpolation. Raises BadValue."""
+def check_value(key: SettingSpec, value: object, raw: object) -> object:
+    """The value as the settings hold it; `raw` is the value before interpolation. Raises InvalidValue."""
     return _CHECKS[key.kind](key, value, raw)
 
 
-def parse_text(key: Key, text: str) -> object:
-    """What TOML would have given for `text`, for the environment and the command line. Raises BadValue."""
+def parse_text(key: SettingSpec, text: str) -> object:
+    """What TOML would have given for `text`, for the environment and the command line. Raises InvalidValue."""
     if key.kind in _LISTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     parse, what = _TEXT_PARSERS.get(key.kind, (str, ""))
     try:
         return parse(text)
     except (ValueError, KeyError):
-        raise BadValue(f"expected {what}, found {show(text)}") from None
+        raise InvalidValue(f"expected {what}, found {quote_value(text)}") from None
 
 
-_LISTS = frozenset({Kind.NAMES, Kind.CHOICES, Kind.HOSTS, Kind.ORIGINS})
-_TEXT_PARSERS: dict[Kind, tuple[Callable[[str], object], str]] = {
-    Kind.INTEGER: (int, "an integer"),
-    Kind.SECONDS: (float, "a number of seconds"),
-    Kind.SWITCH: (lambda text: _SWITCHES[text.strip().lower()], "true or false"),
+_LISTS = frozenset({SettingKind.NAMES, SettingKind.CHOICES, SettingKind.HOSTS, SettingKind.ORIGINS})
+_TEXT_PARSERS: dict[SettingKind, tuple[Callable[[str], object], str]] = {
+    SettingKind.INTEGER: (int, "an integer"),
+    SettingKind.SECONDS: (float, "a number of seconds"),
+    SettingKind.SWITCH: (lambda text: _SWITCHES[text.strip().lower()], "true or false"),
 }
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise BadValue(f"expected a string, found {type_name(value)}")
+        raise InvalidValue(f"expected a string, found {type_name(value)}")
     if not value:
-        raise BadValue("is empty")
+        raise InvalidValue("is empty")
     return value
 
 
-def _text(key: Key, value: object, raw: object) -> str:
+def _text(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
-        raise BadValue(f"{show(raw)} has characters that no header may have")
+        raise InvalidValue(f"{quote_value(raw)} has characters that no header may have")
     return text
 
 
-def _name(key: Key, value: object, raw: object) -> str:
+def _name(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _NAME.fullmatch(text):
-        raise BadValue(f"{show(raw)} is no name: use letters, digits, dots, dashes and underscores")
+        raise InvalidValue(
+            f"{quote_value(raw)} is no name: use letters, digits, dots, dashes and underscores"
+        )
     return text
 
 
-def _host(key: Key, value: object, raw: object) -> str:
+def _host(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value).removeprefix("[").removesuffix("]")
     if not _HOST.fullmatch(text) and not _is_address(text):
-        raise BadValue(f"{show(raw)} is neither a host name nor an IP address")
+        raise InvalidValue(f"{quote_value(raw)} is neither a host name nor an IP address")
     return text
 
 
@@ -162,208 +164,212 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _integer(key: Key, value: object, raw: object) -> int:
+def _integer(key: SettingSpec, value: object, raw: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadValue(f"expected an integer, found {type_name(value)}")
+        raise InvalidValue(f"expected an integer, found {type_name(value)}")
     if not key.low <= value <= key.high:
-        raise BadValue(f"{show(raw)} is out of range: from {key.low:.0f} to {key.high:.0f}")
+        raise InvalidValue(f"{quote_value(raw)} is out of range: from {key.low:.0f} to {key.high:.0f}")
     return value
 
 
-def _seconds(key: Key, value: object, raw: object) -> float:
+def _seconds(key: SettingSpec, value: object, raw: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadValue(f"expected a number of seconds, found {type_name(value)}")
+        raise InvalidValue(f"expected a number of seconds, found {type_name(value)}")
     # Not-a-number compares false with everything, so the test is that it lies inside.
     if not key.low <= value <= key.high:
-        raise BadValue(f"{show(raw)} is out of range: from {key.low:g} to {key.high:g} seconds")
+        raise InvalidValue(f"{quote_value(raw)} is out of range: from {key.low:g} to {key.high:g} seconds")
     return float(value)
 
 
-def _dollars(key: Key, value: object, raw: object) -> float:
+def _dollars(key: SettingSpec, value: object, raw: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadValue(f"expected a number of US dollars, found {type_name(value)}")
+        raise InvalidValue(f"expected a number of US dollars, found {type_name(value)}")
     if not key.low <= value <= key.high:  # not-a-number is outside as well
-        raise BadValue(f"{show(raw)} is out of range: from {key.low:g} to {key.high:g} US dollars")
+        raise InvalidValue(f"{quote_value(raw)} is out of range: from {key.low:g} to {key.high:g} US dollars")
     return float(value)
 
 
-def _switch(key: Key, value: object, raw: object) -> bool:
+def _switch(key: SettingSpec, value: object, raw: object) -> bool:
     if not isinstance(value, bool):
-        raise BadValue(f"expected true or false, found {type_name(value)}")
+        raise InvalidValue(f"expected true or false, found {type_name(value)}")
     return value
 
 
-def _choice(key: Key, value: object, raw: object) -> str:
+def _choice(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if text not in key.choices:
         noun = key.name.removesuffix("s")
         # A suggestion quotes nothing of the value, but only a value written as such is worth comparing.
         hint = did_you_mean(raw, key.choices) if isinstance(raw, str) else ""
-        hint = hint or "; valid are " + ", ".join(show(choice) for choice in key.choices)
-        raise BadValue(f"unknown {noun} {show(raw)}{hint}")
+        hint = hint or "; valid are " + ", ".join(quote_value(choice) for choice in key.choices)
+        raise InvalidValue(f"unknown {noun} {quote_value(raw)}{hint}")
     return text
 
 
-def _statuses(key: Key, value: object, raw: object) -> tuple[int, ...]:
+def _statuses(key: SettingSpec, value: object, raw: object) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise BadValue(f"expected an array of integers, found {type_name(value)}")
+        raise InvalidValue(f"expected an array of integers, found {type_name(value)}")
     for index, each in enumerate(value):
         if isinstance(each, bool) or not isinstance(each, int) or not 100 <= each <= 599:
-            raise BadValue(f"{show(each)} is no HTTP status", index)
+            raise InvalidValue(f"{quote_value(each)} is no HTTP status", index)
     return tuple(value)
 
 
 def _each(
-    check_one: Callable[[Key, object, object], str],
-) -> Callable[[Key, object, object], tuple[str, ...]]:
-    def check_all(key: Key, value: object, raw: object) -> tuple[str, ...]:
+    check_one: Callable[[SettingSpec, object, object], str],
+) -> Callable[[SettingSpec, object, object], tuple[str, ...]]:
+    def check_all(key: SettingSpec, value: object, raw: object) -> tuple[str, ...]:
         if not isinstance(value, list) or not isinstance(raw, list):
-            raise BadValue(f"expected an array of strings, found {type_name(value)}")
+            raise InvalidValue(f"expected an array of strings, found {type_name(value)}")
         found: list[str] = []
         for index, (element, raw_element) in enumerate(zip(value, raw, strict=True)):
             try:
                 found.append(check_one(key, element, raw_element))
-            except BadValue as error:
-                raise BadValue(str(error), index) from None
+            except InvalidValue as error:
+                raise InvalidValue(str(error), index) from None
             if found[-1] in found[:-1]:
-                raise BadValue(f"{show(raw_element)} stands here twice", index)
+                raise InvalidValue(f"{quote_value(raw_element)} stands here twice", index)
         return tuple(found)
 
     return check_all
 
 
-def _model(key: Key, value: object, raw: object) -> str:
+def _model(key: SettingSpec, value: object, raw: object) -> str:
     return _string(value)
 
 
-def _allowed_host(key: Key, value: object, raw: object) -> str:
+def _allowed_host(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value).lower().removeprefix("[").removesuffix("]")
     if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
-        raise BadValue(
-            f'{show(raw)} is no host name: write it without scheme and port, such as "*.example.com"'
+        raise InvalidValue(
+            f'{quote_value(raw)} is no host name: write it without scheme and port, such as "*.example.com"'
         )
     return text
 
 
-def _origin(key: Key, value: object, raw: object) -> str:
+def _origin(key: SettingSpec, value: object, raw: object) -> str:
     # The Fetch standard compares origins as strings: scheme, host and port, and no slash at the end.
     text = _string(value)
     if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
-    url = _split(text, show(raw))
+    url = _split(text, quote_value(raw))
     if url.path or "?" in text or "#" in text or "@" in text:
-        raise BadValue(
-            f'{show(raw)} is no origin: write "https://host" or "https://host:port", '
+        raise InvalidValue(
+            f'{quote_value(raw)} is no origin: write "https://host" or "https://host:port", '
             f'"{LOOPBACK_ORIGINS}" for the pages of this machine, or "*" for any'
         )
     return text.lower()
 
 
-def _path(key: Key, value: object, raw: object) -> str:
+def _path(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if "\0" in text:
-        raise BadValue(f"{show(raw)} is no file name")
+        raise InvalidValue(f"{quote_value(raw)} is no file name")
     return text
 
 
 def _split(text: str, shown: str) -> SplitResult:
     # urlsplit drops tabs and line ends in silence, so they are looked for first.
     if not _VISIBLE.fullmatch(text):
-        raise BadValue(f"{shown} is no URL: it has spaces, control characters or characters outside ASCII")
+        raise InvalidValue(
+            f"{shown} is no URL: it has spaces, control characters or characters outside ASCII"
+        )
     if "://" not in text:
-        raise BadValue(f'{shown} has no scheme: write "http://..." or "https://..."')
+        raise InvalidValue(f'{shown} has no scheme: write "http://..." or "https://..."')
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError:
         # The exception's own text quotes parts of the URL, which may come from a secret.
-        raise BadValue(f"{shown} is no URL: its host or port is malformed") from None
+        raise InvalidValue(f"{shown} is no URL: its host or port is malformed") from None
     if not url.hostname:
-        raise BadValue(f"{shown} names no host")
+        raise InvalidValue(f"{shown} names no host")
     if port == 0:
-        raise BadValue(f"{shown} has port 0")
+        raise InvalidValue(f"{shown} has port 0")
     return url
 
 
-def _url(key: Key, value: object, raw: object) -> str:
+def _url(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
-    url = _split(text, show(raw))
+    url = _split(text, quote_value(raw))
     if "@" in url.netloc:
-        raise BadValue(f"{show(raw)} has credentials in it: put them into api_key or headers")
+        raise InvalidValue(f"{quote_value(raw)} has credentials in it: put them into api_key or headers")
     if url.scheme not in ("http", "https"):
-        raise BadValue(f'{show(raw)} has an unknown scheme; valid are "http" and "https"')
+        raise InvalidValue(f'{quote_value(raw)} has an unknown scheme; valid are "http" and "https"')
     if "?" in text or "#" in text:
-        raise BadValue(f"{show(raw)} has a query or a fragment: a base URL ends with its path")
+        raise InvalidValue(f"{quote_value(raw)} has a query or a fragment: a base URL ends with its path")
     for endpoint in _ENDPOINTS:
         if url.path.rstrip("/").endswith(endpoint):
-            raise BadValue(f'{show(raw)} is an endpoint, not a base URL: leave "{endpoint}" out')
+            raise InvalidValue(f'{quote_value(raw)} is an endpoint, not a base URL: leave "{endpoint}" out')
     return text.rstrip("/")
 
 
-def _proxy(key: Key, value: object, raw: object) -> Secret:
+def _proxy(key: SettingSpec, value: object, raw: object) -> Secret:
     text = _string(value)
     if _split(text, "this value").scheme not in _PROXY_SCHEMES:
-        raise BadValue("has an unknown scheme; valid are " + ", ".join(show(s) for s in _PROXY_SCHEMES))
+        raise InvalidValue(
+            "has an unknown scheme; valid are " + ", ".join(quote_value(s) for s in _PROXY_SCHEMES)
+        )
     return Secret(text)
 
 
-def _secret(key: Key, value: object, raw: object) -> Secret:
+def _secret(key: SettingSpec, value: object, raw: object) -> Secret:
     text = _string(value)
     if not _VISIBLE.fullmatch(text):
-        raise BadValue("has spaces, line ends or characters outside ASCII, which no key has")
+        raise InvalidValue("has spaces, line ends or characters outside ASCII, which no key has")
     if len(text) < key.low:
-        raise BadValue(f"is too short: {key.low:.0f} characters at least, as from `openssl rand -hex 32`")
+        raise InvalidValue(f"is too short: {key.low:.0f} characters at least, as from `openssl rand -hex 32`")
     return Secret(text)
 
 
-def _hash(key: Key, value: object, raw: object) -> str:
+def _hash(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _HASH.fullmatch(text):
-        raise BadValue("is no hash of a key: write what `dragoman keys add` printed")
+        raise InvalidValue("is no hash of a key: write what `dragoman keys add` printed")
     return text
 
 
 def header_name(name: str) -> str:
-    """The name in lower case. Raises BadValue."""
+    """The name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
-        raise BadValue("is no header name")
+        raise InvalidValue("is no header name")
     if name.lower() in _FRAMING_HEADERS:
-        raise BadValue("this header belongs to the connection and cannot be set")
+        raise InvalidValue("this header belongs to the connection and cannot be set")
     if name.lower() in _IDENTITY_HEADERS or name.lower().startswith(_IDENTITY_PREFIX):
-        raise BadValue(
+        raise InvalidValue(
             "this header says who calls, which the gateway says itself: it stands for no other client"
         )
     if name.lower() in _OWN_SETTINGS:
-        raise BadValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
+        raise InvalidValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
     return name.lower()
 
 
 def header_value(value: object) -> Secret:
-    """Any header may carry a key, so all are secrets. Raises BadValue."""
+    """Any header may carry a key, so all are secrets. Raises InvalidValue."""
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
-        raise BadValue("has line ends or other characters that no header may have")
+        raise InvalidValue("has line ends or other characters that no header may have")
     return Secret(text)
 
 
 # Tables of headers are not here: config.py takes them apart, so that each line has its own fault.
-_CHECKS: dict[Kind, Callable[[Key, object, object], object]] = {
-    Kind.TEXT: _text,
-    Kind.NAME: _name,
-    Kind.HOST: _host,
-    Kind.INTEGER: _integer,
-    Kind.SECONDS: _seconds,
-    Kind.DOLLARS: _dollars,
-    Kind.SWITCH: _switch,
-    Kind.CHOICE: _choice,
-    Kind.CHOICES: _each(_choice),
-    Kind.NAMES: _each(_model),
-    Kind.STATUSES: _statuses,
-    Kind.HOSTS: _each(_allowed_host),
-    Kind.ORIGINS: _each(_origin),
-    Kind.PATH: _path,
-    Kind.URL: _url,
-    Kind.PROXY: _proxy,
-    Kind.SECRET: _secret,
-    Kind.HASH: _hash,
+_CHECKS: dict[SettingKind, Callable[[SettingSpec, object, object], object]] = {
+    SettingKind.TEXT: _text,
+    SettingKind.NAME: _name,
+    SettingKind.HOST: _host,
+    SettingKind.INTEGER: _integer,
+    SettingKind.SECONDS: _seconds,
+    SettingKind.DOLLARS: _dollars,
+    SettingKind.SWITCH: _switch,
+    SettingKind.CHOICE: _choice,
+    SettingKind.CHOICES: _each(_choice),
+    SettingKind.NAMES: _each(_model),
+    SettingKind.STATUSES: _statuses,
+    SettingKind.HOSTS: _each(_allowed_host),
+    SettingKind.ORIGINS: _each(_origin),
+    SettingKind.PATH: _path,
+    SettingKind.URL: _url,
+    SettingKind.PROXY: _proxy,
+    SettingKind.SECRET: _secret,
+    SettingKind.HASH: _hash,
 }

@@ -30,26 +30,26 @@ from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
 from dragoman_server.settings.secret import Secret
 
-PATH = "/admin"
+ADMIN_PATH = "/admin"
 
 # The store has a deadline of its own. This one is for a store that does not keep it.
 _STORE_S = 5.0
 
 # Why an account is out of use that nobody but the operator wanted out of use.
-BY_OPERATOR = "disabled by the operator"
+DISABLED_BY_OPERATOR = "disabled by the operator"
 
 _LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
-# Answers an error in the form of the other paths: see Elsewhere.
+# Answers an error in the form of the other paths: see FallbackErrors.
 Refuse = Callable[[Scope, RemoteProtocolError, Send], Awaitable[None]]
 
 
 def is_admin_path(path: str) -> bool:
     """path: without what the application is mounted under."""
-    return path == PATH or path.startswith(PATH + "/")
+    return path == ADMIN_PATH or path.startswith(ADMIN_PATH + "/")
 
 
-class AdminGate:
+class AdminKeyMiddleware:
     """Lets requests with the admin key pass, and no others."""
 
     def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
@@ -67,7 +67,7 @@ class AdminGate:
         if presented is None or not same_key(presented, self._key):
             what = "needs the admin key" if presented is None else "is closed to this key"
             error = RemoteProtocolError(
-                f"what is below {PATH} {what}", status_hint=401, code="invalid_api_key"
+                f"what is below {ADMIN_PATH} {what}", status_hint=401, code="invalid_api_key"
             )
             await self._refuse(scope, error, send)
             return
@@ -80,15 +80,17 @@ def admin_app(
     """All that is below /admin, behind its gate."""
     app = Starlette(routes=admin_routes(settings, accounts), exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
-    return AdminGate(app, settings.server.admin_key, refuse)
+    return AdminKeyMiddleware(app, settings.server.admin_key, refuse)
 
 
 def admin_routes(settings: Settings, accounts: AccountStore) -> list[BaseRoute]:
     admin = _Accounts(settings, accounts)
-    routes: list[BaseRoute] = [Route(f"{PATH}/accounts", admin.list_all, methods=["GET"])]
+    routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"])]
     for name, change in admin.changes.items():
         # An account's name has a slash in it: upstream/account.
-        routes.append(Route(f"{PATH}/accounts/{{id:path}}/{name}", admin.changer(change), methods=["POST"]))
+        routes.append(
+            Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", admin.changer(change), methods=["POST"])
+        )
     return routes
 
 
@@ -104,7 +106,7 @@ class _Accounts:
 
     async def list_all(self, request: Request) -> Response:
         now, health = time.time(), self._store.health()
-        found = [shown(account, health.get(account.id, Health()), now) for account in self._all()]
+        found = [account_json(account, health.get(account.id, Health()), now) for account in self._all()]
         return _answer(request, {"accounts": found})
 
     def changer(self, change: Callable[[str], Awaitable[None]]) -> Callable[[Request], Awaitable[Response]]:
@@ -112,7 +114,9 @@ class _Accounts:
             id = request.path_params["id"]
             account = next((account for account in self._all() if account.id == id), None)
             if account is None:
-                raise HTTPException(404, f"there is no account {id[:100]!a}; GET {PATH}/accounts lists them")
+                raise HTTPException(
+                    404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
+                )
             try:
                 with anyio.fail_after(_STORE_S):
                     await change(account.id)
@@ -121,7 +125,7 @@ class _Accounts:
                     503, "the store of accounts does not answer; nothing may have changed"
                 ) from None
             health = self._store.health().get(account.id, Health())
-            return _answer(request, shown(account, health, time.time()))
+            return _answer(request, account_json(account, health, time.time()))
 
         return endpoint
 
@@ -131,27 +135,27 @@ class _Accounts:
             await self._store.reset(account)
 
     async def _disable(self, account: str) -> None:
-        await self._store.disable(account, BY_OPERATOR)
+        await self._store.disable(account, DISABLED_BY_OPERATOR)
 
     def _all(self) -> Iterator[AccountSettings]:
         for upstream in self._settings.upstreams:
             yield from self._settings.accounts_of(upstream)
 
 
-def shown(account: AccountSettings, health: Health, now: float) -> JSONObject:
+def account_json(account: AccountSettings, health: Health, now: float) -> JSONObject:
     """What is told of an account. Times are RFC 3339, in UTC."""
-    rests = health.cools_until > now
+    rests = health.cooldown_until > now
     return {
         "id": account.id,
         "upstream": account.upstream,
         "name": account.name,
         "state": "disabled" if health.disabled is not None else "cooling" if rests else "ready",
         "cause": health.disabled or (health.cause if rests else None) or None,
-        "cools_until": _time(health.cools_until) if rests else None,
-        "strikes": health.strikes,
-        "troubles": len(health.troubles),
+        "cools_until": _time(health.cooldown_until) if rests else None,
+        "strikes": health.consecutive_cooldowns,
+        "troubles": len(health.failures),
         "remaining": health.remaining,
-        "last_used": _time(health.used) if health.used else None,
+        "last_used": _time(health.last_used) if health.last_used else None,
     }
 
 

@@ -23,7 +23,9 @@ from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
 
 # For CORSMiddleware: the origins that the setting LOOPBACK_ORIGINS means.
-LOOPBACK_ORIGIN = r"https?://(localhost|([a-z0-9_-]+\.)+localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]+)?"
+LOOPBACK_ORIGIN_PATTERN = (
+    r"https?://(localhost|([a-z0-9_-]+\.)+localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]+)?"
+)
 
 # RFC 9110, 7.2: Host = uri-host [ ":" port ]
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]*)?")
@@ -40,16 +42,18 @@ _HOSTS = 64
 _Headers = Iterable[tuple[bytes, bytes]]
 
 
-class BrowserGate:
+class BrowserProtection:
     """Refuses requests of pages that may not use the gateway, by their headers.
 
     keyless: no client keys are configured. allows: whether pages of an origin may use the gateway.
     """
 
-    def __init__(self, server: ServerSettings, *, keyless: bool, allows: Callable[[str], bool]) -> None:
+    def __init__(
+        self, server: ServerSettings, *, keyless: bool, allows_origin: Callable[[str], bool]
+    ) -> None:
         self._server = server
         self._keyless = keyless
-        self._allows = allows
+        self._allows = allows_origin
         # Where other machines can connect, any address is a good host: no page's own name is one.
         self._takes_addresses = not is_loopback(server.host)
         self._knows = lru_cache(maxsize=_HOSTS)(self._is_known)
@@ -80,7 +84,7 @@ class BrowserGate:
         )
 
 
-def check_form(headers: _Headers) -> None:
+def refuse_form_content_type(headers: _Headers) -> None:
     """Raise RemoteProtocolError (415) for a body that a page sends with a form's content type."""
     said = _said(headers)
     if b"origin" not in said:

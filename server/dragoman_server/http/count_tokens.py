@@ -15,20 +15,20 @@ from starlette.routing import BaseRoute, Route
 from dragoman import RemoteProtocolError, estimate_tokens, peek
 from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
-from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import HeaderList
-from dragoman_server.http.endpoint import BaseEndpoint, Call, ProtocolEndpoint
-from dragoman_server.keys import sealer_of
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
+from dragoman_server.keys import make_signer
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import Reply
-from dragoman_server.responses.service import StoredResponses
+from dragoman_server.responses.service import StoredResponseService
 
 # Clients ask for dozens of counts when they start, and show nothing until they have them.
-COUNT_S = 10.0
+COUNT_TIMEOUT_S = 10.0
 
-ESTIMATE: HeaderList = [("dragoman-estimate", "true")]
+ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 
 
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
@@ -51,52 +51,56 @@ class CountEndpoint(BaseEndpoint):
         super().__init__(gateway, protocol)
         self._form = form
         self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
-        self._stored = StoredResponses(gateway.responses)
-        self._sealer = sealer_of(gateway.settings.server.secret)
+        self._stored = StoredResponseService(gateway.responses)
+        self._sealer = make_signer(gateway.settings.server.secret)
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         body = await call.body()
-        peeked = peek(body)
-        await self.admit(call, peeked.model, counts=False)
-        goal = self.destination(peeked.model)
-        _note(call.record, peeked.model, goal)
+        request_head = peek(body)
+        await self.admit(call, request_head.model, counts=False)
+        goal = self.destination(request_head.model)
+        _note(call.record, request_head.model, goal)
         unknown = None
         if self.protocol.stored_responses:
             expanded = await self._stored.expand(
-                body, peeked, goal, keep=False, now=call.now, owner=call.owner
+                body, request_head, goal, store_response=False, now=call.now, owner=call.owner
             )
-            body, unknown = expanded.body, expanded.unknown
+            body, unknown = expanded.body, expanded.unresolved
         form = goal.upstream.token_count if goal.settings.counts_tokens else None
         if form is not None:
             counted = await self._ask(call, body, goal, form)
             if call.record.outcome == "client_left":
                 return
             if counted is not None:
-                await call.reply(counted)
+                await call.respond(counted)
                 return
         if unknown is not None:
             raise unknown if form is None else _unable(call.record)
         tokens = self._estimate(body)
         call.record.input_tokens, call.record.estimated = tokens, True
-        await call.answer({**self._form.constant, "input_tokens": tokens}, ESTIMATE)
+        await call.respond_json({**self._form.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
 
-    async def _ask(self, call: Call, body: bytes, goal: Destination, form: TokenCount) -> Reply | None:
+    async def _ask(
+        self, call: ClientRequest, body: bytes, goal: Destination, form: TokenCount
+    ) -> Reply | None:
         """What the upstream says, None when it cannot say now. form: the upstream's.
 
         Of a translated request, a refusal is no concern of the client: the upstream refused what we made.
         """
-        target = target_for(self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name)
+        target = capabilities_for(
+            self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name
+        )
         relayed = goal.upstream.name == self.protocol.name and target.relay == "exact"
         plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
         if not relayed:
             plan = _in_form(plan, form)
-        plan = plan.below(form.path, "input_tokens")
+        plan = plan.at_subpath(form.path, "input_tokens")
         reply = None
-        with anyio.move_on_after(COUNT_S):
-            reply = await self.whole_reply(plan, call)
+        with anyio.move_on_after(COUNT_TIMEOUT_S):
+            reply = await self.fetch_reply(plan, call)
         if reply is None:
             if call.record.outcome != "client_left":
-                call.record.error = f"the upstream did not count within {COUNT_S:g} s"
+                call.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
             tokens = decode_object(reply.body, "the count").get("input_tokens")
@@ -130,8 +134,8 @@ def _in_form(plan: Plan, form: TokenCount) -> Plan:
     """A translated request for an answer as one for a count, in the upstream's protocol on both sides."""
     asked = decode_object(plan.translated.body, "the translated request")
     body = encode({name: value for name, value in asked.items() if name in form.fields})
-    translated = msgspec.structs.replace(plan.translated, body=body, answers=1)
-    return replace(plan, client=plan.upstream, translated=translated, later=(), unsigned=None)
+    translated = msgspec.structs.replace(plan.translated, body=body, fan_out=1)
+    return replace(plan, client=plan.upstream, translated=translated, fallbacks=(), unsigned=None)
 
 
 def _unable(record: RequestRecord) -> RemoteProtocolError:

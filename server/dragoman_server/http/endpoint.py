@@ -15,23 +15,23 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import Fault, FaultKind, Peek, RemoteProtocolError, Usage, fault_of, peek
-from dragoman._transforms.reasoning_cache import Keepsake, Recall
+from dragoman import ErrorKind, RemoteProtocolError, RequestHead, Usage, WireError, fault_of, peek
+from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
-from dragoman_server.accounts.limits import ClientRefused, Reserved
+from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import JSON_HEADERS, HeaderList, request_ids
-from dragoman_server.http.request_body import ClientLeft, read_body
+from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
+from dragoman_server.http.request_body import ClientDisconnected, read_body
 from dragoman_server.keys import SCOPE_KEY
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import Destination, Plan, find_destination, make_plan
-from dragoman_server.proxying.request_handler import ClientExchange, Keep, Remember
-from dragoman_server.replies import Reply, fault_reply, send_reply
+from dragoman_server.proxying.request_handler import CacheReasoning, RequestHandler, StoreResponse
+from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey, ServerSettings
-from dragoman_server.upstream.content_coding import ACCEPTED
+from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -41,15 +41,15 @@ _SETTLE_S = 5.0
 # Seconds for the answer that an internal error still gets, when everything else was cancelled.
 _LAST_WORDS_S = 5.0
 
-_CUT = Fault(
-    FaultKind.OVERLOADED,
+_CUT = WireError(
+    ErrorKind.OVERLOADED,
     "the gateway is stopping, and the upstream had not answered yet; send the request again",
     status=503,
 )
-INTERNAL_ERROR = Fault(FaultKind.SERVER, "internal error of the gateway; its log has more", status=500)
+INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
 
 
-class Outgoing:
+class TrackingSend:
     """`send`, and what became of it.
 
     started: a response has begun, or is about to.
@@ -76,7 +76,7 @@ class Outgoing:
             raise
 
 
-class Call:
+class ClientRequest:
     """One request to an endpoint.
 
     headers: lower-case names; of a repeated header the values joined, as HTTP allows.
@@ -105,7 +105,12 @@ class Call:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Outgoing, record: RequestRecord, server: ServerSettings
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: TrackingSend,
+        record: RequestRecord,
+        server: ServerSettings,
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -114,13 +119,13 @@ class Call:
         self.headers = _flat(Headers(scope=scope))
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.http1: bool = scope.get("http_version", "1.1").startswith("1")
-        self.now = seconds()
+        self.now = unix_time()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         if self.key is not None:
             record.client_key = self.key.name
         self.body_bytes = 0
         self.admitted = False
-        self.reserved: Reserved | None = None
+        self.reserved: BudgetReservation | None = None
         self.plan: Plan | None = None
         self._server = server
 
@@ -130,7 +135,7 @@ class Call:
         return "" if self.key is None else self.key.name
 
     async def body(self) -> bytes:
-        """The request's body. Raises ClientLeft and RemoteProtocolError."""
+        """The request's body. Raises ClientDisconnected and RemoteProtocolError."""
         body = await read_body(
             self.receive,
             self.headers.get("content-encoding", ""),
@@ -141,16 +146,16 @@ class Call:
         self.body_bytes = len(body)
         return body
 
-    async def reply(self, reply: Reply) -> None:
+    async def respond(self, reply: Reply) -> None:
         self.record.status = reply.status
         await send_reply(self.send, reply)
 
-    async def answer(self, value: JSON, headers: HeaderList | None = None) -> None:
+    async def respond_json(self, value: JSON, headers: HeaderList | None = None) -> None:
         """Answer 200 with a JSON value."""
         record = self.record
         record.outcome = "completed"
-        await self.reply(
-            Reply(200, [*JSON_HEADERS, *request_ids((), record.id), *(headers or ())], encode(value))
+        await self.respond(
+            Reply(200, [*JSON_HEADERS, *request_id_headers((), record.id), *(headers or ())], encode(value))
         )
 
 
@@ -162,7 +167,7 @@ class BaseEndpoint(ABC):
         self.protocol = protocol
 
     @abstractmethod
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         """Answer one request.
 
         RemoteProtocolError, raised before anything is sent, is answered in the client's form: it is for what is
@@ -172,11 +177,11 @@ class BaseEndpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
         begun = anyio.current_time()
-        out = Outgoing(send)
-        call = Call(scope, receive, out, record, self.gateway.settings.server)
+        out = TrackingSend(send)
+        call = ClientRequest(scope, receive, out, record, self.gateway.settings.server)
         try:
             await self._serve_or_refuse(call)
-        except ClientLeft:
+        except ClientDisconnected:
             record.outcome = "client_left"
         except Exception:  # alone, or in the group of the exchange's tasks
             if out.broken:
@@ -201,18 +206,18 @@ class BaseEndpoint(ABC):
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await settling
 
-    async def _say_last(self, out: Outgoing, fault: Fault, record: RequestRecord) -> None:
+    async def _say_last(self, out: TrackingSend, error: WireError, record: RequestRecord) -> None:
         with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
-            await self._refuse(out, fault, record)
+            await self._refuse(out, error, record)
 
-    async def admit(self, call: Call, model: str, *, counts: bool = True) -> None:
+    async def admit(self, call: ClientRequest, model: str, *, counts: bool = True) -> None:
         """Let a request pass if its client key may send it. Nothing goes out for one that has not passed here.
 
         model: as the request names it, "" when it names none. counts: it is one of the requests that have limits.
         Raises RemoteProtocolError.
         """
         model = model or default_model(self.gateway.settings) or ""
-        await self.gateway.catalog.decide(model)
+        await self.gateway.catalog.ensure_list_for(model)
         if call.key is not None:
             if model:  # else it is refused when it is planned
                 self.gateway.limits.check_model(
@@ -228,7 +233,7 @@ class BaseEndpoint(ABC):
             call.send.meter = Meter()
         call.admitted = True
 
-    def _settling(self, call: Call) -> Awaitable[None] | None:
+    def _settling(self, call: ClientRequest) -> Awaitable[None] | None:
         """What counts the tokens and the money of a request that has ended, None where there is nothing to count.
 
         The record gets the price.
@@ -242,7 +247,7 @@ class BaseEndpoint(ABC):
             return None
         return None if call.key is None else limits.settle(call.key, usage, record.cost_usd, call.reserved)
 
-    async def _serve_or_refuse(self, call: Call) -> None:
+    async def _serve_or_refuse(self, call: ClientRequest) -> None:
         try:
             await self.serve(call)
         except RemoteProtocolError as error:
@@ -253,46 +258,51 @@ class BaseEndpoint(ABC):
             await self._refuse(call.send, fault_of(error), call.record, more)
 
     async def _refuse(
-        self, send: Send, fault: Fault, record: RequestRecord, more: Iterable[tuple[str, str]] = ()
+        self, send: Send, error: WireError, record: RequestRecord, more: Iterable[tuple[str, str]] = ()
     ) -> None:
-        headers = [*request_ids((), record.id), *more]
-        if fault.status == 415:
+        headers = [*request_id_headers((), record.id), *more]
+        if error.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
-            headers.append(("accept-encoding", ACCEPTED))
-        reply = fault_reply(self.protocol, fault, record.id, headers)
+            headers.append(("accept-encoding", ACCEPTED_CODINGS))
+        reply = error_reply(self.protocol, error, record.id, headers)
         record.status = reply.status
         await send_reply(send, reply)
 
-    def _remember(self, call: Call) -> Remember | None:
-        thoughts = self.gateway.thoughts
+    def _remember(self, call: ClientRequest) -> CacheReasoning | None:
+        thoughts = self.gateway.reasoning_store
         if thoughts is None:
             return None
         owner = call.owner  # the call refers to the plan, which must not refer to the call
 
-        def remember(keepsake: Keepsake) -> None:
-            thoughts.keep(owner, *keepsake, anyio.current_time())
+        def cache_reasoning(cached_reasoning: CachedReasoning) -> None:
+            thoughts.put(owner, *cached_reasoning, anyio.current_time())
 
-        return remember
+        return cache_reasoning
 
-    def exchange(
-        self, plan: Plan, call: Call, *, send: Send | None = None, keep: Keep | None = None
-    ) -> ClientExchange:
+    def request_handler(
+        self,
+        plan: Plan,
+        call: ClientRequest,
+        *,
+        send: Send | None = None,
+        store_response: StoreResponse | None = None,
+    ) -> RequestHandler:
         """The exchange of a planned request. send: what takes the answer, by default the client."""
         if not call.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
         call.plan = plan
-        note_plan(call.record, plan)
-        return ClientExchange(
+        record_plan(call.record, plan)
+        return RequestHandler(
             plan,
-            self.gateway.door,
+            self.gateway.sender_for,
             call.receive,
             send or call.send,
             call.record,
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
             http1=call.http1,
-            keep=keep,
-            remember=self._remember(call),
+            store_response=store_response,
+            cache_reasoning=self._remember(call),
         )
 
     def destination(self, model: str) -> Destination:
@@ -302,14 +312,14 @@ class BaseEndpoint(ABC):
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
         )
 
-    async def whole_reply(self, plan: Plan, call: Call) -> Reply | None:
+    async def fetch_reply(self, plan: Plan, call: ClientRequest) -> Reply | None:
         """The reply to a plan without a stream, before the client has it. None when the client has left."""
-        taken = _Taken()
-        await self.exchange(plan, call, send=taken).run()
+        taken = _ReplyCapture()
+        await self.request_handler(plan, call, send=taken).run()
         return taken.reply
 
 
-class _Taken:
+class _ReplyCapture:
     """Stands in for `send`, and takes a whole reply."""
 
     def __init__(self) -> None:
@@ -336,13 +346,13 @@ class ProtocolEndpoint(BaseEndpoint):
         super().__init__(gateway, protocol)
         self.endpoint = endpoint
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         body = await call.body()
-        peeked = peek(body)
-        await self.admit(call, peeked.model)
-        await self.exchange(self.plan(call, body, peeked), call).run()
+        request_head = peek(body)
+        await self.admit(call, request_head.model)
+        await self.request_handler(self.plan(call, body, request_head), call).run()
 
-    def plan(self, call: Call, body: bytes, peeked: Peek | None = None) -> Plan:
+    def plan(self, call: ClientRequest, body: bytes, request_head: RequestHead | None = None) -> Plan:
         """peeked: what peek() gave for this body, if it was looked at. Raises RemoteProtocolError."""
         return make_plan(
             self.gateway.settings,
@@ -352,32 +362,32 @@ class ProtocolEndpoint(BaseEndpoint):
             body,
             id=call.record.id,
             now=call.now,
-            clock=seconds,
+            clock=unix_time,
             endpoint=self.endpoint,
-            peeked=peeked,
+            request_head=request_head,
             upstreams=self.gateway.upstreams,
             listed=self.gateway.catalog.listed,
             client_key=call.key,
-            recall=self._recall(call),
+            reasoning_lookup=self._reasoning_lookup(call),
             check_input=self.gateway.check_input,
         )
 
-    def _recall(self, call: Call) -> Recall | None:
-        thoughts = self.gateway.thoughts
+    def _reasoning_lookup(self, call: ClientRequest) -> ReasoningLookup | None:
+        thoughts = self.gateway.reasoning_store
         if thoughts is None:
             return None
         owner = call.owner  # as in _remember()
-        return lambda calls: thoughts.recall(owner, calls, anyio.current_time())
+        return lambda calls: thoughts.get(owner, calls, anyio.current_time())
 
 
-def seconds() -> int:
+def unix_time() -> int:
     """Since the epoch."""
     return int(time.time())
 
 
-def note_plan(record: RequestRecord, plan: Plan) -> None:
+def record_plan(record: RequestRecord, plan: Plan) -> None:
     """What the log says of where a request went."""
-    record.model = plan.exchange.model
+    record.model = plan.context.model
     record.stream = plan.streams
     record.upstream = plan.settings.name
     record.upstream_protocol = plan.upstream.name

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint, Call
-from dragoman_server.http.query import Query, invalid, last, number, parameters
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
+from dragoman_server.http.query import Query, integer_parameter, invalid_parameter, last_value, parse_query
 from dragoman_server.keys import may_use
-from dragoman_server.models.catalog import Entry
+from dragoman_server.models.catalog import CatalogEntry
 from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000."
@@ -47,7 +47,7 @@ class _ByDialect:
         await self._endpoints[spec.name](scope, receive, send)
 
 
-async def _listed(gateway: Gateway, call: Call, lifecycles: Collection[str]) -> list[Entry]:
+async def _listed(gateway: Gateway, call: ClientRequest, lifecycles: Collection[str]) -> list[CatalogEntry]:
     entries = await gateway.catalog.entries()
     return [
         entry
@@ -56,7 +56,7 @@ async def _listed(gateway: Gateway, call: Call, lifecycles: Collection[str]) -> 
     ]
 
 
-async def _one(gateway: Gateway, call: Call) -> Entry:
+async def _one(gateway: Gateway, call: ClientRequest) -> CatalogEntry:
     """The model that the path names. Raises RemoteProtocolError (404)."""
     name: str = call.scope["path_params"]["model"]
     entry = (await gateway.catalog.entries()).get(name)
@@ -70,28 +70,28 @@ async def _one(gateway: Gateway, call: Call) -> Entry:
     return entry
 
 
-class OpenAIModels(BaseEndpoint):
+class OpenAIModelListEndpoint(BaseEndpoint):
     """The list in OpenAI's form."""
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         entries = await _listed(self.gateway, call, _USUAL_LIFECYCLES)
-        await call.answer({"object": "list", "data": [openai_model(entry) for entry in entries]})
+        await call.respond_json({"object": "list", "data": [openai_model(entry) for entry in entries]})
 
 
-class OpenAIModel(OpenAIModels):
-    async def serve(self, call: Call) -> None:
-        await call.answer(openai_model(await _one(self.gateway, call)))
+class OpenAIModelEndpoint(OpenAIModelListEndpoint):
+    async def serve(self, call: ClientRequest) -> None:
+        await call.respond_json(openai_model(await _one(self.gateway, call)))
 
 
-class AnthropicModels(BaseEndpoint):
+class AnthropicModelListEndpoint(BaseEndpoint):
     """The list in Anthropic's form. Without `limit` all is one page: many clients read no second one."""
 
-    async def serve(self, call: Call) -> None:
-        query = parameters(call.query)
+    async def serve(self, call: ClientRequest) -> None:
+        query = parse_query(call.query)
         # SDKs write lists as `lifecycle[]=`.
         lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _USUAL_LIFECYCLES
         page, has_more = page_of(await _listed(self.gateway, call, lifecycles), query)
-        await call.answer(
+        await call.respond_json(
             {
                 "data": [anthropic_model(entry) for entry in page],
                 "first_id": page[0].name if page else None,
@@ -101,21 +101,27 @@ class AnthropicModels(BaseEndpoint):
         )
 
 
-class AnthropicModel(AnthropicModels):
-    async def serve(self, call: Call) -> None:
-        await call.answer(anthropic_model(await _one(self.gateway, call)))
+class AnthropicModelEndpoint(AnthropicModelListEndpoint):
+    async def serve(self, call: ClientRequest) -> None:
+        await call.respond_json(anthropic_model(await _one(self.gateway, call)))
 
 
-_LISTS: Mapping[str, type[BaseEndpoint]] = {"openai": OpenAIModels, "anthropic": AnthropicModels}
-_MODELS: Mapping[str, type[BaseEndpoint]] = {"openai": OpenAIModel, "anthropic": AnthropicModel}
+_LISTS: Mapping[str, type[BaseEndpoint]] = {
+    "openai": OpenAIModelListEndpoint,
+    "anthropic": AnthropicModelListEndpoint,
+}
+_MODELS: Mapping[str, type[BaseEndpoint]] = {
+    "openai": OpenAIModelEndpoint,
+    "anthropic": AnthropicModelEndpoint,
+}
 
 
-def page_of(entries: Sequence[Entry], query: Query) -> tuple[Sequence[Entry], bool]:
+def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[CatalogEntry], bool]:
     """A page, and whether there is more in its direction. Raises RemoteProtocolError."""
-    limit = number(query, "limit", 1, _MOST_ON_A_PAGE) or len(entries)
-    after, before = last(query, "after_id"), last(query, "before_id")
+    limit = integer_parameter(query, "limit", 1, _MOST_ON_A_PAGE) or len(entries)
+    after, before = last_value(query, "after_id"), last_value(query, "before_id")
     if after is not None and before is not None:
-        raise invalid("before_id", "left out beside after_id")
+        raise invalid_parameter("before_id", "left out beside after_id")
     if before is not None:
         entries = entries[: _place(entries, "before_id", before)]
         return entries[-limit:], len(entries) > limit
@@ -124,14 +130,14 @@ def page_of(entries: Sequence[Entry], query: Query) -> tuple[Sequence[Entry], bo
     return entries[:limit], len(entries) > limit
 
 
-def _place(entries: Sequence[Entry], parameter: str, name: str) -> int:
+def _place(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int:
     for place, entry in enumerate(entries):
         if entry.name == name:
             return place
-    raise invalid(parameter, f"the id of a listed model, and {name[:100]!a} is none")
+    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is none")
 
 
-def openai_model(entry: Entry) -> JSONObject:
+def openai_model(entry: CatalogEntry) -> JSONObject:
     """What is not known is left out, for OpenAI's own models have none of it."""
     info = entry.info
     known = {
@@ -152,7 +158,7 @@ def openai_model(entry: Entry) -> JSONObject:
     }
 
 
-def anthropic_model(entry: Entry) -> JSONObject:
+def anthropic_model(entry: CatalogEntry) -> JSONObject:
     info = entry.info
     return {
         "type": "model",
@@ -171,7 +177,7 @@ def anthropic_model(entry: Entry) -> JSONObject:
     }
 
 
-def lifecycle_of(entry: Entry) -> str:
+def lifecycle_of(entry: CatalogEntry) -> str:
     """As the upstream has it. "retires_at: null while the model is active." """
     return entry.info.lifecycle or ("active" if entry.info.retires is None else "deprecated")
 

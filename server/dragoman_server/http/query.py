@@ -11,7 +11,7 @@ _MOST_PARAMETERS = 100
 Query = Mapping[str, list[str]]
 
 
-def parameters(text: str) -> Query:
+def parse_query(text: str) -> Query:
     """The values of each, in order. Names that nobody looks for are no error. Raises RemoteProtocolError."""
     try:
         return parse_qs(text, max_num_fields=_MOST_PARAMETERS)
@@ -20,29 +20,29 @@ def parameters(text: str) -> Query:
         raise RemoteProtocolError(message, code="invalid_value") from None
 
 
-def last(query: Query, name: str) -> str | None:
+def last_value(query: Query, name: str) -> str | None:
     """The last value, None where there is none."""
     return query[name][-1] if name in query else None
 
 
-def switch(query: Query, name: str) -> bool:
+def boolean_parameter(query: Query, name: str) -> bool:
     """Whether it is true; it need not be there. Raises RemoteProtocolError."""
-    value = (last(query, name) or "false").lower()
+    value = (last_value(query, name) or "false").lower()
     if value not in ("true", "false"):
-        raise invalid(name, "true or false")
+        raise invalid_parameter(name, "true or false")
     return value == "true"
 
 
-def number(query: Query, name: str, low: int, high: int) -> int | None:
+def integer_parameter(query: Query, name: str, low: int, high: int) -> int | None:
     """An integer in these limits, None where there is none. Raises RemoteProtocolError."""
-    text = last(query, name)
+    text = last_value(query, name)
     if text is None:
         return None
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
     if not low <= value <= high:
-        raise invalid(name, f"an integer from {low} to {high}")
+        raise invalid_parameter(name, f"an integer from {low} to {high}")
     return value
 
 
-def invalid(name: str, words: str) -> RemoteProtocolError:
+def invalid_parameter(name: str, words: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{name} must be {words}", path=f"/{name}", code="invalid_value")

@@ -30,7 +30,7 @@ _LONGEST_LENGTH = 20
 _SLOWEST_BYTES_PER_S = 1024
 
 
-class ClientLeft(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete: nobody is there to answer."""
 
 
@@ -39,8 +39,8 @@ async def read_body(
 ) -> bytes:
     """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
 
-    Raises ClientLeft, and RemoteProtocolError with status 408 (too slow), 413 (too large), 415 (unknown coding) or 400
-    (the coding, or the body's framing, is broken).
+    Raises ClientDisconnected, and RemoteProtocolError with status 408 (too slow), 413 (too large), 415 (unknown coding)
+    or 400 (the coding, or the body's framing, is broken).
     """
     try:
         decoder = decoder_for(content_encoding, limit)
@@ -57,7 +57,7 @@ async def read_body(
             message = await receive()
             if message["type"] == "http.disconnect":
                 # serving/http1.py adds the error if the body was broken and the client has not left.
-                raise message.get("error") or ClientLeft
+                raise message.get("error") or ClientDisconnected
             data = message.get("body", b"")
             more = message.get("more_body", False)
             received += len(data)

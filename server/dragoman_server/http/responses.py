@@ -11,18 +11,24 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 
 from dragoman import RemoteProtocolError, ResponseTranslator, peek
-from dragoman.codec import Endpoint, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman.codec import Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
-from dragoman_server.headers import STREAM_HEADERS, request_ids
-from dragoman_server.http.endpoint import BaseEndpoint, Call, ProtocolEndpoint
-from dragoman_server.http.query import invalid, last, number, parameters, switch
+from dragoman_server.headers import STREAM_HEADERS, request_id_headers
+from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
+from dragoman_server.http.query import (
+    boolean_parameter,
+    integer_parameter,
+    invalid_parameter,
+    last_value,
+    parse_query,
+)
 from dragoman_server.replies import Reply
 from dragoman_server.responses import conversation as chain
-from dragoman_server.responses.service import OFF, Expanded, StoredResponses
-from dragoman_server.responses.stores.base import Item, StoredResponse
+from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, StoredResponseService
+from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # The limits and the default of a page, as OpenAI's reference has them.
 _MOST_ITEMS = 100
@@ -53,49 +59,51 @@ class ResponsesEndpoint(ProtocolEndpoint):
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol, endpoint)
-        self._stored = StoredResponses(gateway.responses)
+        self._stored = StoredResponseService(gateway.responses)
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         body = await call.body()
-        peeked = peek(body)
-        await self.admit(call, peeked.model)
-        if not self._stored.concern(peeked):
-            await self.exchange(self.plan(call, body, peeked), call).run()
+        request_head = peek(body)
+        await self.admit(call, request_head.model)
+        if not self._stored.applies_to(request_head):
+            await self.request_handler(self.plan(call, body, request_head), call).run()
             return
-        goal = self.destination(peeked.model)
-        expanded = await self._stored.expand(body, peeked, goal, keep=True, now=call.now, owner=call.owner)
+        goal = self.destination(request_head.model)
+        expanded = await self._stored.expand(
+            body, request_head, goal, store_response=True, now=call.now, owner=call.owner
+        )
         plan = self.plan(call, expanded.body)
-        keeps = expanded.whole is not None
+        keeps = expanded.conversation is not None
         plan = plan.changed(
-            lambda each: replace(each, keeps_answer=keeps, exchange=_told(each.exchange, expanded))
+            lambda each: replace(each, store_response=keeps, context=_told(each.context, expanded))
         )
 
-        async def keep(answer: JSONObject, left: bool) -> bool:
+        async def store_response(answer: JSONObject, left: bool) -> bool:
             if left:
-                answer = chain.cancelled(answer)
-            return await self._stored.keep(answer, expanded, int(time.time()), call.owner)
+                answer = chain.mark_cancelled(answer)
+            return await self._stored.store(answer, expanded, int(time.time()), call.owner)
 
-        await self.exchange(plan, call, keep=keep if keeps else None).run()
+        await self.request_handler(plan, call, store_response=store_response if keeps else None).run()
 
 
-def _told(exchange: Exchange, expanded: Expanded) -> Exchange:
+def _told(context: ResponseContext, expanded: ExpandedRequest) -> ResponseContext:
     """What the answer repeats of the request is what the client sent, not what was made of it."""
-    request, keeps = exchange.request, expanded.whole is not None
+    request, keeps = context.request, expanded.conversation is not None
     if expanded.previous is not None:
         raw = {**request.raw, "previous_response_id": expanded.previous}
         request = msgspec.structs.replace(request, raw=raw)
-    return msgspec.structs.replace(exchange, request=request, stored=keeps)
+    return msgspec.structs.replace(context, request=request, stored=keeps)
 
 
-class _Below(BaseEndpoint):
+class StoredResponseBase(BaseEndpoint):
     """An endpoint about one stored response."""
 
     def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
         super().__init__(gateway, protocol)
         self.responses = protocol
-        self.stored = StoredResponses(gateway.responses)
+        self.stored = StoredResponseService(gateway.responses)
 
-    async def find(self, call: Call) -> StoredResponse:
+    async def find(self, call: ClientRequest) -> StoredResponse:
         """Raises RemoteProtocolError."""
         id = self.id_of(call)
         found = await self.stored.get(id, call.now, call.owner)
@@ -103,61 +111,64 @@ class _Below(BaseEndpoint):
             raise self.no_such(id)
         return found
 
-    def id_of(self, call: Call) -> str:
+    def id_of(self, call: ClientRequest) -> str:
         """The id in the path. Raises RemoteProtocolError where nothing is kept."""
-        if not self.stored.is_on:
+        if not self.stored.enabled:
             raise RemoteProtocolError(
-                f"this gateway keeps no answers: {OFF} in its configuration", code="unsupported_operation"
+                f"this gateway keeps no answers: {HOW_TO_ENABLE} in its configuration",
+                code="unsupported_operation",
             )
         return str(call.scope["path_params"]["id"])
 
     def no_such(self, id: str) -> RemoteProtocolError:
         return RemoteProtocolError(
-            f"Response with id '{chain.shown(id)}' not found.", status_hint=404, code="response_not_found"
+            f"Response with id '{chain.printable_id(id)}' not found.",
+            status_hint=404,
+            code="response_not_found",
         )
 
 
-class StoredResponseEndpoint(_Below):
+class StoredResponseEndpoint(StoredResponseBase):
     """GET and DELETE /v1/responses/{id}."""
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         if call.scope["method"] == "DELETE":
             await self._delete(call)
             return
-        query = parameters(call.query)
+        query = parse_query(call.query)
         found = await self.find(call)
-        if switch(query, "stream"):
-            after = number(query, "starting_after", 0, 2**53)
+        if boolean_parameter(query, "stream"):
+            after = integer_parameter(query, "starting_after", 0, 2**53)
             data = replay(found, self.responses, -1 if after is None else after)
             headers = [("content-type", self.responses.endpoints[0].media_type), *STREAM_HEADERS]
             call.record.stream, call.record.outcome = True, "completed"
-            await call.reply(Reply(200, [*headers, *request_ids((), call.record.id)], data))
+            await call.respond(Reply(200, [*headers, *request_id_headers((), call.record.id)], data))
         else:
-            await call.answer(chain.response_body(found))
+            await call.respond_json(chain.response_body(found))
 
-    async def _delete(self, call: Call) -> None:
+    async def _delete(self, call: ClientRequest) -> None:
         id = self.id_of(call)
         if not await self.stored.delete(id, call.owner):
             raise self.no_such(id)
-        await call.answer({"id": id, "object": "response", "deleted": True})
+        await call.respond_json({"id": id, "object": "response", "deleted": True})
 
 
-class InputItemsEndpoint(_Below):
+class InputItemsEndpoint(StoredResponseBase):
     """GET /v1/responses/{id}/input_items: all that the model was given, page by page."""
 
-    async def serve(self, call: Call) -> None:
-        query = parameters(call.query)
-        limit = number(query, "limit", 1, _MOST_ITEMS)
-        order = last(query, "order") or "desc"
+    async def serve(self, call: ClientRequest) -> None:
+        query = parse_query(call.query)
+        limit = integer_parameter(query, "limit", 1, _MOST_ITEMS)
+        order = last_value(query, "order") or "desc"
         if order not in ("asc", "desc"):
-            raise invalid("order", "asc or desc")
+            raise invalid_parameter("order", "asc or desc")
         found = await self.find(call)
         items = list(found.input if order == "asc" else reversed(found.input))
-        after = last(query, "after")
+        after = last_value(query, "after")
         if after is not None:
             items = items[_place(items, after) + 1 :]
-        page = [chain.listed(item) for item in items[: limit or _USUAL_ITEMS]]
-        await call.answer(
+        page = [chain.item_for_list(item) for item in items[: limit or _USUAL_ITEMS]]
+        await call.respond_json(
             {
                 "object": "list",
                 "data": page,
@@ -168,17 +179,17 @@ class InputItemsEndpoint(_Below):
         )
 
 
-def _place(items: list[Item], id: str) -> int:
+def _place(items: list[StoredItem], id: str) -> int:
     for place, item in enumerate(items):
         if item.id == id:
             return place
-    raise invalid("after", "the id of an item of this list")
+    raise invalid_parameter("after", "the id of an item of this list")
 
 
-class CancelEndpoint(_Below):
+class CancelEndpoint(StoredResponseBase):
     """POST /v1/responses/{id}/cancel: nothing runs in the background here, so there is nothing to cancel."""
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         await self.find(call)
         raise RemoteProtocolError("Cannot cancel a synchronous response.")
 
@@ -188,32 +199,34 @@ class CompactEndpoint(BaseEndpoint):
 
     def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
         super().__init__(gateway, protocol)
-        self._stored = StoredResponses(gateway.responses)
+        self._stored = StoredResponseService(gateway.responses)
         self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: ClientRequest) -> None:
         body = await call.body()
-        peeked = peek(body)
-        await self.admit(call, peeked.model)
-        goal = self.destination(peeked.model)
-        expanded = await self._stored.expand(body, peeked, goal, keep=False, now=call.now, owner=call.owner)
+        request_head = peek(body)
+        await self.admit(call, request_head.model)
+        goal = self.destination(request_head.model)
+        expanded = await self._stored.expand(
+            body, request_head, goal, store_response=False, now=call.now, owner=call.owner
+        )
         if goal.upstream.stored_responses:
-            plan = self._asking.plan(call, expanded.body).below("/compact", "output")
-            await self.exchange(plan, call).run()
+            plan = self._asking.plan(call, expanded.body).at_subpath("/compact", "output")
+            await self.request_handler(plan, call).run()
         else:
             await self._summarize(call, expanded.body)
 
-    async def _summarize(self, call: Call, body: bytes) -> None:
-        peeked = peek(body)
-        items = chain.input_items(peeked)
-        asking = chain.with_input(peeked, [*items, _TRIGGER], without=_NO_SUMMARY_SETTINGS)
-        reply = await self.whole_reply(self._asking.plan(call, asking), call)
+    async def _summarize(self, call: ClientRequest, body: bytes) -> None:
+        request_head = peek(body)
+        items = chain.input_items(request_head)
+        asking = chain.replace_input(request_head, [*items, _TRIGGER], without=_NO_SUMMARY_SETTINGS)
+        reply = await self.fetch_reply(self._asking.plan(call, asking), call)
         if reply is None:
             return
         if reply.status == 200:
             whole = decode_object(reply.body, "the answer")
-            reply = replace(reply, body=encode(chain.compaction(whole, items)))
-        await call.reply(reply)
+            reply = replace(reply, body=encode(chain.build_compaction(whole, items)))
+        await call.respond(reply)
 
 
 # Replaying a stored response as a stream.
@@ -231,13 +244,13 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
         protocol=protocol.name, model=str(body.get("model")), messages=(), raw=body, stream=True
     )
     created = body.get("created_at")
-    exchange = Exchange(
+    context = ResponseContext(
         request=request,
         id=response.id.removeprefix("resp_"),
         now=int(created) if isinstance(created, int | float) else response.created,
         model=request.model,
     )
-    translator = ResponseTranslator(protocol, protocol, exchange, upstream_streams=False, client_streams=True)
+    translator = ResponseTranslator(protocol, protocol, context, upstream_streams=False, client_streams=True)
     # Up to its last event, a stream that failed is one that was not completed.
     translator.receive_data(encode({**body, "status": "incomplete", "error": None} if failed else body))
     translator.receive_eof()

@@ -17,8 +17,8 @@ from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.models.routes import Route, UnknownModel, resolve_chain, undecided
-from dragoman_server.proxying.attempt import Door
+from dragoman_server.models.routes import ModelRoute, UnknownModel, deciding_upstream, resolve_chain
+from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import (
     FULL,
     PLAIN,
@@ -28,7 +28,7 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.simulator import MODELS
-from dragoman_server.upstream.background import Background
+from dragoman_server.upstream.background import BackgroundTaskGroup
 
 LOG = logging.getLogger("dragoman.models")
 
@@ -50,7 +50,7 @@ AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A name that clients may send.
 
     owner: the upstream that it leads to first. info: of the model there, but with the smallest limits of all models
@@ -83,7 +83,7 @@ class _UpstreamList:
         self.failing = False
 
 
-class Catalog(Background):
+class ModelCatalog(BackgroundTaskGroup):
     """The names. Outside of running() nobody is asked, and what the settings say is all there is.
 
     door: where requests to the upstream of a name go out. accounts: see AccountsOf. specs: see Gateway.
@@ -92,32 +92,32 @@ class Catalog(Background):
     def __init__(
         self,
         settings: Settings,
-        door: Callable[[str], Door],
+        sender: Callable[[str], UpstreamSender],
         accounts: AccountsOf | None = None,
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self._settings = settings
-        self._door = door
+        self._door = sender
         self._specs = specs
         self._accounts = accounts or settings.accounts_of
         self._lists = [
             _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
         ]
-        self._merged: dict[str, Entry] | None = None
+        self._merged: dict[str, CatalogEntry] | None = None
         # For routes: the names of the models that each upstream lists, as far as they are known.
         self.listed: dict[str, Collection[str]] = {}
 
-    async def entries(self) -> Mapping[str, Entry]:
+    async def entries(self) -> Mapping[str, CatalogEntry]:
         """All names, in the order of lists. Takes FIRST_WAIT_S at most."""
         await self._have(self._lists)
         if self._merged is None:
             known = {each.upstream.name: each.models for each in self._lists}
-            self._merged = merged(self._settings, known)
+            self._merged = build_entries(self._settings, known)
         return self._merged
 
-    async def decide(self, model: str) -> None:
+    async def ensure_list_for(self, model: str) -> None:
         """Have the list by which it is decided where a name leads, if there is one. Takes FIRST_WAIT_S at most."""
-        upstream = undecided(self._settings, model)
+        upstream = deciding_upstream(self._settings, model)
         if upstream is not None:
             await self._have([each for each in self._lists if each.upstream is upstream])
 
@@ -148,8 +148,8 @@ class Catalog(Background):
         again = self._settings.server.model_list_ttl_s
         try:
             with anyio.fail_after(REFRESH_S):
-                door, accounts = self._door(upstream.name), self._accounts(upstream)
-                models = await fetch_models(door, upstream, accounts, self._specs)
+                sender, accounts = self._door(upstream.name), self._accounts(upstream)
+                models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
             _note_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
             again = min(again, RETRY_S)
@@ -180,7 +180,7 @@ def _note_failure(each: _UpstreamList, reason: str) -> None:
         )
 
 
-def merged(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict[str, Entry]:
+def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict[str, CatalogEntry]:
     """Every name once: aliases, then the models of each upstream, then the simulator's.
 
     lists: by the upstream's name.
@@ -199,7 +199,7 @@ def merged(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict
     return found
 
 
-def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[Entry]:
+def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
     """The names of a model: its own where that leads to it, and `upstream/model`. A setting says which are listed."""
     form = settings.server.model_names
     plain = _entry(settings, infos, model)
@@ -212,10 +212,10 @@ def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> I
     yield replace(full, listed=form != PLAIN or not leads_here)
 
 
-def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
+def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
     routes = _routes(settings, infos, name)
     if not routes:
-        return Entry(name, name, _NOBODY, ModelInfo(""))
+        return CatalogEntry(name, name, _NOBODY, ModelInfo(""))
     known = [
         infos.get(route.upstream, {}).get(route.upstream_model) or ModelInfo(route.upstream_model)
         for route in routes
@@ -223,9 +223,9 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
     # A conversation may go to any of them, so it must fit into all.
     context = min((each.context for each in known if each.context is not None), default=None)
     output = min((each.output for each in known if each.output is not None), default=None)
-    return Entry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
+    return CatalogEntry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
 
 
-def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[Route, ...]:
+def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[ModelRoute, ...]:
     routes = resolve_chain(settings, None, name, infos)
     return () if isinstance(routes, UnknownModel) else routes

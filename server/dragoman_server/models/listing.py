@@ -13,17 +13,17 @@ import anyio
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
-from dragoman_server.proxying.attempt import Door
+from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.account_get import get
+from dragoman_server.upstream.account_get import account_get
 from dragoman_server.upstream.client import UpstreamError
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
-MOST_BYTES = 16 * 2**20
-MOST_PAGES = 20
-MOST_MODELS = 5000
+MAX_BYTES = 16 * 2**20
+MAX_PAGES = 20
+MAX_MODELS = 5000
 # Of an upstream's accounts, so many are tried for one list.
-MOST_ACCOUNTS = 3
+MAX_ACCOUNTS = 3
 
 # Answers that are about the account: another one may be told more.
 _ABOUT_ACCOUNT = frozenset({401, 402, 403, 429})
@@ -44,7 +44,7 @@ def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPS
 
 
 async def fetch_models(
-    door: Door,
+    sender: UpstreamSender,
     upstream: UpstreamSettings,
     accounts: Sequence[AccountSettings],
     specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
@@ -53,9 +53,9 @@ async def fetch_models(
     if not accounts:
         raise ModelListError("no account can be used")
     refusal = None
-    for account in accounts[:MOST_ACCOUNTS]:
+    for account in accounts[:MAX_ACCOUNTS]:
         try:
-            return await _fetch_with(door, upstream, account, specs)
+            return await _fetch_with(sender, upstream, account, specs)
         except _Refused as error:
             refusal = error
         except UpstreamError as error:
@@ -67,7 +67,7 @@ async def fetch_models(
 
 
 async def fetch_all(
-    door: Door, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
+    sender: UpstreamSender, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
 ) -> dict[str, tuple[ModelInfo, ...] | str]:
     """The models of several upstreams, asked at the same time; of one that gives no list in time, the reason."""
     found: dict[str, tuple[ModelInfo, ...] | str] = {
@@ -76,7 +76,7 @@ async def fetch_all(
 
     async def fetch(upstream: UpstreamSettings) -> None:
         try:
-            found[upstream.name] = await fetch_models(door, upstream, settings.accounts_of(upstream))
+            found[upstream.name] = await fetch_models(sender, upstream, settings.accounts_of(upstream))
         except ModelListError as error:
             found[upstream.name] = str(error)
 
@@ -88,7 +88,10 @@ async def fetch_all(
 
 
 async def _fetch_with(
-    door: Door, upstream: UpstreamSettings, account: AccountSettings, specs: Mapping[str, UpstreamSpec]
+    sender: UpstreamSender,
+    upstream: UpstreamSettings,
+    account: AccountSettings,
+    specs: Mapping[str, UpstreamSpec],
 ) -> tuple[ModelInfo, ...]:
     spec = specs[upstream.protocol]
     places = spec.model_list
@@ -96,27 +99,32 @@ async def _fetch_with(
     url = upstream.base_url_for(spec.name, specs) + places.path
     query = dict(places.query)
     found: dict[str, ModelInfo] = {}
-    room = MOST_BYTES
-    for _ in range(MOST_PAGES):
+    room = MAX_BYTES
+    for _ in range(MAX_PAGES):
         page, size = await _page(
-            door, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, room
+            sender, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, room
         )
         room -= size
         known = len(found)
         for model in page.models:
             found.setdefault(model.id, model)
         # A server that knows no pages sends the first one again and again.
-        if page.next is None or len(found) == known or len(found) >= MOST_MODELS:
+        if page.next is None or len(found) == known or len(found) >= MAX_MODELS:
             break
         query[places.cursor] = page.next
-    return tuple(found.values())[:MOST_MODELS]
+    return tuple(found.values())[:MAX_MODELS]
 
 
 async def _page(
-    door: Door, upstream: UpstreamSettings, spec: UpstreamSpec, account: AccountSettings, url: str, room: int
+    sender: UpstreamSender,
+    upstream: UpstreamSettings,
+    spec: UpstreamSpec,
+    account: AccountSettings,
+    url: str,
+    room: int,
 ) -> tuple[ModelPage, int]:
     """Return a page and the number of its bytes."""
-    status, body = await get(door, upstream, spec, account, url, room)
+    status, body = await account_get(sender, upstream, spec, account, url, room)
     if status in _ABOUT_ACCOUNT:
         raise _Refused(f"it answered with status {status}")
     if status != 200:

@@ -23,11 +23,11 @@ from types import MappingProxyType
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
 from dragoman_server.config.suggest import nearest
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
-from dragoman_server.settings.patterns import ANY_TEXT, filled, matched, matches
+from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute
 from dragoman_server.simulator import MODELS
 
 # The simulator's model that answers when there is nothing else.
-DEFAULT_MODEL = f"{SIMULATOR}/echo"
+SIMULATOR_DEFAULT_MODEL = f"{SIMULATOR}/echo"
 
 # What Claude Code and Codex ask for by themselves.
 AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
@@ -36,12 +36,12 @@ AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
 _OTHER_USES = ("embed", "rerank", "whisper", "tts", "transcribe", "moderation", "dall-e", "image", "realtime")
 
 # The names of models that upstreams list, by upstream. One that has not told is missing.
-Listed = Mapping[str, Collection[str]]
-NOTHING_LISTED: Listed = MappingProxyType({})
+ListedModels = Mapping[str, Collection[str]]
+NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelRoute:
     """Where a request goes: the upstream's name, and the model and the protocol to use there.
 
     advice: what to do if the upstream does not know the model, "" where it is likely to.
@@ -63,7 +63,7 @@ class UnknownModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class VendorModels:
     """Model names that belong to a provider: they lead to the upstream of that name.
 
     by_protocol: else to the first upstream that speaks the protocol which the provider prefers.
@@ -74,33 +74,33 @@ class Family:
     by_protocol: bool = False
 
 
-FAMILIES = (
+VENDOR_MODELS = (
     # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
-    Family("claude-*", "anthropic", by_protocol=True),
-    Family("gpt-*", "openai"),
-    Family("chatgpt-*", "openai"),
-    Family("o1*", "openai"),
-    Family("o3*", "openai"),
-    Family("o4*", "openai"),
-    Family("codex-*", "openai"),
-    Family("deepseek-*", "deepseek"),
-    Family("grok-*", "xai"),
-    Family("mistral-*", "mistral"),
-    Family("magistral-*", "mistral"),
-    Family("ministral-*", "mistral"),
-    Family("codestral-*", "mistral"),
-    Family("devstral-*", "mistral"),
-    Family("gemini-*", "gemini"),
-    Family("kimi-*", "moonshot"),
-    Family("glm-*", "zai"),
-    Family("qwen*", "dashscope"),
+    VendorModels("claude-*", "anthropic", by_protocol=True),
+    VendorModels("gpt-*", "openai"),
+    VendorModels("chatgpt-*", "openai"),
+    VendorModels("o1*", "openai"),
+    VendorModels("o3*", "openai"),
+    VendorModels("o4*", "openai"),
+    VendorModels("codex-*", "openai"),
+    VendorModels("deepseek-*", "deepseek"),
+    VendorModels("grok-*", "xai"),
+    VendorModels("mistral-*", "mistral"),
+    VendorModels("magistral-*", "mistral"),
+    VendorModels("ministral-*", "mistral"),
+    VendorModels("codestral-*", "mistral"),
+    VendorModels("devstral-*", "mistral"),
+    VendorModels("gemini-*", "gemini"),
+    VendorModels("kimi-*", "moonshot"),
+    VendorModels("glm-*", "zai"),
+    VendorModels("qwen*", "dashscope"),
 )
 
 
 def default_model(settings: Settings) -> str | None:
     """The name of the model for requests that may leave it out and do, None when there is none."""
     if settings.server.default_model is None and not settings.upstreams and settings.server.offers_simulator:
-        return DEFAULT_MODEL  # rule 6
+        return SIMULATOR_DEFAULT_MODEL  # rule 6
     return settings.server.default_model
 
 
@@ -108,18 +108,18 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
     """The upstream's model for names that it does not have: as it is set, else the only one that it has."""
     if upstream.default_model is not None:
         return upstream.default_model
-    models = conversational([*upstream.models, *listed])
+    models = filter_chat_models([*upstream.models, *listed])
     return models[0] if len(models) == 1 else None
 
 
-def conversational(models: Collection[str]) -> list[str]:
+def filter_chat_models(models: Collection[str]) -> list[str]:
     """The models that can be talked to, as far as their names tell, each once."""
     return [
         model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _OTHER_USES)
     ]
 
 
-def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
+def deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None:
     """The upstream whose list decides what the name means there, None where no list is needed."""
     if _alias(settings, model) or _named(settings, model):
         return None
@@ -128,16 +128,16 @@ def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
 
 
 def resolve(
-    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
-) -> Route | UnknownModel:
+    settings: Settings, client_protocol: str | None, model: str, listed: ListedModels = NO_LISTED_MODELS
+) -> ModelRoute | UnknownModel:
     """Where a request of a client of `client_protocol` for `model` goes first, see resolve_chain()."""
     chain = resolve_chain(settings, client_protocol, model, listed)
     return chain if isinstance(chain, UnknownModel) else chain[0]
 
 
 def resolve_chain(
-    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
-) -> tuple[Route, ...] | UnknownModel:
+    settings: Settings, client_protocol: str | None, model: str, listed: ListedModels = NO_LISTED_MODELS
+) -> tuple[ModelRoute, ...] | UnknownModel:
     """Where a request goes, and where it goes when that fails. At least one route.
 
     client_protocol: decides which protocol is spoken there, not where it goes; None stands for any.
@@ -152,7 +152,7 @@ def resolve_chain(
             there, advice = _model_there(guess, model, listed.get(guess.name, ()))
             targets = (f"{guess.name}/{there}",)
         elif not settings.upstreams and settings.server.offers_simulator:
-            targets = (DEFAULT_MODEL,)
+            targets = (SIMULATOR_DEFAULT_MODEL,)
         else:
             return _unknown(settings, model, listed)
     routes = []
@@ -167,13 +167,13 @@ def resolve_chain(
                 model, f'the model "{_short(model)}" leads to no model of the upstream "{name}"'
             )
         protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
-        routes.append(Route(name, upstream_model, protocol, advice))
+        routes.append(ModelRoute(name, upstream_model, protocol, advice))
     return tuple(routes)
 
 
 def model_ids(settings: Settings) -> tuple[str, ...]:
     """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
-    names = [alias for alias in settings.models if ANY_TEXT not in alias]
+    names = [alias for alias in settings.models if WILDCARD not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
     if settings.server.offers_simulator:
         names += [f"{SIMULATOR}/{model}" for model in MODELS]
@@ -183,10 +183,10 @@ def model_ids(settings: Settings) -> tuple[str, ...]:
 def _alias(settings: Settings, model: str) -> tuple[str, ...]:
     exact = [(model, settings.models[model])] if model in settings.models else settings.models.items()
     for name, target in exact:
-        texts = matched(model, name)
+        texts = captures(model, name)
         if texts is not None:
             targets = (target,) if isinstance(target, str) else target
-            return tuple(filled(each, texts) for each in targets)
+            return tuple(substitute(each, texts) for each in targets)
     return ()
 
 
@@ -208,7 +208,7 @@ def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
 
 def _is_foreign(upstream: UpstreamSettings, model: str) -> bool:
     """Whether an agent asks for the model by itself, and the upstream is not the vendor whose model it is."""
-    vendors = [family.upstream for family in FAMILIES if matches(model, family.pattern)]
+    vendors = [family.upstream for family in VENDOR_MODELS if matches(model, family.pattern)]
     asked = any(matches(model, pattern) for pattern in AGENT_MODELS)
     return asked and provider_name(upstream.base_url) not in vendors
 
@@ -226,13 +226,13 @@ def _model_there(upstream: UpstreamSettings, model: str, listed: Collection[str]
 def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> str:
     """What to write so that the name leads to a model of the upstream."""
     name = next((pattern for pattern in AGENT_MODELS if matches(model, pattern)), _short(model))
-    there = next(iter(conversational([*upstream.models, *listed])), "MODEL")
+    there = next(iter(filter_chat_models([*upstream.models, *listed])), "MODEL")
     target = f"{upstream.name}/{default_model_of(upstream, listed) or there}"
     return f"add to dragoman.toml, below [models]: {json.dumps(name)} = {json.dumps(target)}"
 
 
 def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
-    for family in FAMILIES:
+    for family in VENDOR_MODELS:
         if matches(model, family.pattern):
             yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
             if family.by_protocol:
@@ -240,7 +240,7 @@ def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
                 yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)
 
 
-def _unknown(settings: Settings, model: str, listed: Listed) -> UnknownModel:
+def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownModel:
     # The simulator's names are no help to somebody who looks for a real model.
     known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
     upstreams = [upstream.name for upstream in settings.upstreams]

@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import msgspec
 
-from dragoman import Fault, FaultKind, RemoteProtocolError, fault_of
-from dragoman_server.accounts.error_actions import Rule, Verdict, judge
-from dragoman_server.accounts.health import Health, Rest
+from dragoman import ErrorKind, RemoteProtocolError, WireError, fault_of
+from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.policy import (
     Account,
     Attempts,
     AttemptState,
     GiveUp,
-    Leg,
     Offer,
     Selection,
+    UpstreamAccounts,
     Wait,
 )
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Taken
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, Rate
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings
 from dragoman_server.settings.secret import Secret
@@ -54,19 +54,19 @@ _FRESH = Health()
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class AccountLease:
     """One attempt's account: its plan, and its room in the store."""
 
     plan: Plan
     candidate: Candidate
-    taken: Taken | None
+    grant: AccountGrant | None
 
     @property
     def account(self) -> str:
         return self.candidate.account
 
 
-class Pool:
+class AccountPool:
     """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance.
 
     balances: the money that they have left, None where nobody asks.
@@ -78,29 +78,29 @@ class Pool:
         store: AccountStore,
         *,
         clock: Callable[[], float] = time.time,
-        draw: Callable[[], float] = random.random,
+        random: Callable[[], float] = random.random,
         balances: "Balances | None" = None,
     ) -> None:
         self.store = store
         self.balances = balances
         self.clock = clock
-        self.draw = draw
-        self.most = settings.server.max_attempts
-        self.patience_s = settings.server.patience_s
-        self.rest = Rest()
+        self.random = random
+        self.max_attempts = settings.server.max_attempts
+        self.account_wait_s = settings.server.account_wait_s
+        self.backoff = Backoff()
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
         """The attempts of one planned request."""
         if self.balances is not None:
-            for upstream in (plan.settings, *(each.settings for each in plan.later)):
+            for upstream in (plan.settings, *(each.settings for each in plan.fallbacks)):
                 self.balances.refresh(upstream)
         return RequestAttempts(self, plan)
 
-    def leg(self, accounts: tuple[AccountSettings, ...], selection: str) -> Leg:
+    def upstream_accounts(self, accounts: tuple[AccountSettings, ...], selection: str) -> UpstreamAccounts:
         """One upstream of a chain."""
         upstream = accounts[0].upstream
-        return Leg(
+        return UpstreamAccounts(
             tuple([Account(account.id, float(account.weight)) for account in accounts]),
             Selection(selection),
             tuple([rule for only, rule in self._rules if only in (None, upstream)]),
@@ -118,17 +118,17 @@ class RequestAttempts:
     soonest: the seconds until the first account comes back, None when none will.
     """
 
-    def __init__(self, pool: Pool, plan: Plan) -> None:
-        self.soonest: float | None = None
-        self.fault: Fault | None = None
-        self._unfit: Fault | None = None  # what an upstream of the chain cannot do for this request
+    def __init__(self, pool: AccountPool, plan: Plan) -> None:
+        self.retry_at: float | None = None
+        self.error: WireError | None = None
+        self._unfit: WireError | None = None  # what an upstream of the chain cannot do for this request
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
-        self._later = plan.later
-        chain = [(plan.settings, plan.accounts), *((each.settings, each.accounts) for each in plan.later)]
-        legs = [pool.leg(accounts, upstream.selection) for upstream, accounts in chain]
+        self._later = plan.fallbacks
+        chain = [(plan.settings, plan.accounts), *((each.settings, each.accounts) for each in plan.fallbacks)]
+        upstreams = [pool.upstream_accounts(accounts, upstream.selection) for upstream, accounts in chain]
         self._settings = {account.id: account for _, accounts in chain for account in accounts}
-        self._rules = {account.id: leg.rules for leg in legs for account in leg.accounts}
+        self._rules = {account.id: leg.rules for leg in upstreams for account in leg.accounts}
         # With one account there is nobody to turn to, whatever is known of it; but its limits are limits.
         self._counts = len(self._settings) > 1
         self._takes = self._counts or any(map(_is_limited, self._settings.values()))
@@ -137,10 +137,10 @@ class RequestAttempts:
             for upstream, accounts in chain
             for account in accounts
         }
-        self._machine = Attempts(legs, most=pool.most, patience=pool.patience_s)
+        self._machine = Attempts(upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s)
         self._conversation = plan.conversation
-        self._open: dict[str, Lease] = {}
-        self._disabling: list[Fault] = []  # that took an account out of use
+        self._open: dict[str, AccountLease] = {}
+        self._disabling: list[WireError] = []  # that took an account out of use
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,11 +152,11 @@ class RequestAttempts:
             for lease in list(self._open.values()):
                 await self._give_back(lease, 0.0)
 
-    async def next(self) -> Lease | None:
+    async def next(self) -> AccountLease | None:
         """What to try now, None when the client is to be answered. Waits where that is worth it."""
         while True:
             now = self._pool.clock()
-            step = self._machine.next(self._health(), now, self._pool.draw())
+            step = self._machine.next(self._health(), now, self._pool.random())
             if isinstance(step, Offer):
                 lease = await self._take(step)
                 if lease is not None:
@@ -167,14 +167,14 @@ class RequestAttempts:
                 self._note(step, now)
                 return None
 
-    async def hedge(self) -> Lease | None:
+    async def hedge(self) -> AccountLease | None:
         """Another account to try beside the one that has not answered yet, None when there is none."""
         if self._machine.state is not AttemptState.TRYING:
             return None
-        offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.draw())
+        offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
         return None if offer is None else await self._take(offer)
 
-    def resend(self, lease: Lease) -> bool:
+    def resend(self, lease: AccountLease) -> bool:
         """Count one more attempt with the same account. False: no attempt is left for it."""
         return self._machine.resend(lease.account)
 
@@ -184,30 +184,32 @@ class RequestAttempts:
         return self._machine.made
 
     async def failed(
-        self, lease: Lease, fault: Fault, after: float | None, *, connecting: bool = False
-    ) -> Verdict:
+        self, lease: AccountLease, error: WireError, retry_after: float | None, *, connecting: bool = False
+    ) -> ErrorAction:
         """The attempt failed before anything of its answer went out.
 
         after: seconds that the upstream asked for. connecting: no connection came about.
         """
         if self._machine.state is AttemptState.DONE:
-            verdict = judge(fault, self._rules[lease.account])
+            action = classify(error, self._rules[lease.account])
         else:
-            verdict = self._machine.failed(lease.account, fault)
-        if self._counts and verdict is Verdict.DISABLE:
-            self._disabling.append(fault)
-        await self._report(lease, verdict, fault, after, connecting=connecting)
+            action = self._machine.failed(lease.account, error)
+        if self._counts and action is ErrorAction.DISABLE:
+            self._disabling.append(error)
+        await self._report(lease, action, error, retry_after, connecting=connecting)
         await self._give_back(lease, 0.0)
-        return verdict
+        return action
 
     def committed(self) -> None:
         """Content of an attempt is going out: no other follows."""
         self._machine.committed()
 
-    async def ended(self, lease: Lease, fault: Fault | None, tokens: float, remaining: float | None) -> None:
+    async def ended(
+        self, lease: AccountLease, error: WireError | None, tokens: float, remaining: float | None
+    ) -> None:
         """The attempt that went out has ended, with a fault or well. tokens: what it used."""
-        if fault is not None:
-            await self._report(lease, verdict_in_stream(fault), fault, None)
+        if error is not None:
+            await self._report(lease, classify_stream_error(error), error, None)
         elif self._counts:
             await self._pool.store.succeeded(lease.account, remaining=remaining)
             proxy = self._proxies[lease.account]
@@ -215,10 +217,10 @@ class RequestAttempts:
                 await self._pool.store.succeeded(proxy, remaining=None)
         await self._give_back(lease, tokens)
 
-    async def dropped(self, lease: Lease, tokens: float) -> None:
+    async def cancelled(self, lease: AccountLease, tokens: float) -> None:
         """The attempt was ended for another one's sake. tokens: what it used, as far as that is known."""
         if self._machine.state is not AttemptState.DONE:
-            self._machine.dropped(lease.account)
+            self._machine.cancelled(lease.account)
         await self._give_back(lease, tokens)
 
     # What the machine and the store say to each other.
@@ -238,10 +240,10 @@ class RequestAttempts:
         }
         return {**known, **behind, **poorer} if behind or poorer else known
 
-    async def _take(self, offer: Offer) -> Lease | None:
-        plan = self._plan(offer.leg)
+    async def _take(self, offer: Offer) -> AccountLease | None:
+        plan = self._plan(offer.upstream_index)
         if plan is None:
-            self._machine.full(math.inf)
+            self._machine.declined(math.inf)
             return None
         candidates = {account: _candidate(self._settings[account]) for account in offer.accounts}
         taken = None
@@ -253,15 +255,15 @@ class RequestAttempts:
                 list(candidates.values()), conversation, uuid.uuid4().hex, now
             )
             if self._machine.state is not AttemptState.OFFERED:  # another attempt has decided it meanwhile
-                if isinstance(found, Taken):
+                if isinstance(found, AccountGrant):
                     await self._pool.store.give_back(found, candidates[found.account], 0.0, now)
                 return None
-            if not isinstance(found, Taken):
-                self._machine.full(found.until)
+            if not isinstance(found, AccountGrant):
+                self._machine.declined(found.until)
                 return None
             taken, account = found, found.account
-        self._machine.took(account)
-        lease = Lease(plan.sent_with(self._settings[account]), candidates[account], taken)
+        self._machine.accepted(account)
+        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], taken)
         self._open[account] = lease
         return lease
 
@@ -276,45 +278,51 @@ class RequestAttempts:
         return plan
 
     def _note(self, step: GiveUp, now: float) -> None:
-        self.soonest = None if step.soonest is None else max(step.soonest - now, 0.0)
+        self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
         # That some upstream cannot take the request is no reason to give up where another one soon can.
-        untried = self._unfit if self.soonest is None else None
-        self.fault = step.fault or untried or _nobody(self.soonest)
-        if any(self.fault is fault for fault in self._disabling):
+        untried = self._unfit if self.retry_at is None else None
+        self.error = step.error or untried or _nobody(self.retry_at)
+        if any(self.error is error for error in self._disabling):
             # It is about an account, which is not the client's: what counts for the client is which ones are left.
-            others = self._machine.made >= self._pool.most and self.soonest is None
-            self.fault = _OTHERS_LEFT if others else _nobody(self.soonest)
+            others = self._machine.made >= self._pool.max_attempts and self.retry_at is None
+            self.error = _OTHERS_LEFT if others else _nobody(self.retry_at)
 
     async def _report(
-        self, lease: Lease, verdict: Verdict, fault: Fault, after: float | None, *, connecting: bool = False
+        self,
+        lease: AccountLease,
+        action: ErrorAction,
+        error: WireError,
+        retry_after: float | None,
+        *,
+        connecting: bool = False,
     ) -> None:
         if not self._counts:
             return
         pool, account = self._pool, lease.account
         proxy = self._proxies[account]
-        if proxy and (connecting or (fault.kind is FaultKind.UNREACHABLE and fault.status is None)):
-            account, verdict = proxy, Verdict.TROUBLE
+        if proxy and (connecting or (error.kind is ErrorKind.UNREACHABLE and error.status is None)):
+            account, action = proxy, ErrorAction.RETRY_LATER
         await pool.store.failed(
             account,
-            verdict,
-            f"{fault.kind.value}{'' if fault.status is None else f' ({fault.status})'}",
+            action,
+            f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
             pool.clock(),
-            after=after,
-            draw=pool.draw(),
-            rest=pool.rest,
+            retry_after=retry_after,
+            random=pool.random(),
+            backoff=pool.backoff,
         )
 
-    async def _give_back(self, lease: Lease, tokens: float) -> None:
-        if lease.taken is not None:
-            await self._pool.store.give_back(lease.taken, lease.candidate, tokens, self._pool.clock())
+    async def _give_back(self, lease: AccountLease, tokens: float) -> None:
+        if lease.grant is not None:
+            await self._pool.store.give_back(lease.grant, lease.candidate, tokens, self._pool.clock())
         self._open.pop(lease.account, None)
 
 
 def _resting(account: Health, proxy: Health) -> Health:
     """The account as it is while it can only be reached by the proxy."""
-    if proxy.cools_until <= account.cools_until:
+    if proxy.cooldown_until <= account.cooldown_until:
         return account
-    return msgspec.structs.replace(account, cools_until=proxy.cools_until)
+    return msgspec.structs.replace(account, cooldown_until=proxy.cooldown_until)
 
 
 def _with_share(account: Health, share: float) -> Health:
@@ -331,33 +339,35 @@ def _proxy_id(proxy: Secret | None) -> str:
     return "proxy:" + hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]
 
 
-def verdict_in_stream(fault: Fault) -> Verdict:
+def classify_stream_error(error: WireError) -> ErrorAction:
     """What a failure after the first content means: it is no request's fault, whatever it is called."""
-    verdict = judge(fault)
-    return Verdict.TROUBLE if verdict in (Verdict.ANSWER, Verdict.NEXT) else verdict
+    action = classify(error)
+    return (
+        ErrorAction.RETRY_LATER if action in (ErrorAction.RETURN_TO_CLIENT, ErrorAction.TRY_NEXT) else action
+    )
 
 
-_OTHERS_LEFT = Fault(
-    FaultKind.OVERLOADED,
+_OTHERS_LEFT = WireError(
+    ErrorKind.OVERLOADED,
     "the accounts that were tried are out of use; others may take the next request",
     status=503,
 )
 
 
-def _nobody(soonest: float | None) -> Fault:
+def _nobody(retry_at: float | None) -> WireError:
     """There was no account to try."""
-    if soonest is None:
+    if retry_at is None:
         message = (
             "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "
             "log or at /admin/accounts, and has to reset them there"
         )
-        return Fault(FaultKind.MISCONFIGURED, message)
-    message = f"every account of this model's upstreams rests; the first is back in {math.ceil(soonest)} s"
-    return Fault(FaultKind.RATE_LIMIT, message, status=429)
+        return WireError(ErrorKind.MISCONFIGURED, message)
+    message = f"every account of this model's upstreams rests; the first is back in {math.ceil(retry_at)} s"
+    return WireError(ErrorKind.RATE_LIMIT, message, status=429)
 
 
 def _is_limited(account: AccountSettings) -> bool:
-    return any((account.requests_per_minute, account.tokens_per_minute, account.most_at_once))
+    return any((account.requests_per_minute, account.tokens_per_minute, account.max_concurrent_requests))
 
 
 def _candidate(account: AccountSettings) -> Candidate:
@@ -366,13 +376,13 @@ def _candidate(account: AccountSettings) -> Candidate:
         account.id,
         None if requests is None else Rate(f"{account.id} requests", requests, _MINUTE),
         None if tokens is None else Rate(f"{account.id} tokens", tokens, _MINUTE),
-        account.most_at_once,
+        account.max_concurrent_requests,
     )
 
 
-def _rule(rule: RuleSettings) -> Rule:
-    return Rule(
-        Verdict(rule.verdict),
+def _rule(rule: RuleSettings) -> ErrorRule:
+    return ErrorRule(
+        ErrorAction(rule.action),
         statuses=frozenset(rule.statuses),
         codes=frozenset(rule.codes),
         words=tuple([word.lower() for word in rule.words]),

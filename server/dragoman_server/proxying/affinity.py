@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from dragoman import Peek
+from dragoman import RequestHead
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
 _HEADERS = (
@@ -35,9 +35,9 @@ _MOST_BYTES = 8192
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def conversation_of(owner: str, headers: Mapping[str, str], peeked: Peek) -> str | None:
+def conversation_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str | None:
     """A key for the request's conversation, None when it has no beginning. owner: whose it is."""
-    signs = list(_signs(headers, peeked))
+    signs = list(_signs(headers, request_head))
     if not signs:
         return None
     digest = hashlib.sha256(owner.encode("utf-8", "surrogatepass"))
@@ -46,21 +46,21 @@ def conversation_of(owner: str, headers: Mapping[str, str], peeked: Peek) -> str
     return digest.hexdigest()[:32]
 
 
-def _signs(headers: Mapping[str, str], peeked: Peek) -> Iterator[bytes]:
+def _signs(headers: Mapping[str, str], request_head: RequestHead) -> Iterator[bytes]:
     for name in _HEADERS:
         if headers.get(name):
             yield headers[name].encode("utf-8", "surrogateescape")
             return
-    named = bytes(peeked.fields.get(_NAME, b""))
+    named = bytes(request_head.fields.get(_NAME, b""))
     if named not in (b"", b"null", b'""'):
         yield named[:_MOST_BYTES]
         return
     for name in _BEGINNINGS:
-        if name in peeked.fields:
-            yield bytes(peeked.fields[name])[:_MOST_BYTES]
+        if name in request_head.fields:
+            yield bytes(request_head.fields[name])[:_MOST_BYTES]
     for name in _MESSAGES:
-        if name in peeked.fields:
-            yield _first(bytes(peeked.fields[name]))[:_MOST_BYTES]
+        if name in request_head.fields:
+            yield _first(bytes(request_head.fields[name]))[:_MOST_BYTES]
 
 
 def _first(messages: bytes) -> bytes:

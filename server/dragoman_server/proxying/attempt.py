@@ -15,23 +15,28 @@ import anyio
 import msgspec
 
 from dragoman import (
+    ErrorKind,
     FanOut,
-    Fault,
-    FaultKind,
     LossCode,
     Outcome,
     Relay,
     RemoteProtocolError,
     ResponseTranslator,
-    translate_fault,
+    WireError,
+    translate_error,
 )
-from dragoman._ir.errors import masked, masked_document, unreadable
+from dragoman._ir.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning
 from dragoman_server.accounts.retry_after import retry_after
-from dragoman_server.headers import HeaderList, for_client, request_ids
-from dragoman_server.proxying.account_pool import Lease
+from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
+from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.proxying.upstream_errors import fault_of_upstream, no_answer, redirected, told
+from dragoman_server.proxying.upstream_errors import (
+    error_for_client,
+    error_from_upstream,
+    invalid_response_error,
+    redirect_error,
+)
 from dragoman_server.upstream.client import (
     UpstreamError,
     UpstreamIdleClosed,
@@ -41,19 +46,19 @@ from dragoman_server.upstream.client import (
     UpstreamUnreachable,
 )
 
-Answer: TypeAlias = ResponseTranslator | Relay | FanOut
+ResponseMachine: TypeAlias = ResponseTranslator | Relay | FanOut
 
 # Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
 MAX_ERROR_BYTES = 1024 * 1024
 
 # A whole answer is held until it is complete, so that a failure can still be told as one.
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 # After the answer's own end, the end of the HTTP body usually comes in the same read. Waiting for it a moment
 # lets the connection be used again.
 DRAIN_S = 0.25
 
-_TOO_LARGE = unreadable(f"it has more than {MAX_ANSWER_BYTES} bytes")
+_TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 
 class ResponseLike(Protocol):
@@ -70,7 +75,7 @@ class ResponseLike(Protocol):
     async def read_all(self, limit: int) -> bytes: ...
 
 
-class Door(Protocol):
+class UpstreamSender(Protocol):
     """Where requests go out: UpstreamClient, or the simulator in its place."""
 
     def open(
@@ -86,7 +91,7 @@ class Door(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AttemptFailure:
     """An attempt of which the client has seen nothing.
 
     fault: by which its account is judged. told: as the client is told of it. cause: and the log.
@@ -96,21 +101,21 @@ class Failure:
     connecting: there was no connection. idle_closed: a reused one was closed before the request arrived.
     """
 
-    fault: Fault
-    told: Fault
+    error: WireError
+    reported: WireError
     cause: str
     headers: HeaderList
     status: int | None = None
     body: bytes = b""
-    after: float | None = None
+    retry_after: float | None = None
     connecting: bool = False
     idle_closed: bool = False
 
 
-class Outlet(Protocol):
+class ResponseSink(Protocol):
     """The client's side."""
 
-    async def show(self, attempt: "Attempt") -> bool:
+    async def send_ready(self, attempt: "Attempt") -> bool:
         """Send what is ready. False: another attempt was faster, and this one is to end."""
 
     async def finish(self, attempt: "Attempt") -> bool:
@@ -125,14 +130,14 @@ class Attempt:
     status: of the upstream's response.
     """
 
-    def __init__(self, lease: Lease, door: Door, outlet: Outlet, now: float) -> None:
+    def __init__(self, lease: AccountLease, sender: UpstreamSender, outlet: ResponseSink, now: float) -> None:
         self.lease = lease
         self.plan: Plan = lease.plan
-        self.answer: Answer | None = None
-        self.shown = False
+        self.machine: ResponseMachine | None = None
+        self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
-        self._door = door
+        self._door = sender
         self._outlet = outlet
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
@@ -143,15 +148,17 @@ class Attempt:
         """What it asks, as `upstream/model`."""
         return f"{self.plan.settings.name}/{self.plan.upstream_model}"
 
-    async def run(self) -> Failure | None:
+    async def run(self) -> AttemptFailure | None:
         """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
-        self.answer, self.status, self.headers, self._raw_headers = None, None, [], ()
+        self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
         try:
-            if self.plan.translated.answers > 1:
+            if self.plan.translated.fan_out > 1:
                 return await self._read_legs(self.plan.fan_out())
             async with self._open() as response:
                 begun = await self._begin(response)
-                return begun if isinstance(begun, Failure) else await self._read_answer(response, begun)
+                return (
+                    begun if isinstance(begun, AttemptFailure) else await self._read_answer(response, begun)
+                )
         except UpstreamError as error:
             failure = await self._broke(self._unreached(error))
             return failure and replace(
@@ -161,23 +168,23 @@ class Attempt:
                 idle_closed=isinstance(error, UpstreamIdleClosed),
             )
 
-    def can_resend(self, failure: Failure) -> bool:
+    def can_resend(self, failure: AttemptFailure) -> bool:
         """Whether to call run() again, with the same account. Prepares the request for it."""
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
         return self._without_signatures(failure)
 
-    def _without_signatures(self, failure: Failure) -> bool:
+    def _without_signatures(self, failure: AttemptFailure) -> bool:
         """Whether the upstream has refused signed reasoning, and the request can be sent without it.
 
         The conversation has changed accounts, and goes on without what this one cannot read.
         """
         plan = self.plan
-        if plan.unsigned is None or not refuses_signed_reasoning(failure.fault):
+        if plan.unsigned is None or not refuses_signed_reasoning(failure.error):
             return False
         try:
-            unsigned = plan.unsigned().sent_with(plan.account)
+            unsigned = plan.unsigned().with_account(plan.account)
         except RemoteProtocolError:
             return False
         if _foreign(unsigned) <= _foreign(plan):
@@ -195,30 +202,30 @@ class Attempt:
         self.status = response.status
         self._raw_headers = response.headers
         passed = [
-            *for_client(response.headers, self.plan.upstream),
-            *request_ids(response.headers, self.plan.id),
+            *client_response_headers(response.headers, self.plan.upstream),
+            *request_id_headers(response.headers, self.plan.id),
         ]
         self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
 
-    async def _begin(self, response: ResponseLike) -> bytes | Failure:
+    async def _begin(self, response: ResponseLike) -> bytes | AttemptFailure:
         """The first bytes of an answer, if it is one."""
         self._note(response)
         if not 200 <= response.status < 300:
             return self._refused(response.status, await response.read_all(MAX_ERROR_BYTES))
         data = await response.receive()
-        fault = no_answer(self.plan.settings, response.headers, data)
-        return data if fault is None else self._failure(fault)
+        error = invalid_response_error(self.plan.settings, response.headers, data)
+        return data if error is None else self._failure(error)
 
-    async def _read_answer(self, response: ResponseLike, data: bytes) -> Failure | None:
-        answer = self.answer = self.plan.answer(upstream_streams=is_stream(response.headers, data))
+    async def _read_answer(self, response: ResponseLike, data: bytes) -> AttemptFailure | None:
+        answer = self.machine = self.plan.response_machine(upstream_streams=is_stream(response.headers, data))
         size = 0
         while data:
             size += len(data)
-            if size > MAX_ANSWER_BYTES and not self.plan.streams:
+            if size > MAX_RESPONSE_BYTES and not self.plan.streams:
                 return self._failure(_TOO_LARGE)
             answer.receive_data(data)
             # After an error some servers leave the connection open, and say nothing more.
-            if answer.outcome is not Outcome.OPEN or (answer.fault is not None and not answer.committed):
+            if answer.outcome is not Outcome.OPEN or (answer.error is not None and not answer.committed):
                 break
             if not await self._show(answer):
                 return None
@@ -232,47 +239,51 @@ class Attempt:
                     data = await response.receive()
         return failure
 
-    async def _show(self, answer: Answer) -> bool:
+    async def _show(self, answer: ResponseMachine) -> bool:
         """Whether to go on."""
         if not self.plan.streams or not answer.committed:
             return True
-        self.shown = await self._outlet.show(self)
-        return self.shown
+        self.sent_to_client = await self._outlet.send_ready(self)
+        return self.sent_to_client
 
-    async def _end(self, answer: Answer) -> Failure | None:
-        if answer.fault is not None and not self.shown and not (self.plan.streams and answer.committed):
-            return self._failure(answer.fault)
-        self.shown = await self._outlet.finish(self)
+    async def _end(self, answer: ResponseMachine) -> AttemptFailure | None:
+        if (
+            answer.error is not None
+            and not self.sent_to_client
+            and not (self.plan.streams and answer.committed)
+        ):
+            return self._failure(answer.error)
+        self.sent_to_client = await self._outlet.finish(self)
         return None
 
-    async def _broke(self, fault: Fault) -> Failure | None:
+    async def _broke(self, error: WireError) -> AttemptFailure | None:
         """The upstream cannot be called or cannot go on."""
-        if self.answer is None:
-            return self._failure(fault)
-        self.answer.fail(fault)
-        return await self._end(self.answer)
+        if self.machine is None:
+            return self._failure(error)
+        self.machine.fail(error)
+        return await self._end(self.machine)
 
-    async def _read_legs(self, fan: FanOut) -> Failure | None:
+    async def _read_legs(self, fan: FanOut) -> AttemptFailure | None:
         """Several answers at once, put together. The first leg that fails ends all of them."""
-        self.answer = fan
-        refusals: list[Failure] = []
+        self.machine = fan
+        refusals: list[AttemptFailure] = []
         async with anyio.create_task_group() as legs:
-            for number in range(self.plan.translated.answers):
+            for number in range(self.plan.translated.fan_out):
                 legs.start_soon(self._read_leg, fan, number, refusals, legs.cancel_scope)
-        if refusals and not self.shown:
+        if refusals and not self.sent_to_client:
             return refusals[0]
         if refusals:
-            fan.fail(refusals[0].told)
+            fan.fail(refusals[0].reported)
         fan.receive_eof()
         return await self._end(fan)
 
     async def _read_leg(
-        self, fan: FanOut, number: int, refusals: list[Failure], legs: anyio.CancelScope
+        self, fan: FanOut, number: int, refusals: list[AttemptFailure], legs: anyio.CancelScope
     ) -> None:
         try:
             async with self._open() as response:
                 data = await self._begin(response)
-                if isinstance(data, Failure):
+                if isinstance(data, AttemptFailure):
                     refusals.append(data)
                     legs.cancel()
                     return
@@ -280,7 +291,7 @@ class Attempt:
                 size = 0
                 while data and leg.outcome is Outcome.OPEN:
                     size += len(data)
-                    if size > MAX_ANSWER_BYTES:
+                    if size > MAX_RESPONSE_BYTES:
                         leg.fail(_TOO_LARGE)
                         break
                     leg.receive_data(data)
@@ -299,36 +310,36 @@ class Attempt:
         fan.merge()
         return fan.outcome is not Outcome.OPEN or await self._show(fan)
 
-    def _refused(self, status: int, body: bytes) -> Failure:
+    def _refused(self, status: int, body: bytes) -> AttemptFailure:
         """The upstream's error answer, in the client's form."""
         plan = self.plan
         if status < 400:
-            failure = self._failure(redirected(plan.settings, status))
+            failure = self._failure(redirect_error(plan.settings, status))
             place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
             cause = f"{failure.cause} {status} to {plan.scrub(place)}: put that into base_url"
             return replace(failure, cause=cause)
-        body = masked_document(body, plan.exchange.mask)
-        status, shown, fault = translate_fault(
+        body = mask_document(body, plan.context.mask)
+        status, shown, error = translate_error(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
-        failure = self._failure(fault, body)
-        return replace(failure, status=status, body=shown) if failure.told is failure.fault else failure
+        failure = self._failure(error, body)
+        return replace(failure, status=status, body=shown) if failure.reported is failure.error else failure
 
-    def _failure(self, fault: Fault, body: bytes = b"") -> Failure:
+    def _failure(self, error: WireError, body: bytes = b"") -> AttemptFailure:
         """body: of an error answer."""
         plan = self.plan
-        fault = masked(fault, plan.exchange.mask)
-        shown = told(fault, plan.settings, plan.account, list(self._raw_headers), body)
-        shown = masked(shown, plan.exchange.mask)  # it may quote a header
-        if shown is fault and plan.advice and _is_about_model(fault, plan.upstream_model):
-            shown = msgspec.structs.replace(fault, message=f"{fault.message} ({plan.advice})")
-        words = "" if fault.message in shown.message else f": {fault.message}"
+        error = mask_error(error, plan.context.mask)
+        shown = error_for_client(error, plan.settings, plan.account, list(self._raw_headers), body)
+        shown = mask_error(shown, plan.context.mask)  # it may quote a header
+        if shown is error and plan.advice and _is_about_model(error, plan.upstream_model):
+            shown = msgspec.structs.replace(error, message=f"{error.message} ({plan.advice})")
+        words = "" if error.message in shown.message else f": {error.message}"
         after = retry_after(self._raw_headers, self._now)
-        headers = self.headers or request_ids((), plan.id)
-        return Failure(fault, shown, shown.message + words, headers, after=after)
+        headers = self.headers or request_id_headers((), plan.id)
+        return AttemptFailure(error, shown, shown.message + words, headers, retry_after=after)
 
-    def _unreached(self, error: UpstreamError) -> Fault:
-        return fault_of_upstream(error, self.plan.settings, self.plan.url)
+    def _unreached(self, error: UpstreamError) -> WireError:
+        return error_from_upstream(error, self.plan.settings, self.plan.url)
 
 
 def _place_of(location: str) -> str:
@@ -340,10 +351,10 @@ def _place_of(location: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _is_about_model(fault: Fault, model: str) -> bool:
+def _is_about_model(error: WireError, model: str) -> bool:
     """Whether a model that was guessed is not there. Some servers say 400 for that, and its name."""
-    named = fault.kind is FaultKind.INVALID_REQUEST and model in fault.message
-    return named or fault.kind is FaultKind.NOT_FOUND
+    named = error.kind is ErrorKind.INVALID_REQUEST and model in error.message
+    return named or error.kind is ErrorKind.NOT_FOUND
 
 
 def _foreign(plan: Plan) -> int:

@@ -13,28 +13,28 @@ import msgspec
 from dragoman import (
     UPSTREAMS,
     FanOut,
-    Peek,
-    Policy,
+    LossPolicy,
     Relay,
     RemoteProtocolError,
+    RequestHead,
     RequestTranslator,
     ResponseTranslator,
     TranslatedRequest,
     peek,
 )
-from dragoman._transforms.reasoning_cache import Recall
-from dragoman.codec import CheckInput, Endpoint, Exchange, ProtocolSpec, UpstreamSpec
+from dragoman._transforms.reasoning_cache import ReasoningLookup
+from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman_server import headers as header_tables
-from dragoman_server.capabilities.resolve import target_for
-from dragoman_server.keys import sealer_of
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.keys import make_signer
 from dragoman_server.models.routes import (
-    NOTHING_LISTED,
-    Listed,
+    NO_LISTED_MODELS,
+    ListedModels,
     UnknownModel,
     default_model,
     resolve_chain,
 )
-from dragoman_server.proxying.affinity import conversation_of
+from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import AccountSettings, ClientKey, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamTimeouts
@@ -46,7 +46,7 @@ _RELAYED_QUERY = frozenset({"beta=true"})
 LOSS_POLICY_HEADER = "dragoman-loss-policy"
 
 # Each of several answers (`n`) is a call of its own where the upstream gives one at a time, and each costs its prompt.
-MAX_ANSWERS = 16
+MAX_FAN_OUT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def find_destinations(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: Listed = NOTHING_LISTED,
+    listed: ListedModels = NO_LISTED_MODELS,
 ) -> tuple[Destination, ...]:
     """The chain, the best first. model: as the request names it, "" when it names none. listed: see resolve_chain().
 
@@ -95,14 +95,14 @@ def find_destination(
     client: ProtocolSpec,
     model: str,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: Listed = NOTHING_LISTED,
+    listed: ListedModels = NO_LISTED_MODELS,
 ) -> Destination:
     """The first of the chain, see find_destinations()."""
     return find_destinations(settings, client, model, upstreams, listed)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class FallbackUpstream:
     """A place in the chain behind the first. make: its plan; RemoteProtocolError where it cannot take the request."""
 
     settings: UpstreamSettings
@@ -134,16 +134,16 @@ class Plan:
     settings: UpstreamSettings
     upstream_model: str
     translated: TranslatedRequest
-    exchange: Exchange
+    context: ResponseContext
     url: str
     headers: list[tuple[str, str]] = field(repr=False)  # the upstream's key is among them
     streams: bool
     accounts: tuple[AccountSettings, ...]
     account: AccountSettings
-    later: tuple["Later", ...] = ()
+    fallbacks: tuple["FallbackUpstream", ...] = ()
     conversation: str | None = None
-    member: str | None = None
-    keeps_answer: bool = False
+    required_member: str | None = None
+    store_response: bool = False
     check_input: CheckInput | None = None
     advice: str = ""
     unsigned: Callable[[], "Plan"] | None = None
@@ -162,10 +162,10 @@ class Plan:
 
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may show."""
-        mask = self.exchange.mask
+        mask = self.context.mask
         return text if mask is None else mask(text)
 
-    def sent_with(self, account: AccountSettings) -> "Plan":
+    def with_account(self, account: AccountSettings) -> "Plan":
         """The same request with this account of its upstream."""
         if account == self.account:
             return self
@@ -174,11 +174,11 @@ class Plan:
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
         """The plan with a change that holds for the plans that it leads to as well."""
-        later = tuple(replace(each, make=_then(each.make, change)) for each in self.later)
+        later = tuple(replace(each, make=_then(each.make, change)) for each in self.fallbacks)
         unsigned = None if self.unsigned is None else _then(self.unsigned, change)
-        return replace(change(self), later=later, unsigned=unsigned)
+        return replace(change(self), fallbacks=later, unsigned=unsigned)
 
-    def below(self, suffix: str, member: str) -> "Plan":
+    def at_subpath(self, suffix: str, member: str) -> "Plan":
         """The same request to a path below the one where answers are made. It never streams.
 
         member: what an answer from there always has.
@@ -190,21 +190,25 @@ class Plan:
         # What comes from there is no answer.
         translated = msgspec.structs.replace(self.translated, relayed=True)
         return replace(
-            self, url=f"{path}{suffix}{mark}{query}", translated=translated, streams=False, member=member
+            self,
+            url=f"{path}{suffix}{mark}{query}",
+            translated=translated,
+            streams=False,
+            required_member=member,
         )
 
-    def answer(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
+    def response_machine(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.exchange, streams=self.streams, member=self.member)
+            return Relay(self.upstream, self.context, streams=self.streams, member=self.required_member)
         return ResponseTranslator(
             self.upstream,
             self.client,
-            self.exchange,
+            self.context,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
             check_input=self.check_input,
-            keep_whole=self.keeps_answer,
+            store_response=self.store_response,
         )
 
     def fan_out(self) -> FanOut:
@@ -212,11 +216,11 @@ class Plan:
         return FanOut(
             self.upstream,
             self.client,
-            self.exchange,
-            self.translated.answers,
+            self.context,
+            self.translated.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
-            keep_whole=self.keeps_answer,
+            store_response=self.store_response,
         )
 
 
@@ -231,11 +235,11 @@ def make_plan(
     now: int,
     clock: Callable[[], int] | None = None,
     endpoint: Endpoint | None = None,
-    peeked: Peek | None = None,
+    request_head: RequestHead | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
-    listed: Listed = NOTHING_LISTED,
+    listed: ListedModels = NO_LISTED_MODELS,
     client_key: ClientKey | None = None,
-    recall: Recall | None = None,
+    reasoning_lookup: ReasoningLookup | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
     """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
@@ -251,37 +255,37 @@ def make_plan(
     Raises RemoteProtocolError: 400 for what is wrong with the request, 403 for what its key may not demand, 404
     for a model that leads nowhere.
     """
-    peeked = peeked or peek(body)
-    chain = find_destinations(settings, client, peeked.model, upstreams, listed)
+    request_head = request_head or peek(body)
+    chain = find_destinations(settings, client, request_head.model, upstreams, listed)
     endpoint = endpoint or client.endpoints[0]
-    streams = endpoint.streams_if(peeked.stream)
-    sealer = sealer_of(settings.server.secret)
+    streams = endpoint.streams_if(request_head.stream)
+    signer = make_signer(settings.server.secret)
     owner = "" if client_key is None else client_key.name
     sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
-    session = cache(lambda: conversation_of(owner, headers, peeked))
-    conversation = session() if sticks else None
+    cache_key = cache(lambda: conversation_key(owner, headers, request_head))
+    conversation = cache_key() if sticks else None
 
     def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
         target, upstream = goal.settings, goal.upstream
         translator = RequestTranslator(
             client,
             upstream,
-            target=target_for(settings, target, goal.upstream_model, upstream.name),
+            capabilities=capabilities_for(settings, target, goal.upstream_model, upstream.name),
             policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
-            sealer=sealer,
-            most_answers=MAX_ANSWERS,
+            signer=signer,
+            max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,
         )
         translated = translator.translate(
             body,
             model=goal.upstream_model,
-            peeked=peeked,
-            recall=recall,
-            session=session,
+            request_head=request_head,
+            reasoning_lookup=reasoning_lookup,
+            cache_key=cache_key,
             signed_reasoning=signed_reasoning,
         )
         url = target.base_url_for(upstream.name, upstreams) + upstream.path
-        if (translated.relayed or translated.mended) and query in _RELAYED_QUERY:
+        if (translated.relayed or translated.rewritten) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
         account = goal.accounts[0]
         return Plan(
@@ -292,16 +296,16 @@ def make_plan(
             settings=target,
             upstream_model=goal.upstream_model,
             translated=translated,
-            exchange=translated.exchange(
+            context=translated.response_context(
                 id=id,
                 now=now,
                 model=goal.model,
-                sealer=sealer,
+                signer=signer,
                 clock=clock,
                 mask=Scrub(settings.mask, target),
             ),
             url=url,
-            headers=header_tables.for_upstream(
+            headers=header_tables.upstream_request_headers(
                 target,
                 upstream,
                 client,
@@ -329,8 +333,11 @@ def make_plan(
         except RemoteProtocolError as error:
             refusals.append(error)
             continue
-        later = (Later(each.settings, each.accounts, partial(with_unsigned, each)) for each in chain[number:])
-        return replace(first, later=tuple(later))
+        later = (
+            FallbackUpstream(each.settings, each.accounts, partial(with_unsigned, each))
+            for each in chain[number:]
+        )
+        return replace(first, fallbacks=tuple(later))
     raise refusals[0]
 
 
@@ -353,22 +360,26 @@ def _default_model(settings: Settings, client: ProtocolSpec) -> str:
 
 def _policy(
     settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, asked: str | None
-) -> Policy:
+) -> LossPolicy:
     """What to do about losses. A client may always ask for more care; for less, its key must allow it.
 
     asked: the value of the client's header. Raises RemoteProtocolError.
     """
     own = None if key is None else key.loss_policy
-    configured = Policy(own or upstream.loss_policy or settings.server.loss_policy)
+    configured = LossPolicy(own or upstream.loss_policy or settings.server.loss_policy)
     if asked is None:
         return configured
     try:
-        wanted = Policy(asked.strip().lower())
+        wanted = LossPolicy(asked.strip().lower())
     except ValueError:
-        values = " or ".join(policy.value for policy in Policy)
+        values = " or ".join(policy.value for policy in LossPolicy)
         message = f"the header {LOSS_POLICY_HEADER} says {asked[:40]!a}: write {values}"
         raise RemoteProtocolError(message, code="invalid_value") from None
-    if wanted is Policy.RECORD and configured is Policy.REFUSE and not (key is not None and key.may_loosen):
+    if (
+        wanted is LossPolicy.RECORD
+        and configured is LossPolicy.REFUSE
+        and not (key is not None and key.may_loosen)
+    ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
         raise RemoteProtocolError(message, status_hint=403)
     return wanted

@@ -19,27 +19,27 @@ import anyio
 import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
-from dragoman import Fault, FaultKind, Keepalive, Ledger, LossCode, Outcome, Relay
-from dragoman._transforms.reasoning_cache import Keepsake
+from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, WireError
+from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.headers import (
     ESTIMATE_AT_START,
     JSON_HEADERS,
     STREAM_HEADERS,
     HeaderList,
     encode_headers,
-    remaining_of,
-    request_ids,
+    remaining_share,
+    request_id_headers,
 )
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.account_pool import Lease, Pool, RequestAttempts
-from dragoman_server.proxying.attempt import Answer, Attempt, Door, Failure
+from dragoman_server.proxying.account_pool import AccountLease, AccountPool, RequestAttempts
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, ResponseMachine, UpstreamSender
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import (
     Reply,
+    encoded_error_reply,
     error_reply,
-    fault_reply,
     loss_header,
     send_reply,
     with_retry_after,
@@ -49,18 +49,18 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 # Takes what is worth keeping of an answer's reasoning.
-Remember = Callable[[Keepsake], None]
+CacheReasoning = Callable[[CachedReasoning], None]
 # Stores an answer. Arguments: one document, and whether its client left before it was complete. Returns whether it was
 # stored.
-Keep = Callable[[JSONObject, bool], Awaitable[bool]]
+StoreResponse = Callable[[JSONObject, bool], Awaitable[bool]]
 
 # How long an answer may take to be kept when its client has left: nobody waits for it any more.
-KEEP_S = 5.0
+STORE_TIMEOUT_S = 5.0
 
 # How long the account of an answer may take to be told that it ended well, when its client has left.
 _SETTLE_S = 1.0
 
-_LEFT = Fault(FaultKind.TRUNCATED, "the client has left")
+_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
 
 
 class Chunk(NamedTuple):
@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
     last: bool
 
 
-class ClientExchange:
+class RequestHandler:
     """One planned request on its way. Call run() once.
 
     doors: where requests to the upstream of a name go out.
@@ -83,33 +83,33 @@ class ClientExchange:
     def __init__(
         self,
         plan: Plan,
-        doors: Callable[[str], Door],
+        sender_for: Callable[[str], UpstreamSender],
         receive: Receive,
         send: Send,
         record: RequestRecord,
         *,
-        pool: Pool,
+        pool: AccountPool,
         keepalive_s: float,
         http1: bool,
-        keep: Keep | None = None,
-        remember: Remember | None = None,
+        store_response: StoreResponse | None = None,
+        cache_reasoning: CacheReasoning | None = None,
     ) -> None:
         self._plan = plan
-        self._doors = doors
+        self._doors = sender_for
         self._pool = pool
         self._receive = receive
         self._send = send
         self._record = record
         self._http1 = http1
-        self._keep = keep
+        self._keep = store_response
         self._unkept: JSONObject | None = None  # the answer, if the store did not take it
-        self._remember = remember
+        self._remember = cache_reasoning
         self._begun = anyio.current_time()
         self._keepalive = Keepalive(keepalive_s, self._begun)
         self._winner: Attempt | None = None  # whose answer the client gets
-        self._failed: list[tuple[Attempt, Failure]] = []
+        self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
-        self._answer: Answer | None = None
+        self._answer: ResponseMachine | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._last_words = False  # so are its last ones
@@ -185,7 +185,7 @@ class ClientExchange:
         """Between frames. What is held back for the first content stays: another attempt may begin anew."""
         if self._winner is None:
             return self._plan.endpoint.heartbeat
-        answer = self._winner.answer
+        answer = self._winner.machine
         assert answer is not None
         beat = answer.heartbeat()
         return answer.data_to_send() + beat if beat else b""
@@ -202,26 +202,26 @@ class ClientExchange:
                 if self._winner is None:
                     await self._give_up(attempts)
 
-    async def _try(self, lease: Lease) -> None:
+    async def _try(self, lease: AccountLease) -> None:
         hedge_s = lease.plan.settings.hedge_s
         if hedge_s > 0:
             await self._hedged(lease, hedge_s)
         else:
             await self._attempt(self._attempt_with(lease))
 
-    def _attempt_with(self, lease: Lease) -> Attempt:
+    def _attempt_with(self, lease: AccountLease) -> Attempt:
         self._plan = lease.plan
         attempt = Attempt(lease, self._doors(lease.plan.settings.name), self, self._pool.clock())
         if self._winner is None:
             self._note(attempt)
         return attempt
 
-    async def _attempt(self, attempt: Attempt) -> Failure | None:
+    async def _attempt(self, attempt: Attempt) -> AttemptFailure | None:
         """One attempt, and what it says of its account. None: it had the client, or somebody else has."""
         try:
             failure = await self._sent(attempt)
         except anyio.get_cancelled_exc_class():
-            answer = attempt.answer
+            answer = attempt.machine
             if attempt is self._winner and answer is not None and answer.outcome is Outcome.COMPLETED:
                 with anyio.move_on_after(_SETTLE_S, shield=True):
                     await self._settle(attempt)  # the client has left, but its account has done its work
@@ -233,14 +233,14 @@ class ClientExchange:
         self._failed.append((attempt, failure))
         if self._winner is None:
             self._note(attempt)
-        verdict = await self._attempts.failed(
-            attempt.lease, failure.fault, failure.after, connecting=failure.connecting
+        action = await self._attempts.failed(
+            attempt.lease, failure.error, failure.retry_after, connecting=failure.connecting
         )
-        if verdict is Verdict.ANSWER:
+        if action is ErrorAction.RETURN_TO_CLIENT:
             self._cancel_others(attempt)
         return failure
 
-    async def _sent(self, attempt: Attempt) -> Failure | None:
+    async def _sent(self, attempt: Attempt) -> AttemptFailure | None:
         """Run the attempt, and again where it may be resent. Each failed run is in the log."""
         record = self._record
         while True:
@@ -260,10 +260,10 @@ class ClientExchange:
             attempt.lease,
             _fault_of(attempt),
             _tokens_of(attempt),
-            remaining_of(attempt.headers, attempt.plan.upstream),
+            remaining_share(attempt.headers, attempt.plan.upstream),
         )
 
-    async def _hedged(self, first: Lease, hedge_s: float) -> None:
+    async def _hedged(self, first: AccountLease, hedge_s: float) -> None:
         """An attempt, and a second one beside it if it gives nothing for a time. The first content decides."""
         ended = anyio.Event()
         outcomes: dict[str, dict[str, object]] = {}  # of those whose answer nobody has seen, by account
@@ -276,7 +276,7 @@ class ClientExchange:
                     outcomes[account] = {"outcome": "failed"}
             if attempt is not self._winner and account not in outcomes:
                 outcomes[account] = {"outcome": "cancelled", **_figures(attempt)}
-                await self._attempts.dropped(attempt.lease, _tokens_of(attempt))
+                await self._attempts.cancelled(attempt.lease, _tokens_of(attempt))
             ended.set()
 
         async with anyio.create_task_group() as legs:
@@ -294,40 +294,40 @@ class ClientExchange:
 
     async def _give_up(self, attempts: RequestAttempts) -> None:
         """Tell the client in its own form what went wrong, and when it is worth trying again."""
-        plan, fault = self._plan, attempts.fault
-        assert fault is not None
+        plan, error = self._plan, attempts.error
+        assert error is not None
         failure = None
         for attempt, each in self._failed:
-            if each.fault is fault:
-                failure, fault = each, each.told
+            if each.error is error:
+                failure, error = each, each.reported
                 self._note(attempt)
         if failure is None and self._failed:
             # The pool's word. The last attempt says how it came to that.
-            last = self._failed[-1][1].told
-            fault = msgspec.structs.replace(fault, message=f"{fault.message} ({last.message})")
-        self._record.error = fault.message if failure is None else failure.cause
+            last = self._failed[-1][1].reported
+            error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
+        self._record.error = error.message if failure is None else failure.cause
         async with self._turn:
             if self._started:
                 # Only heartbeats went out: the answer that never came ends as one that broke off.
-                answer = self._answer = plan.answer(upstream_streams=True)
-                answer.fail(fault)
+                answer = self._answer = plan.response_machine(upstream_streams=True)
+                answer.fail(error)
                 await self._keep_whole(answer)
                 await self._hand_over(Chunk(answer.data_to_send(), last=True), self._outbox)
                 return
             self._upstream_headers = [] if failure is None else failure.headers
-            headers = with_retry_after(self._headers(), attempts.soonest)
+            headers = with_retry_after(self._headers(), attempts.retry_at)
             if failure is None or failure.status is None:
-                reply = fault_reply(plan.client, fault, plan.id, headers)
+                reply = error_reply(plan.client, error, plan.id, headers)
             else:
-                reply = error_reply(fault.kind, failure.status, failure.body, headers)
+                reply = encoded_error_reply(error.kind, failure.status, failure.body, headers)
             await self._hand_over(reply, self._outbox)
 
     # What attempts do with the client: see Outlet.
 
-    async def show(self, attempt: Attempt) -> bool:
+    async def send_ready(self, attempt: Attempt) -> bool:
         if not self._claim(attempt):
             return False
-        answer = attempt.answer
+        answer = attempt.machine
         assert answer is not None
         await self._keep_whole(answer)
         async with self._turn:
@@ -340,7 +340,7 @@ class ClientExchange:
     async def finish(self, attempt: Attempt) -> bool:
         if not self._claim(attempt):
             return False
-        answer = attempt.answer
+        answer = attempt.machine
         assert answer is not None
         await self._keep_whole(answer)
         async with self._turn:
@@ -351,7 +351,7 @@ class ClientExchange:
         """Whether the client gets this attempt's answer. The first one that asks does, and the others end."""
         if self._winner is None:
             self._winner = attempt
-            self._answer, self._plan = attempt.answer, attempt.plan
+            self._answer, self._plan = attempt.machine, attempt.plan
             self._upstream_headers = attempt.headers
             self._note(attempt)
             self._attempts.committed()
@@ -370,7 +370,7 @@ class ClientExchange:
             if account != attempt.lease.account:
                 scope.cancel()
 
-    async def _keep_whole(self, answer: Answer) -> None:
+    async def _keep_whole(self, answer: ResponseMachine) -> None:
         """Hand the answer on as soon as it is whole. A relay shows the end before the connection ends."""
         if self._keep is None or self._is_refusal(answer):
             return
@@ -388,16 +388,16 @@ class ClientExchange:
             return
         body = answer.whole_body()
         if body is not None:
-            with anyio.move_on_after(KEEP_S, shield=True):
-                await self._keep(body, answer.fault is _LEFT)
+            with anyio.move_on_after(STORE_TIMEOUT_S, shield=True):
+                await self._keep(body, answer.error is _LEFT)
 
-    def _is_refusal(self, answer: Answer) -> bool:
+    def _is_refusal(self, answer: ResponseMachine) -> bool:
         """Whether the answer failed so early that it can be told as a plain error."""
         return (
-            answer.fault is not None and not self._started and not (self._plan.streams and answer.committed)
+            answer.error is not None and not self._started and not (self._plan.streams and answer.committed)
         )
 
-    def _ending(self, answer: Answer) -> Reply | Chunk:
+    def _ending(self, answer: ResponseMachine) -> Reply | Chunk:
         """What tells the client that the answer has ended, well or not."""
         self._remember_reasoning(answer)
         if self._plan.streams:
@@ -409,13 +409,13 @@ class ClientExchange:
             body = encode({**self._unkept, "store": False})
         return Reply(200, headers, body)
 
-    def _remember_reasoning(self, answer: Answer) -> None:
+    def _remember_reasoning(self, answer: ResponseMachine) -> None:
         """Before the client knows the whole answer, for its next request may come at once."""
         if self._remember is None or isinstance(answer, Relay) or answer.outcome is not Outcome.COMPLETED:
             return
-        keepsake = answer.keepsake()
-        if keepsake is not None:
-            self._remember(keepsake)
+        cached_reasoning = answer.cached_reasoning()
+        if cached_reasoning is not None:
+            self._remember(cached_reasoning)
 
     async def _write_client(self, inbox: ObjectReceiveStream[Reply | Chunk]) -> None:
         send, keepalive = self._send, self._keepalive
@@ -446,7 +446,7 @@ class ClientExchange:
         """What goes with every answer: the upstream's limits and id, and what was lost."""
         losses = loss_header(self._plan.translated.losses, of_answer)
         return [
-            *(self._upstream_headers or request_ids((), self._plan.id)),
+            *(self._upstream_headers or request_id_headers((), self._plan.id)),
             *((name, self._plan.scrub(value)) for name, value in losses),
         ]
 
@@ -471,8 +471,8 @@ class ClientExchange:
             record.cache_write_tokens = answer.usage.cache_write
             if any(loss.code is LossCode.ESTIMATED for loss in answer.losses):
                 record.estimated = True
-            if answer.fault is not None and answer.fault is not _LEFT and record.error is None:
-                record.error = answer.fault.message
+            if answer.error is not None and answer.error is not _LEFT and record.error is None:
+                record.error = answer.error.message
             if record.outcome == "client_left" and answer.outcome is Outcome.COMPLETED:
                 record.upstream_completed = True
         if record.outcome == "open":
@@ -480,22 +480,22 @@ class ClientExchange:
             record.outcome = "failed" if failed else "completed"
 
 
-def _fault_of(attempt: Attempt) -> Fault | None:
-    return None if attempt.answer is None else attempt.answer.fault
+def _fault_of(attempt: Attempt) -> WireError | None:
+    return None if attempt.machine is None else attempt.machine.error
 
 
 def _tokens_of(attempt: Attempt) -> float:
     """All that it used, as far as the upstream has said so."""
-    if attempt.answer is None:
+    if attempt.machine is None:
         return 0
-    usage = attempt.answer.usage
+    usage = attempt.machine.usage
     return (usage.input or 0) + (usage.output or 0)
 
 
 def _figures(attempt: Attempt) -> dict[str, object]:
     """What an attempt cost, for the log: upstreams count it as far as they got."""
-    if attempt.answer is None:
+    if attempt.machine is None:
         return {}
-    usage = attempt.answer.usage
+    usage = attempt.machine.usage
     figures = {"input_tokens": usage.input, "output_tokens": usage.output}
     return {name: figure for name, figure in figures.items() if figure is not None}

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from dragoman import Fault, FaultKind
+from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.headers import HeaderList
 from dragoman_server.settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
@@ -19,12 +19,12 @@ from dragoman_server.settings.secret import MASK, Mask
 from dragoman_server.upstream.client import UpstreamError, UpstreamErrorKind, origin_of
 
 # How a failed call to an upstream is told: its class, and so its status.
-_KIND_OF: dict[UpstreamErrorKind, FaultKind] = {
-    UpstreamErrorKind.UNREACHABLE: FaultKind.UNREACHABLE,
-    UpstreamErrorKind.TIMEOUT: FaultKind.TIMEOUT,
-    UpstreamErrorKind.BROKEN: FaultKind.UNREACHABLE,
-    UpstreamErrorKind.TOO_LARGE: FaultKind.UNREADABLE,
-    UpstreamErrorKind.INVALID_REQUEST: FaultKind.MISCONFIGURED,
+_KIND_OF: dict[UpstreamErrorKind, ErrorKind] = {
+    UpstreamErrorKind.UNREACHABLE: ErrorKind.UNREACHABLE,
+    UpstreamErrorKind.TIMEOUT: ErrorKind.TIMEOUT,
+    UpstreamErrorKind.BROKEN: ErrorKind.UNREACHABLE,
+    UpstreamErrorKind.TOO_LARGE: ErrorKind.UNREADABLE,
+    UpstreamErrorKind.INVALID_REQUEST: ErrorKind.MISCONFIGURED,
 }
 
 _PROXY_REFUSES = 407
@@ -41,7 +41,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _STREAM_FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 
 # Kinds of error answers that a wrong base_url gives.
-_WRONG_PATH = frozenset({FaultKind.NOT_FOUND, FaultKind.METHOD})
+_WRONG_PATH = frozenset({ErrorKind.NOT_FOUND, ErrorKind.METHOD})
 
 # What servers say of a path that they do not have, where they say it in words: OpenAI, Groq, FastAPI, Go, llama.cpp,
 # Azure, Fastify, Kong. Whatever else is not found is the model, or what a request refers to.
@@ -74,62 +74,68 @@ def _private_address(base_url: str) -> tuple[str, str]:
     return origin, host if "." in host or ":" in host else ""
 
 
-def fault_of_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> Fault:
+def error_from_upstream(error: UpstreamError, upstream: UpstreamSettings, url: str) -> WireError:
     """A failed call as a fault that a client may see. url: where the request went."""
     name = _called(upstream)
     # An error of TLS names the host without the scheme.
     text = _without_address(str(error), upstream, *origin_of(url))
-    return Fault(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
+    return WireError(_KIND_OF[error.kind], text if name in text else f"{name}: {text}")
 
 
-def redirected(upstream: UpstreamSettings, status: int) -> Fault:
+def redirect_error(upstream: UpstreamSettings, status: int) -> WireError:
     """The upstream answered with a redirect, which nobody follows."""
-    return Fault(FaultKind.MISCONFIGURED, f"{_called(upstream)} redirects ({status}): {_base_url(upstream)}")
+    return WireError(
+        ErrorKind.MISCONFIGURED, f"{_called(upstream)} redirects ({status}): {_base_url(upstream)}"
+    )
 
 
-def no_answer(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> Fault | None:
+def invalid_response_error(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> WireError | None:
     """What is wrong with a body that is no protocol's, None where that cannot be told yet. first: its first bytes."""
     if not first:
-        return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent an empty body")
+        return WireError(ErrorKind.UNREADABLE, f"{_called(upstream)} sent an empty body")
     if _is_markup(first):
         what = _media_type(headers)
     elif _may_begin_an_answer(headers, first):
         return None
     else:
         what = f"a body that is no answer ({_content_type(headers) or 'without a content-type'})"
-    return Fault(FaultKind.UNREADABLE, f"{_called(upstream)} sent {what}: {_base_url(upstream)}")
+    return WireError(ErrorKind.UNREADABLE, f"{_called(upstream)} sent {what}: {_base_url(upstream)}")
 
 
-def told(
-    fault: Fault, upstream: UpstreamSettings, account: AccountSettings, headers: HeaderList, body: bytes = b""
-) -> Fault:
+def error_for_client(
+    error: WireError,
+    upstream: UpstreamSettings,
+    account: AccountSettings,
+    headers: HeaderList,
+    body: bytes = b"",
+) -> WireError:
     """What a client is told of an upstream's fault: the fault itself, but for what is the operator's business.
 
     headers, body: of the upstream's error answer, if it was one.
     """
     if upstream.name == SIMULATOR:
-        return fault  # it has no settings, and says that it is one
+        return error  # it has no settings, and says that it is one
     name = _called(upstream)
-    status = "" if fault.status is None else f" ({fault.status})"
-    if fault.kind is FaultKind.AUTHENTICATION:
+    status = "" if error.status is None else f" ({error.status})"
+    if error.kind is ErrorKind.AUTHENTICATION:
         key, place = _key_of(upstream, account)
-        return Fault(fault.kind, f"{name} refused {key}{status}: {place}")
-    if fault.status == _PROXY_REFUSES:
+        return WireError(error.kind, f"{name} refused {key}{status}: {place}")
+    if error.status == _PROXY_REFUSES:
         place = "proxy of [[accounts]] " + account.name if account.proxy else _place(upstream, "proxy")
         place = place if account.proxy or upstream.proxy else "HTTP_PROXY"
-        return Fault(
-            FaultKind.MISCONFIGURED, f"the proxy of {name} refused its credentials{status}: check {place}"
+        return WireError(
+            ErrorKind.MISCONFIGURED, f"the proxy of {name} refused its credentials{status}: check {place}"
         )
-    if fault.kind is FaultKind.BILLING:
+    if error.kind is ErrorKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
-        return Fault(fault.kind, f"the money or quota of {whose} is used up{status}: {fault.message}")
-    if fault.status is not None and _is_about_path(fault, body):
-        said = f"does not serve this path ({fault.status})"
+        return WireError(error.kind, f"the money or quota of {whose} is used up{status}: {error.message}")
+    if error.status is not None and _is_about_path(error, body):
+        said = f"does not serve this path ({error.status})"
         if not body or _is_markup(body):
-            said = f"answered {fault.status} with {_media_type(headers) if body else 'an empty body'}"
+            said = f"answered {error.status} with {_media_type(headers) if body else 'an empty body'}"
         message = f"{name} {said}: {_base_url(upstream)}"
-        return msgspec.structs.replace(fault, message=message, code="unknown_url")
-    return fault
+        return msgspec.structs.replace(error, message=message, code="unknown_url")
+    return error
 
 
 def _without_address(text: str, upstream: UpstreamSettings, origin: str, host: str) -> str:
@@ -163,11 +169,11 @@ def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, 
     return "its key", f"check {place}"
 
 
-def _is_about_path(fault: Fault, body: bytes) -> bool:
+def _is_about_path(error: WireError, body: bytes) -> bool:
     """Whether the upstream has nothing at the path of the request, which a wrong base_url gives."""
-    if fault.kind not in _WRONG_PATH:
+    if error.kind not in _WRONG_PATH:
         return False
-    return not body or _is_markup(body) or _NO_SUCH_PATH.fullmatch(fault.message) is not None
+    return not body or _is_markup(body) or _NO_SUCH_PATH.fullmatch(error.message) is not None
 
 
 def _may_begin_an_answer(headers: HeaderList, first: bytes) -> bool:

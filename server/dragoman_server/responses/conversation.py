@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman import Peek, RemoteProtocolError, Sealer
+from dragoman import RemoteProtocolError, RequestHead, Signer
 from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
-from dragoman_server.responses.stores.base import Item, StoredResponse
+from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # What ids look like: letters, digits, underscores and dashes. OpenAI's have some 60 of them.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")
@@ -49,15 +49,15 @@ def is_id(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ItemReference:
     """An item of the input that stands for a stored one. at: its place in the input."""
 
-    at: int
+    index: int
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StateParams:
     """What a request says about state.
 
     previous: the response that it goes on from.
@@ -70,31 +70,31 @@ class Asked:
     may_refer: bool
 
 
-def read_asked(peeked: Peek) -> Asked:
+def read_state_params(request_head: RequestHead) -> StateParams:
     """Raises RemoteProtocolError for a `previous_response_id` that is no string."""
-    previous = _field(peeked, "previous_response_id")
+    previous = _field(request_head, "previous_response_id")
     if previous is not None and type(previous) is not str:
         raise RemoteProtocolError(
             f"previous_response_id must be a string, not {kind_of(previous)}",
             path="/previous_response_id",
             code="invalid_type",
         )
-    given = bytes(peeked.fields.get("input", b""))
+    given = bytes(request_head.fields.get("input", b""))
     may_refer = _REFERENCE.search(given) is not None
-    return Asked(previous or None, _field(peeked, "store") is not False, may_refer)
+    return StateParams(previous or None, _field(request_head, "store") is not False, may_refer)
 
 
-def _field(peeked: Peek, name: str) -> JSON:
-    raw = peeked.fields.get(name)
+def _field(request_head: RequestHead, name: str) -> JSON:
+    raw = request_head.fields.get(name)
     return None if raw is None else decode(bytes(raw))
 
 
-def input_items(peeked: Peek) -> list[bytes]:
+def input_items(request_head: RequestHead) -> list[bytes]:
     """The items of `input`, each as its bytes; text alone as the message that it means.
 
     Raises RemoteProtocolError for what is no item.
     """
-    raw = bytes(peeked.fields.get("input", b"null")).strip()
+    raw = bytes(request_head.fields.get("input", b"null")).strip()
     if raw == b"null":
         return []
     if raw.startswith(b'"'):
@@ -126,7 +126,7 @@ def _decoded(item: bytes) -> JSONObject:
     return value if type(value) is dict else {}
 
 
-def references(items: Iterable[bytes]) -> list[Reference]:
+def find_references(items: Iterable[bytes]) -> list[ItemReference]:
     """Those items that stand for stored ones. Raises RemoteProtocolError for one without an id."""
     found = []
     for place, raw in enumerate(items):
@@ -138,7 +138,7 @@ def references(items: Iterable[bytes]) -> list[Reference]:
                 raise RemoteProtocolError(
                     f"input[{place}].id is required", path=path, code="missing_required_parameter"
                 )
-            found.append(Reference(place, id))
+            found.append(ItemReference(place, id))
     return found
 
 
@@ -147,15 +147,15 @@ def _is_reference(item: JSONObject) -> bool:
     return kind == "item_reference" or (kind is None and item.keys() - {"type"} == {"id"})
 
 
-def shown(id: str) -> str:
+def printable_id(id: str) -> str:
     """An id from outside, made fit for a message."""
     return id[:100].encode("ascii", "replace").decode("ascii")
 
 
-def not_found(place: int, id: str) -> RemoteProtocolError:
+def item_not_found(place: int, id: str) -> RemoteProtocolError:
     """An item that nobody knows, in the words of OpenAI's server, for clients look for them."""
     return RemoteProtocolError(
-        f"Item with id '{shown(id)}' not found. Items are not persisted when `store` is set to false. "
+        f"Item with id '{printable_id(id)}' not found. Items are not persisted when `store` is set to false. "
         "Try again with `store` set to true, or remove this item from your input.",
         status_hint=404,
         path=f"/input/{place}/id",
@@ -166,13 +166,13 @@ def not_found(place: int, id: str) -> RemoteProtocolError:
 def previous_not_found(id: str) -> RemoteProtocolError:
     """In the words of OpenAI's server."""
     return RemoteProtocolError(
-        f"Previous response with id '{shown(id)}' not found.",
+        f"Previous response with id '{printable_id(id)}' not found.",
         path="/previous_response_id",
         code="previous_response_not_found",
     )
 
 
-def history(previous: StoredResponse) -> tuple[Item, ...]:
+def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     """What the model was told and what it said, up to the end of `previous`.
 
     A compaction item stands for all that was before it. Raises RemoteProtocolError for an answer that broke off:
@@ -193,31 +193,33 @@ def history(previous: StoredResponse) -> tuple[Item, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConversationEntry:
     """One item of a whole conversation. stored: it is not in the request itself."""
 
-    item: Item
+    item: StoredItem
     stored: bool
 
 
-def conversation(before: Sequence[Item], items: Sequence[bytes], referred: Mapping[int, Item]) -> list[Entry]:
+def build_conversation(
+    before: Sequence[StoredItem], items: Sequence[bytes], referred: Mapping[int, StoredItem]
+) -> list[ConversationEntry]:
     """The whole conversation: what was before, then the new items.
 
     referred: by their places, the stored items that new ones stand for. One that the conversation has already
     is left out: OpenAI's server takes no item twice.
     """
     known = {item.id for item in before}
-    whole = [Entry(item, True) for item in before]
+    whole = [ConversationEntry(item, True) for item in before]
     for place, raw in enumerate(items):
         item = referred.get(place)
         if item is None:
-            whole.append(Entry(_named(raw, len(whole)), False))
+            whole.append(ConversationEntry(_named(raw, len(whole)), False))
         elif item.id not in known:
-            whole.append(Entry(item, True))
+            whole.append(ConversationEntry(item, True))
     return whole
 
 
-def written(entries: Iterable[Entry], relayed: bool) -> list[bytes]:
+def write_items(entries: Iterable[ConversationEntry], relayed: bool) -> list[bytes]:
     """The items of a conversation as a request has them. relayed: the request goes to a Responses server."""
     out = []
     for entry in entries:
@@ -227,34 +229,36 @@ def written(entries: Iterable[Entry], relayed: bool) -> list[bytes]:
     return out
 
 
-def _named(raw: bytes, place: int) -> Item:
+def _named(raw: bytes, place: int) -> StoredItem:
     """An item with its id. One that came without gets one made of what it says and where: the same conversation
     sent again has the same items, and is kept once.
     """
     item = _decoded(raw)
     if is_id(item.get("id")):
-        return Item(item["id"], raw)
+        return StoredItem(item["id"], raw)
     kind = item.get("type") or "message"
     prefix = _PREFIXES.get(kind, _OTHER_PREFIX) if type(kind) is str else _OTHER_PREFIX
     digest = hashlib.blake2b(b"%d\n%b" % (place, raw), digest_size=16).hexdigest()
-    return Item(f"{prefix}_{digest}", raw)
+    return StoredItem(f"{prefix}_{digest}", raw)
 
 
-def with_input(peeked: Peek, items: Iterable[bytes], *, without: Container[str] = ()) -> bytes:
+def replace_input(
+    request_head: RequestHead, items: Iterable[bytes], *, without: Container[str] = ()
+) -> bytes:
     """The request with another input and without a reference to an earlier response. Every other value stays.
 
     without: the names of others that go.
     """
     members = [
         b"%b:%b" % (encode(name), bytes(raw))
-        for name, raw in peeked.fields.items()
+        for name, raw in request_head.fields.items()
         if name not in ("previous_response_id", "input") and name not in without
     ]
     members.append(b'"input":[%b]' % b",".join(items))
     return b"{%b}" % b",".join(members)
 
 
-def _for_relay(kept: Item) -> bytes | None:
+def _for_relay(kept: StoredItem) -> bytes | None:
     """An item of an earlier turn for a Responses server that does not know it, None when it says nothing there.
 
     "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false": an id leads nowhere
@@ -263,7 +267,7 @@ def _for_relay(kept: Item) -> bytes | None:
     item = _decoded(kept.data)
     if item.get("type") == "reasoning":
         sealed = item.get("encrypted_content")
-        if type(sealed) is str and Sealer.is_wrapped(sealed):
+        if type(sealed) is str and Signer.is_wrapped(sealed):
             sealed = item["encrypted_content"] = None
         if not sealed and not item.get("content"):
             return None
@@ -277,8 +281,8 @@ def _for_relay(kept: Item) -> bytes | None:
 _NEED_IDS = frozenset(("mcp_approval_request", "mcp_list_tools"))
 
 
-def stored(
-    body: JSONObject, whole: tuple[Item, ...], previous: str | None, *, owner: str, now: int
+def to_stored_response(
+    body: JSONObject, whole: tuple[StoredItem, ...], previous: str | None, *, owner: str, now: int
 ) -> StoredResponse | None:
     """An answer as it is kept; None when it has not ended, or has no id to find it by."""
     id, output = body.get("id"), body.get("output")
@@ -289,7 +293,7 @@ def stored(
     return StoredResponse(str(id), owner, now, encode(kept), whole, tuple(said))
 
 
-def cancelled(body: JSONObject) -> JSONObject:
+def mark_cancelled(body: JSONObject) -> JSONObject:
     """An answer whose client did not wait for its end: "To cancel a synchronous response, terminate the
     connection."
     """
@@ -303,7 +307,7 @@ def response_body(response: StoredResponse) -> JSONObject:
     return body
 
 
-def listed(item: Item) -> JSONObject:
+def item_for_list(item: StoredItem) -> JSONObject:
     """An item of the input, in the full form that lists have: with an id, and content in parts."""
     value = _decoded(item.data)
     out: JSONObject = {"id": item.id, "type": "message", **value}
@@ -316,10 +320,10 @@ def listed(item: Item) -> JSONObject:
     return out
 
 
-def compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
+def build_compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
     """ "A list of all user messages, followed by a single compaction item": an answer that sums up these items."""
     summary = [item for item in whole["output"] if item.get("type") == "compaction"]
-    messages = [listed(entry.item) for entry in conversation((), items, {})]
+    messages = [item_for_list(entry.item) for entry in build_conversation((), items, {})]
     return {
         "id": whole["id"],
         "object": "response.compaction",

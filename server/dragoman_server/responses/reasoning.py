@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman.document import Thought
+from dragoman.document import Reasoning
 from dragoman.jsontext import decode, encode
 
 # A tool that takes longer than this has its model think again.
@@ -28,7 +28,7 @@ class _Entry(NamedTuple):
     until: float
 
 
-class ThoughtStore:
+class ReasoningStore:
     """max_bytes: of all entries together. Times are seconds of any clock that only goes on."""
 
     def __init__(
@@ -43,7 +43,7 @@ class ThoughtStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keep(self, owner: str, calls: tuple[str, ...], thoughts: tuple[Thought, ...], now: float) -> None:
+    def put(self, owner: str, calls: tuple[str, ...], thoughts: tuple[Reasoning, ...], now: float) -> None:
         """owner: the name of the client's key, so that nobody finds another's."""
         key = _key(owner, calls)
         self._drop(key)
@@ -55,7 +55,7 @@ class ThoughtStore:
         while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
             self._drop(next(iter(self._entries)))
 
-    def recall(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Thought, ...] | None:
+    def get(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
         """What was kept under these call ids, None when nothing is there any more."""
         key = _key(owner, calls)
         entry = self._entries.get(key)
@@ -67,7 +67,7 @@ class ThoughtStore:
         self._entries.move_to_end(key)
         # A conversation that goes on brings all its turns each time.
         self._entries[key] = entry._replace(until=now + self._max_age_s)
-        return msgspec.convert(decode(entry.kept), tuple[Thought, ...])
+        return msgspec.convert(decode(entry.kept), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)

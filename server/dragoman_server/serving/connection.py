@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import Refusal, in_plain_text
-from dragoman_server.serving.tasks import ClearableEvent, TaskGroup
+from dragoman_server.serving.refusals import Refusal, plain_text_refusal
+from dragoman_server.serving.tasks import ClearableEvent, ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -78,7 +78,7 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: Refusal = in_plain_text
+    refusal: Refusal = plain_text_refusal
     terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     # What has no request and may be closed for a new connection, by what closes it: connections, and TLS handshakes.
@@ -130,7 +130,7 @@ class Connection:
     def protocol_arguments(self) -> tuple[Any, ...]:
         """What the constructors of hypercorn's protocols take."""
         worker = self.worker
-        tasks = TaskGroup(self._tasks)
+        tasks = ConnectionTaskGroup(self._tasks)
         addresses = self.client, self.server
         return worker.app, worker.config, worker, tasks, worker.state, self.tls, *addresses, self.send
 

@@ -24,11 +24,11 @@ from dragoman_server.serving.refusals import refused_scope
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
-    check_part,
+    check_partial_head,
     is_chunk_line,
     is_trailer_section,
     parse_broken,
-    split_absolute,
+    split_absolute_form,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _EMPTY_LINE = b"\r\n"
 
 
 if not hasattr(h11.Connection(h11.SERVER), "_receive_buffer"):
-    # hypercorn asks for any version of h11: without it _Body would not be used, and nobody would notice.
+    # hypercorn asks for any version of h11: without it _BodyBuffer would not be used, and nobody would notice.
     raise ImportError("this version of h11 has no Connection._receive_buffer")
 
 
@@ -152,7 +152,7 @@ class HTTP1(H11Protocol):
         head = bytes(self._buffer[:end] if end > 3 else self._buffer)
         try:
             if end < 4:
-                check_part(head, self._checked)
+                check_partial_head(head, self._checked)
                 if not self._checked:
                     # hypercorn 0.18 protocol/h11.py:171 ends the idle time with the whole head: no other limit.
                     self.transport.read_within(self.transport.settings.header_timeout_s)
@@ -172,7 +172,7 @@ class HTTP1(H11Protocol):
             return
         assert isinstance(request, h11.Request)
         assert isinstance(self.connection, h11.Connection)
-        self.connection._receive_buffer = _Body()
+        self.connection._receive_buffer = _BodyBuffer()
         self._reading = _Reading.BODY
         await self.send(Updated(idle=False))
         # hypercorn 0.18 protocol/h11.py:311 switches to HTTP/2 here, whatever `http2` is. Connection recognizes prior
@@ -247,7 +247,7 @@ class HTTP1(H11Protocol):
         self._buffer.clear()
 
 
-class _Body(ReceiveBuffer):
+class _BodyBuffer(ReceiveBuffer):
     """The bytes of a body, from which h11 takes lines when it is chunked.
 
     h11 0.16 _receivebuffer.py:104 ends a trailer section at bare LF; _abnf.py:118 takes a size of 80 bits, and anything
@@ -271,7 +271,7 @@ class _Body(ReceiveBuffer):
 def _as_served(request: h11.Request) -> h11.Request:
     """Replace a URL as the target by its path, and drop an upgrade that is not a valid WebSocket handshake."""
     target, headers = request.target, list(request.headers)
-    if (parts := split_absolute(target)) is not None:
+    if (parts := split_absolute_form(target)) is not None:
         # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
         # information of the request-target" -- RFC 9112, 3.2.2
         authority, target = parts

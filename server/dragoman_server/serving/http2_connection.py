@@ -51,7 +51,7 @@ SMALL_DATA = 64
 _HEADER_TABLE = 4096
 
 
-class Rate(NamedTuple):
+class FrameRate(NamedTuple):
     """A limit on events: `burst` at once, `per_second` in the long run."""
 
     burst: int
@@ -62,14 +62,14 @@ class Rate(NamedTuple):
 # noticeable load: a frame costs some 30 microseconds, a request that is reset some 500.
 #
 # Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
-_CONTROL = Rate(1000, 100)
+_CONTROL = FrameRate(1000, 100)
 # A client may cancel all of its 128 streams three times at once. CVE-2023-44487 (rapid reset: it opens and resets), and
 # CVE-2025-8671 (made you reset: it makes us reset what it has opened): some hundred thousand a second.
-_RESETS = Rate(400, 50)
+_RESETS = FrameRate(400, 50)
 # Each is applied to all open streams. Clients send one or two in all.
-_SETTINGS = Rate(100, 10)
+_SETTINGS = FrameRate(100, 10)
 
-_RATES: dict[type[Frame], tuple[str, Rate]] = {
+_RATES: dict[type[Frame], tuple[str, FrameRate]] = {
     PingFrame: ("PING", _CONTROL),
     PriorityFrame: ("PRIORITY", _CONTROL),
     ExtensionFrame: ("unknown", _CONTROL),
@@ -93,7 +93,7 @@ class _TokenBucket:
 
     __slots__ = ("_at", "_left", "_rate")
 
-    def __init__(self, rate: Rate, now: float) -> None:
+    def __init__(self, rate: FrameRate, now: float) -> None:
         self._rate = rate
         self._left: float = rate.burst
         self._at = now
@@ -230,7 +230,7 @@ class HTTP2Connection(H2Connection):
     def _is_idle(self, stream_id: int) -> bool:
         return stream_id % 2 == 0 or stream_id > self.highest_inbound_stream_id
 
-    def _count(self, what: str, rate: Rate | None) -> None:
+    def _count(self, what: str, rate: FrameRate | None) -> None:
         if rate is None:
             return
         bucket = self._buckets.get(what)

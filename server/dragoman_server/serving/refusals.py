@@ -12,7 +12,7 @@ from starlette.types import Scope
 from dragoman import RemoteProtocolError
 from dragoman_server.replies import Reply
 
-__all__ = ["Refusal", "in_plain_text", "refusal_of", "refused_scope"]
+__all__ = ["Refusal", "plain_text_refusal", "refusal_of", "refused_scope"]
 
 # Makes the whole answer from what is known of the request (see refused_scope) and from what is wrong with it.
 Refusal = Callable[[Scope, RemoteProtocolError], Reply]
@@ -20,7 +20,7 @@ Refusal = Callable[[Scope, RemoteProtocolError], Reply]
 
 def refusal_of(app: Any) -> Refusal:
     """The application's own `refusal`, or in_plain_text()."""
-    refusal: Refusal = getattr(app, "refusal", in_plain_text)
+    refusal: Refusal = getattr(app, "refusal", plain_text_refusal)
     return refusal
 
 
@@ -39,6 +39,6 @@ def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, byt
     }
 
 
-def in_plain_text(scope: Scope, error: RemoteProtocolError) -> Reply:
+def plain_text_refusal(scope: Scope, error: RemoteProtocolError) -> Reply:
     """Answer with the error's message, for an application without `refusal`."""
     return Reply(error.status_hint, [("content-type", "text/plain")], f"{error.message}\n".encode())

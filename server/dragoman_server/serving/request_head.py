@@ -19,11 +19,11 @@ __all__ = [
     "BrokenHead",
     "check_fields",
     "check_head",
-    "check_part",
+    "check_partial_head",
     "is_chunk_line",
     "is_trailer_section",
     "parse_broken",
-    "split_absolute",
+    "split_absolute_form",
 ]
 
 # Claude Code and Codex send some 10 KiB of headers.
@@ -64,7 +64,7 @@ _MALFORMED = (
 )
 
 
-def check_part(part: bytes | bytearray, start: int = 0) -> None:
+def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
     """Check an incomplete head. start: how many bytes of it were checked before.
 
     Raises RemoteProtocolError with status 400, 414 or 431.
@@ -125,7 +125,7 @@ def is_trailer_section(section: bytes) -> bool:
     return _FIELDS.fullmatch(section) is not None
 
 
-def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
+def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
     """Split a target in absolute form into authority and path; None for other forms.
 
     "a server MUST accept the absolute-form in requests" -- RFC 9112, 3.2.2
@@ -150,7 +150,7 @@ def parse_broken(head: bytes) -> BrokenHead:
     request_line, *lines = head.split(b"\n")
     words = request_line.split()
     target = words[1] if len(words) > 1 else b""
-    if (absolute := split_absolute(target)) is not None:
+    if (absolute := split_absolute_form(target)) is not None:
         target = absolute[1]
     if re.fullmatch(rb"/[!-~]*", target) is None:
         target = b""
@@ -220,7 +220,7 @@ def _check_host(lines: bytes, target: bytes, minor: int) -> None:
     hosts = _values(b"host", lines)
     if len(hosts) > 1 or (minor == 1 and not hosts):
         raise _refused(400, "it needs exactly one Host header")
-    if (absolute := split_absolute(target)) is not None:
+    if (absolute := split_absolute_form(target)) is not None:
         hosts.append(absolute[0])
     if not all(map(_HOST.fullmatch, hosts)):
         raise _refused(400, "its Host is not a host and a port")

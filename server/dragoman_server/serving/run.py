@@ -27,13 +27,13 @@ import anyio
 import hypercorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman_server.log import configure, take_over
+from dragoman_server.log import capture_foreign_logs, configure_logging
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.refusals import refusal_of
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES
 from dragoman_server.serving.server import serve_connections
-from dragoman_server.serving.sockets import Listening, StartupError, bind
+from dragoman_server.serving.sockets import BoundAddress, StartupError, bind
 from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
 from dragoman_server.settings import ServerSettings, Settings
 
@@ -68,7 +68,7 @@ _HYPERCORN = {
 }
 
 
-def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Listening], None]) -> None:
+def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[BoundAddress], None]) -> None:
     """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
 
     `app_factory` makes the application from the settings, once in each process; with several workers it must
@@ -81,7 +81,7 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
     listener = bind(server)
     with listener:
         name = listener.getsockname()
-        listening = Listening("https" if server.tls else "http", name[0], name[1], server.backend)
+        listening = BoundAddress("https" if server.tls else "http", name[0], name[1], server.backend)
         ready = partial(on_ready, listening)
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, stop_signals())
@@ -93,8 +93,8 @@ def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Li
 
 def _set_up_logging(settings: Settings) -> None:
     server = settings.server
-    configure(server.log_level, server.log_format, mask=settings.mask)
-    take_over()
+    configure_logging(server.log_level, server.log_format, mask=settings.mask)
+    capture_foreign_logs()
     # At level info hypercorn says where it runs; our own line says it, once for all workers.
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 

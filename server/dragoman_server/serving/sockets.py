@@ -19,7 +19,7 @@ class StartupError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class BoundAddress:
     """What the server really bound, given to `on_ready` when connections are accepted."""
 
     scheme: str

@@ -10,7 +10,7 @@ import anyio.abc
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
-__all__ = ["AppEvents", "ClearableEvent", "TaskGroup"]
+__all__ = ["AppEvents", "ClearableEvent", "ConnectionTaskGroup"]
 
 _log = logging.getLogger("dragoman.http")
 
@@ -102,7 +102,7 @@ def _size(event: ASGIReceiveEvent) -> int:
     return 0
 
 
-class TaskGroup:
+class ConnectionTaskGroup:
     """The tasks of one connection, as hypercorn's protocols start them."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:

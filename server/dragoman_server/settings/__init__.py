@@ -3,7 +3,7 @@
 from dragoman_server.settings.gateway import (
     ACCOUNT_KEYS,
     ACCOUNT_STORES,
-    ANY_VERSION,
+    AUTO_VERSION,
     BOTH,
     BUDGET_PERIODS,
     CAPABILITY_KEYS,
@@ -41,7 +41,7 @@ from dragoman_server.settings.gateway import (
 __all__ = [
     "ACCOUNT_KEYS",
     "ACCOUNT_STORES",
-    "ANY_VERSION",
+    "AUTO_VERSION",
     "BOTH",
     "BUDGET_PERIODS",
     "CAPABILITY_KEYS",

@@ -3,7 +3,7 @@
 Strategy: one table of keys for all who may say it: hosts and model families that are well known, the
 configuration's `[[upstreams]]`, and its `[[capabilities]]`. None means unsaid, so that what is said can be laid over
 what was said before. They count for translated requests: clients of the upstream's own protocol say themselves what
-they want, unless `relay` is "mend".
+they want, unless `relay` is "rewrite".
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from typing import Annotated, get_args
 from dragoman._ir.effort import EFFORTS
 from dragoman._ir.request import Refusable
 from dragoman.codec import Enforced, HostedUse
-from dragoman_server.settings.fields import Key, Kind, choice, integer
+from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer
 
 # For `reasoning_field` and `reasoning_setting`: there is none.
 NONE = "none"
@@ -24,12 +24,12 @@ HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
 ENFORCED: tuple[str, ...] = get_args(Enforced)
 
 
-def _switch(help_: str, default: bool | None = None) -> Key:
-    return Key(Kind.SWITCH, help_, default=default)
+def _switch(help_: str, default: bool | None = None) -> SettingSpec:
+    return SettingSpec(SettingKind.SWITCH, help_, default=default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class CapabilitySettings:
     """The defaults in the keys are for those of whom nobody says anything."""
 
     max_tokens: Annotated[
@@ -67,7 +67,7 @@ class Capabilities:
             default="reasoning_effort",
         ),
     ] = None
-    thinking_word: Annotated[
+    thinking_type: Annotated[
         str | None,
         choice(
             "the type that asks for thinking where reasoning_setting is thinking",
@@ -93,8 +93,8 @@ class Capabilities:
     ] = None
     efforts: Annotated[
         tuple[str, ...] | None,
-        Key(
-            Kind.CHOICES,
+        SettingSpec(
+            SettingKind.CHOICES,
             "the reasoning efforts that are taken, others become the nearest; unset: all; empty: no reasoning at all",
             choices=EFFORTS,
         ),
@@ -127,7 +127,9 @@ class Capabilities:
     ] = None
     hosted_tools: Annotated[
         tuple[str, ...] | None,
-        Key(Kind.CHOICES, "the tools that the upstream runs itself", choices=HOSTED_USES, default=()),
+        SettingSpec(
+            SettingKind.CHOICES, "the tools that the upstream runs itself", choices=HOSTED_USES, default=()
+        ),
     ] = None
     custom_tools: Annotated[
         bool | None, _switch("takes free-text tools; else they go as functions; unset: only in Responses")
@@ -187,12 +189,12 @@ class Capabilities:
             "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
             " to see it, or never",
             "auto",
-            "asked",
+            "requested",
             "never",
-            default="asked",
+            default="requested",
         ),
     ] = None
-    opens_seals: Annotated[
+    unwraps_signatures: Annotated[
         bool | None,
         _switch(
             "is a Dragoman too, which opens what it has sealed: clients of its own protocol give it back as it is",
@@ -220,8 +222,8 @@ class Capabilities:
     ] = None
     enforces: Annotated[
         tuple[str, ...] | None,
-        Key(
-            Kind.CHOICES,
+        SettingSpec(
+            SettingKind.CHOICES,
             "what it is known to make the model do: keep to a strict schema, call a tool that is demanded; the rest is "
             "checked, and the losses say `breach`",
             choices=ENFORCED,
@@ -243,8 +245,8 @@ class Capabilities:
     ] = None
     refuses: Annotated[
         tuple[str, ...] | None,
-        Key(
-            Kind.CHOICES,
+        SettingSpec(
+            SettingKind.CHOICES,
             "settings that are answered with an error, so they are left out",
             choices=REFUSABLE,
             default=(),
@@ -254,29 +256,33 @@ class Capabilities:
     relay: Annotated[
         str | None,
         choice(
-            "requests in its own protocol: exact: bytes pass, and those of answers; mend: fitted like translated ones",
+            "requests in its own protocol: exact: bytes pass, and those of answers; rewrite: fitted like translated "
+            "ones",
             "exact",
-            "mend",
+            "rewrite",
             default="exact",
         ),
     ] = None
 
-    def said(self) -> Iterator[tuple[str, object]]:
+    def explicit_values(self) -> Iterator[tuple[str, object]]:
         """Names and values of what is said."""
-        for each in fields(Capabilities):
+        for each in fields(CapabilitySettings):
             value = getattr(self, each.name)
             if value is not None:
                 yield each.name, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCapabilities(Capabilities):
+class ModelCapabilitySettings(CapabilitySettings):
     """One `[[capabilities]]` table."""
 
     model: Annotated[
         str,
-        Key(
-            Kind.TEXT, "the upstream's name of the model, * for any text; later tables win over earlier ones"
+        SettingSpec(
+            SettingKind.TEXT,
+            "the upstream's name of the model, * for any text; later tables win over earlier ones",
         ),
     ]
-    upstream: Annotated[str | None, Key(Kind.NAME, "only at the upstream of this name; unset: at all")] = None
+    upstream: Annotated[
+        str | None, SettingSpec(SettingKind.NAME, "only at the upstream of this name; unset: at all")
+    ] = None

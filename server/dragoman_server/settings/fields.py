@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Kind(enum.Enum):
+class SettingKind(enum.Enum):
     """How a value is written and checked. Outside TOML, lists are comma-separated."""
 
     TEXT = "text"
@@ -29,13 +29,13 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingSpec:
     """One setting's kind and limits; `low` and `high` are inclusive.
 
     `name` and `required` are filled in from the field, and so is `default` (None: no value) where the field has one.
     """
 
-    kind: Kind
+    kind: SettingKind
     help: str
     low: float = 0
     high: float = 0
@@ -45,17 +45,17 @@ class Key:
     required: bool = False
 
 
-def integer(help_: str, low: int, high: int) -> Key:
-    return Key(Kind.INTEGER, help_, low, high)
+def integer(help_: str, low: int, high: int) -> SettingSpec:
+    return SettingSpec(SettingKind.INTEGER, help_, low, high)
 
 
-def seconds(help_: str, low: float, high: float) -> Key:
-    return Key(Kind.SECONDS, help_, low, high)
+def seconds(help_: str, low: float, high: float) -> SettingSpec:
+    return SettingSpec(SettingKind.SECONDS, help_, low, high)
 
 
-def dollars(help_: str, most: float) -> Key:
-    return Key(Kind.DOLLARS, help_, 0, most)
+def dollars(help_: str, most: float) -> SettingSpec:
+    return SettingSpec(SettingKind.DOLLARS, help_, 0, most)
 
 
-def choice(help_: str, *choices: str, default: str | None = None) -> Key:
-    return Key(Kind.CHOICE, help_, choices=choices, default=default)
+def choice(help_: str, *choices: str, default: str | None = None) -> SettingSpec:
+    return SettingSpec(SettingKind.CHOICE, help_, choices=choices, default=default)

@@ -1,6 +1,6 @@
 """What can be set: frozen dataclasses whose annotations are the one table of all keys.
 
-Each field carries a `Key`: its kind, its range, its help text. The TOML reader, the environment
+Each field carries a `SettingSpec`: its kind, its range, its help text. The TOML reader, the environment
 (`DRAGOMAN_` and the field's name), the command line and `dragoman config show` are all made from these
 tables, so a new setting is one new field. Where values come from is config.py's matter; this module reads
 nothing.
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from dragoman import UPSTREAMS, Target
+from dragoman import UPSTREAMS, Capabilities
 from dragoman._ir.effort import EFFORTS
 from dragoman.codec import UpstreamSpec
-from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
-from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
-from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.fields import choice as _choice
 from dragoman_server.settings.fields import dollars as _dollars
 from dragoman_server.settings.fields import integer as _integer
@@ -44,7 +44,7 @@ MAX_BODY_BYTES = 64 * 2**20
 # The header that `anthropic_version` is about.
 VERSION_HEADER = "anthropic-version"
 # For `anthropic_version`: the newest, unless a request needs what only the older has.
-ANY_VERSION = "auto"
+AUTO_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
 
 
@@ -52,15 +52,18 @@ NEWEST_VERSION = "2026-10-21"
 class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
 
-    host: Annotated[str, Key(Kind.HOST, "address to bind")] = "127.0.0.1"
+    host: Annotated[str, SettingSpec(SettingKind.HOST, "address to bind")] = "127.0.0.1"
     port: Annotated[int, _integer("port to bind; 0 takes a free one", 0, 65_535)] = 8080
     backend: Annotated[str, _choice("event loop", "asyncio", "uvloop", "trio")] = "asyncio"
     workers: Annotated[int, _integer("number of processes", 1, 256)] = 1
-    certfile: Annotated[str | None, Key(Kind.PATH, "TLS certificate chain, PEM")] = None
-    keyfile: Annotated[str | None, Key(Kind.PATH, "TLS private key, PEM")] = None
+    certfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS certificate chain, PEM")] = None
+    keyfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS private key, PEM")] = None
     http2: Annotated[
         bool,
-        Key(Kind.SWITCH, "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS"),
+        SettingSpec(
+            SettingKind.SWITCH,
+            "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS",
+        ),
     ] = True
     max_connections: Annotated[
         int,
@@ -83,15 +86,15 @@ class ServerSettings:
     ] = 10.0
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Key(
-            Kind.HOSTS,
+        SettingSpec(
+            SettingKind.HOSTS,
             "hosts that requests may name, beside loopback ones; * matches any text; empty with client keys: all",
         ),
     ] = ()
     cors_origins: Annotated[
         tuple[str, ...],
-        Key(
-            Kind.ORIGINS,
+        SettingSpec(
+            SettingKind.ORIGINS,
             "origins of web pages that may use the gateway; loopback: those of this machine, on any port",
         ),
     ] = (LOOPBACK_ORIGINS,)
@@ -112,8 +115,8 @@ class ServerSettings:
     ] = 32_000
     default_model: Annotated[
         str | None,
-        Key(
-            Kind.TEXT,
+        SettingSpec(
+            SettingKind.TEXT,
             "the model of requests that may leave it out (the simple API): a name as clients send it",
         ),
     ] = None
@@ -133,7 +136,10 @@ class ServerSettings:
         _choice("where answers to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
     ] = "off"
     response_store_path: Annotated[
-        str | None, Key(Kind.PATH, "the file of the response store sqlite; it is made when it is not there")
+        str | None,
+        SettingSpec(
+            SettingKind.PATH, "the file of the response store sqlite; it is made when it is not there"
+        ),
     ] = None
     response_store_max_bytes: Annotated[
         int, _integer("what the response store holds at most; the oldest go first", 2**20, 2**40)
@@ -150,12 +156,15 @@ class ServerSettings:
         ),
     ] = "memory"
     account_store_path: Annotated[
-        str | None, Key(Kind.PATH, "the file of the account store sqlite; it is made when it is not there")
+        str | None,
+        SettingSpec(
+            SettingKind.PATH, "the file of the account store sqlite; it is made when it is not there"
+        ),
     ] = None
     account_store_url: Annotated[
         Secret | None,
-        Key(
-            Kind.SECRET,
+        SettingSpec(
+            SettingKind.SECRET,
             "the server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
         ),
     ] = None
@@ -163,35 +172,36 @@ class ServerSettings:
         int,
         _integer("accounts that one request is sent with, one after the other, until one answers", 1, 100),
     ] = MAX_ATTEMPTS
-    patience_s: Annotated[
+    account_wait_s: Annotated[
         float, _seconds("time that a request waits for an account when all of them rest", 0, 3600)
     ] = 0.0
     secret: Annotated[
         Secret | None,
-        Key(
-            Kind.SECRET,
+        SettingSpec(
+            SettingKind.SECRET,
             "signs sealed reasoning and hashes client keys; at least 32 characters, the same on every gateway",
             low=32,
         ),
     ] = None
     admin_key: Annotated[
         Secret | None,
-        Key(
-            Kind.SECRET,
+        SettingSpec(
+            SettingKind.SECRET,
             "who sends it may see and change the accounts below /admin; at least 32 characters; unset: nobody may",
             low=32,
         ),
     ] = None
     allow_public_without_keys: Annotated[
         bool,
-        Key(
-            Kind.SWITCH, "start on a public address without client keys: whoever connects may use everything"
+        SettingSpec(
+            SettingKind.SWITCH,
+            "start on a public address without client keys: whoever connects may use everything",
         ),
     ] = False
     check_grammars: Annotated[
         bool,
-        Key(
-            Kind.SWITCH,
+        SettingSpec(
+            SettingKind.SWITCH,
             "check what the model writes for free-text tools with a grammar that the upstream cannot enforce; "
             "needs dragoman[grammar]",
         ),
@@ -202,8 +212,8 @@ class ServerSettings:
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,
-        Key(
-            Kind.SWITCH,
+        SettingSpec(
+            SettingKind.SWITCH,
             "offer the built-in simulator as upstream sim; unset: it is offered, and listed while there is no other",
         ),
     ] = None
@@ -222,60 +232,76 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings(Capabilities):
+class UpstreamSettings(CapabilitySettings):
     """One `[[upstreams]]` table, with what is said of all the upstream's models.
 
     `protocols` are all that the upstream speaks natively: a client of one of these is relayed in its own.
     Clients of other protocols are translated to `protocol`.
     """
 
-    name: Annotated[str, Key(Kind.NAME, "the name before the slash in upstream/model")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "the name before the slash in upstream/model")]
     protocol: Annotated[
         str, _choice("the preferred protocol; may be left out beside protocols", *UPSTREAM_PROTOCOLS)
     ]
     base_url: Annotated[
-        str, Key(Kind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's")
+        str,
+        SettingSpec(
+            SettingKind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's"
+        ),
     ]
     # Empty means: the preferred one alone. The loader always fills it in, and so does __post_init__.
     protocols: Annotated[
-        tuple[str, ...], Key(Kind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS)
+        tuple[str, ...],
+        SettingSpec(SettingKind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS),
     ] = ()
-    api_key: Annotated[Secret | None, Key(Kind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")] = None
+    api_key: Annotated[
+        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
+    ] = None
     auth: Annotated[
         str,
         _choice(
             "how the key is sent; auto: x-api-key for Messages, else bearer", "auto", "bearer", "x-api-key"
         ),
     ] = "auto"
-    headers: Annotated[Mapping[str, Secret], Key(Kind.HEADERS, "extra headers of every request")] = field(
-        default_factory=dict
-    )
-    proxy: Annotated[Secret | None, Key(Kind.PROXY, "http, https or socks5 URL; may hold credentials")] = None
-    models: Annotated[tuple[str, ...], Key(Kind.NAMES, "model names this upstream answers to")] = ()
+    headers: Annotated[
+        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers of every request")
+    ] = field(default_factory=dict)
+    proxy: Annotated[
+        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may hold credentials")
+    ] = None
+    models: Annotated[
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names this upstream answers to")
+    ] = ()
     default_model: Annotated[
         str | None,
-        Key(
-            Kind.TEXT,
+        SettingSpec(
+            SettingKind.TEXT,
             "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
         ),
     ] = None
     model_list: Annotated[
-        bool, Key(Kind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
+        bool, SettingSpec(SettingKind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
     ] = True
     anthropic_version: Annotated[
         str,
-        Key(
-            Kind.TEXT,
+        SettingSpec(
+            SettingKind.TEXT,
             "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
         ),
-    ] = ANY_VERSION
+    ] = AUTO_VERSION
     # What it does for clients of its own protocol, which are relayed.
     stores_responses: Annotated[
         bool,
-        Key(Kind.SWITCH, "keeps answers itself, for previous_response_id; else the gateway's store does"),
+        SettingSpec(
+            SettingKind.SWITCH,
+            "keeps answers itself, for previous_response_id; else the gateway's store does",
+        ),
     ] = False
     counts_tokens: Annotated[
-        bool, Key(Kind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them")
+        bool,
+        SettingSpec(
+            SettingKind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them"
+        ),
     ] = False
     loss_policy: Annotated[str | None, _choice("instead of the server's", *LOSS_POLICIES)] = None
     selection: Annotated[
@@ -283,8 +309,8 @@ class UpstreamSettings(Capabilities):
     ] = Selection.LEAST_RECENTLY_USED.value
     sticky: Annotated[
         bool,
-        Key(
-            Kind.SWITCH,
+        SettingSpec(
+            SettingKind.SWITCH,
             "a conversation stays with its account, for the sake of prompt caches and sealed reasoning",
         ),
     ] = True
@@ -324,17 +350,23 @@ class UpstreamSettings(Capabilities):
 class ClientKey:
     """One `[[client_keys]]` table. The key itself is known to its owner alone."""
 
-    name: Annotated[str, Key(Kind.NAME, "what the log calls the key's owner")]
-    hash: Annotated[str, Key(Kind.HASH, "what `dragoman keys add` printed for it")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "what the log calls the key's owner")]
+    hash: Annotated[str, SettingSpec(SettingKind.HASH, "what `dragoman keys add` printed for it")]
     loss_policy: Annotated[
         str | None, _choice("instead of the upstream's and the server's", *LOSS_POLICIES)
     ] = None
     may_loosen: Annotated[
-        bool, Key(Kind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise")
+        bool,
+        SettingSpec(
+            SettingKind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise"
+        ),
     ] = False
     models: Annotated[
         tuple[str, ...],
-        Key(Kind.NAMES, "models that it may use, by the names that clients send, * for any text; unset: all"),
+        SettingSpec(
+            SettingKind.NAMES,
+            "models that it may use, by the names that clients send, * for any text; unset: all",
+        ),
     ] = ()
     requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
         None
@@ -356,8 +388,8 @@ class Price:
 
     model: Annotated[
         str,
-        Key(
-            Kind.TEXT,
+        SettingSpec(
+            SettingKind.TEXT,
             "a name that clients send, `upstream/model`, or the upstream's own name; * for any text",
         ),
     ]
@@ -379,18 +411,21 @@ DEFAULT_ACCOUNT = "default"
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
 
-    upstream: Annotated[str, Key(Kind.NAME, "whose account it is")]
+    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "whose account it is")]
     name: Annotated[
-        str, Key(Kind.NAME, "what the log and the admin pages call it, behind the upstream's name")
+        str,
+        SettingSpec(SettingKind.NAME, "what the log and the admin pages call it, behind the upstream's name"),
     ]
-    api_key: Annotated[Secret | None, Key(Kind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")] = None
-    proxy: Annotated[Secret | None, Key(Kind.PROXY, "instead of the upstream's")] = None
+    api_key: Annotated[
+        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
+    ] = None
+    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "instead of the upstream's")] = None
     weight: Annotated[int, _integer("its share under the selection weighted", 1, 1000)] = 1
     requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
         None
     )
     tokens_per_minute: Annotated[int | None, _integer("tokens that it may use, steadily", 1, 10**10)] = None
-    most_at_once: Annotated[int | None, _integer("requests at the same time", 1, 10**6)] = None
+    max_concurrent_requests: Annotated[int | None, _integer("requests at the same time", 1, 10**6)] = None
 
     @property
     def id(self) -> str:
@@ -402,18 +437,22 @@ class AccountSettings:
 class RuleSettings:
     """One `[[rules]]` table: what a failure means. All its conditions must hold; the first rule that fits counts."""
 
-    verdict: Annotated[
+    action: Annotated[
         str,
         _choice(
-            "answer: tell the client; next: try another account; cool: and let this one rest; "
-            "disable: and take it out of use; trouble: and rest when it happens often",
-            *(each.value for each in Verdict),
+            "return_to_client: without another attempt; try_next: use another account; cool_down: and leave this one "
+            "alone for a while; disable: and take it out of use; retry_later: and cool it down if this happens often",
+            *(each.value for each in ErrorAction),
         ),
     ]
-    upstream: Annotated[str | None, Key(Kind.NAME, "the upstream that it is about; unset: all")] = None
-    statuses: Annotated[tuple[int, ...], Key(Kind.STATUSES, "HTTP statuses")] = ()
-    codes: Annotated[tuple[str, ...], Key(Kind.NAMES, "`code` or `type` of the error")] = ()
-    words: Annotated[tuple[str, ...], Key(Kind.NAMES, "any of them in its message, in whatever case")] = ()
+    upstream: Annotated[
+        str | None, SettingSpec(SettingKind.NAME, "the upstream that it is about; unset: all")
+    ] = None
+    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses")] = ()
+    codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
+    words: Annotated[
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "any of them in its message, in whatever case")
+    ] = ()
 
 
 SIMULATOR = "sim"
@@ -427,7 +466,7 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     max_tokens_field="max_completion_tokens",
     efforts=EFFORTS,
     refuses=(),
-    opens_seals=True,
+    unwraps_signatures=True,
 )
 
 
@@ -444,13 +483,13 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     upstreams: tuple[UpstreamSettings, ...] = ()
     models: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    capabilities: tuple[ModelCapabilities, ...] = ()
+    capabilities: tuple[ModelCapabilitySettings, ...] = ()
     client_keys: tuple[ClientKey, ...] = ()
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
     proxies: tuple[Secret, ...] = ()
-    targets: dict[tuple[str, str, str], Target] = field(
+    resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _mask: Mask | None = field(default=None, init=False, repr=False, compare=False)
@@ -489,14 +528,14 @@ class Settings:
         )
 
 
-def keys_of(cls: type[Any]) -> dict[str, Key]:
+def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
     """The table of keys of a settings class, in order. A field that is no `Annotated` is nobody's to set."""
     hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
     keys = {}
     for each in fields(cls):
         if get_origin(hints[each.name]) is not Annotated:
             continue
-        key: Key = hints[each.name].__metadata__[0]
+        key: SettingSpec = hints[each.name].__metadata__[0]
         made = each.default is MISSING  # by a factory: it is empty
         default = key.default if made or each.default is None else each.default
         required = made and each.default_factory is MISSING
@@ -504,13 +543,13 @@ def keys_of(cls: type[Any]) -> dict[str, Key]:
     return keys
 
 
-def _own_first(cls: type[Capabilities]) -> dict[str, Key]:
+def _own_first(cls: type[CapabilitySettings]) -> dict[str, SettingSpec]:
     """dataclasses put what is inherited first, but people look for the name first."""
     keys = keys_of(cls)
     return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
 
 
-def upstream_keys(protocols: Iterable[str]) -> dict[str, Key]:
+def upstream_keys(protocols: Iterable[str]) -> dict[str, SettingSpec]:
     """Return UPSTREAM_KEYS with these protocols to choose from."""
     choices = tuple(protocols)
     named = {name: replace(UPSTREAM_KEYS[name], choices=choices) for name in ("protocol", "protocols")}
@@ -518,8 +557,8 @@ def upstream_keys(protocols: Iterable[str]) -> dict[str, Key]:
 
 
 SERVER_KEYS = keys_of(ServerSettings)
-CAPABILITY_KEYS = keys_of(Capabilities)
-MODEL_KEYS = _own_first(ModelCapabilities)
+CAPABILITY_KEYS = keys_of(CapabilitySettings)
+MODEL_KEYS = _own_first(ModelCapabilitySettings)
 UPSTREAM_KEYS = _own_first(UpstreamSettings)
 CLIENT_KEY_KEYS = keys_of(ClientKey)
 PRICE_KEYS = keys_of(Price)

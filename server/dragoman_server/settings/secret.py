@@ -20,7 +20,7 @@ _LONG_ENOUGH_TO_SHOW = 24
 
 # Shorter ones occur in unrelated texts ("ollama", "true"), and are easily guessed. Vendors' keys have 30 characters and
 # more.
-SHORTEST = 8
+MIN_SECRET_LENGTH = 8
 
 # Client keys. The gateway has only their hashes, but a client may send its key in the wrong place.
 CLIENT_KEY_PREFIX = "drk_"
@@ -101,11 +101,16 @@ class Mask:
     def __init__(self, secrets: Iterable[str], shown: Collection[str] = ()) -> None:
         parts = {part for secret in secrets for part in _parts_of(secret)}
         forms = {
-            form for part in parts if len(part) >= SHORTEST and part not in shown for form in _forms_of(part)
+            form
+            for part in parts
+            if len(part) >= MIN_SECRET_LENGTH and part not in shown
+            for form in _forms_of(part)
         }
         # A secret may be a part of another one.
-        self._forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
-        self._heads = tuple({form[:SHORTEST] for form in self._forms} | {CLIENT_KEY_PREFIX})
+        self._forms = sorted(
+            (form for form in forms if len(form) >= MIN_SECRET_LENGTH), key=len, reverse=True
+        )
+        self._heads = tuple({form[:MIN_SECRET_LENGTH] for form in self._forms} | {CLIENT_KEY_PREFIX})
 
     def __repr__(self) -> str:
         return f"<Mask of {len(self._forms)} texts>"
@@ -115,7 +120,7 @@ class Mask:
         return self._may_change(_read(text))
 
     def __call__(self, text: str) -> str:
-        if len(text) < SHORTEST:
+        if len(text) < MIN_SECRET_LENGTH:
             return text
         read = _read(text)
         if not self._may_change(read):
@@ -145,7 +150,7 @@ class Mask:
                 spans.append((start, start + len(form)))
                 start = read.find(form, start + len(form))
             for end in ends:
-                start = read.rfind(form[:SHORTEST], max(0, end - len(form)), end)
+                start = read.rfind(form[:MIN_SECRET_LENGTH], max(0, end - len(form)), end)
                 if start >= 0 and form.startswith(read[start:end]):
                     spans.append((start, end))
         return sorted(spans, key=lambda span: (span[0], -span[1]))

@@ -6,8 +6,15 @@ the same bytes.
 """
 
 from dragoman_server.simulator.app import create_simulator_app
-from dragoman_server.simulator.reply import Reply, reply_to
+from dragoman_server.simulator.reply import SimulatedReply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.simulator.upstream import SimulatedResponse, SimulatedUpstream
 
-__all__ = ["MODELS", "Reply", "SimulatedResponse", "SimulatedUpstream", "create_simulator_app", "reply_to"]
+__all__ = [
+    "MODELS",
+    "SimulatedReply",
+    "SimulatedResponse",
+    "SimulatedUpstream",
+    "create_simulator_app",
+    "reply_to",
+]

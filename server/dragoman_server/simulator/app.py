@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import REGISTRY, Fault, FaultKind
+from dragoman import PROTOCOLS, ErrorKind, WireError
 from dragoman_server.simulator.paths import (
     COMPACT_PATH,
     COMPACT_PROTOCOL,
@@ -25,14 +25,14 @@ from dragoman_server.simulator.paths import (
     not_found,
 )
 from dragoman_server.simulator.playback import Playback
-from dragoman_server.simulator.reply import Reply, reply_to
+from dragoman_server.simulator.reply import SimulatedReply, reply_to
 from dragoman_server.upstream.client import UpstreamBroken
 
 # As much as the core reads of one document.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
-class _ClientLeft(Exception):
+class _ClientDisconnected(Exception):
     """The request did not come to its end."""
 
 
@@ -65,11 +65,13 @@ class _Endpoint:
     async def _answer(self, scope: Scope, receive: Receive, send: Send, ended: anyio.Event) -> None:
         try:
             body = await _read(receive)
-        except _ClientLeft:
+        except _ClientDisconnected:
             return
         if body is None:
-            fault = Fault(FaultKind.TOO_LARGE, f"the body has more than {MAX_BODY_BYTES} bytes", status=413)
-            status, content = REGISTRY[self._protocol].write_fault(fault, None)
+            error = WireError(
+                ErrorKind.TOO_LARGE, f"the body has more than {MAX_BODY_BYTES} bytes", status=413
+            )
+            status, content = PROTOCOLS[self._protocol].write_error(error, None)
             ended.set()
             await Response(content, status, media_type="application/json")(scope, receive, send)
             return
@@ -80,14 +82,14 @@ class _Endpoint:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The request's body, None when it is too large. Raises _ClientLeft."""
+    """The request's body, None when it is too large. Raises _ClientDisconnected."""
     parts: list[bytes] = []
     size = 0
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _ClientLeft
+            raise _ClientDisconnected
         size += len(message.get("body", b""))
         if size > MAX_BODY_BYTES:
             return None
@@ -102,11 +104,11 @@ async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _play(reply: Reply, send: Send, ended: anyio.Event) -> None:
+async def _play(reply: SimulatedReply, send: Send, ended: anyio.Event) -> None:
     await anyio.sleep(reply.delay_s)
     head = [(name.encode("ascii"), value.encode("ascii")) for name, value in reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": head})
-    playback = Playback(reply.pieces)
+    playback = Playback(reply.chunks)
     body = partial(_body_event, send)
     try:
         while data := await playback.receive():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import anyio
 import anyio.lowlevel
 
-from dragoman_server.simulator.reply import Piece
+from dragoman_server.simulator.reply import TimedBytes
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 
 # What one read of a socket gives at most.
@@ -22,9 +22,9 @@ class Playback:
 
     __slots__ = ("_begun", "_broken", "_next", "_pieces", "_read_s", "ended")
 
-    def __init__(self, pieces: Iterator[Piece], read_s: float | None = None) -> None:
-        self._pieces = pieces
-        self._next = next(pieces, None)
+    def __init__(self, chunks: Iterator[TimedBytes], read_s: float | None = None) -> None:
+        self._pieces = chunks
+        self._next = next(chunks, None)
         self._begun = anyio.current_time()
         self._broken = False
         self._read_s = read_s

@@ -13,19 +13,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman import Fault, FaultKind
-from dragoman._ir.request import Message, Thought, ToolCall, ToolResult
-from dragoman._wire.exceptions import dotted
-from dragoman.events import ReasoningForm, Seal
+from dragoman import ErrorKind, WireError
+from dragoman._ir.request import Message, Reasoning, ToolCall, ToolResult
+from dragoman._wire.exceptions import dotted_path
+from dragoman.events import ReasoningForm, Signature
 from dragoman.jsontext import JSON
-from dragoman_server.simulator.request import Asked
+from dragoman_server.simulator.request import SimulatedRequest
 
 _SALT = b"dragoman simulator: "
 _HASH_BYTES = 16
 _MARKED = re.compile(r"(.*) \[([0-9a-f]{8})\]", re.DOTALL)
 
 
-def paragraphs(asked: Asked) -> tuple[str, ...]:
+def paragraphs(asked: SimulatedRequest) -> tuple[str, ...]:
     """What the simulator thinks about a request."""
     count = len(asked.user_text.split())
     first = f"**Reading the question** It has {count} words, and each of them counts."
@@ -34,13 +34,13 @@ def paragraphs(asked: Asked) -> tuple[str, ...]:
     return first, f"{second} [{mark}]"
 
 
-def carrier_of(text: str) -> str:
+def encode_proof(text: str) -> str:
     """An opaque text that vouches for `text`."""
     data = text.encode("utf-8", "surrogatepass")
     return base64.b64encode(hashlib.sha256(_SALT + data).digest()[:_HASH_BYTES] + data).decode("ascii")
 
 
-def carried_by(carrier: JSON) -> str | None:
+def decode_proof(carrier: JSON) -> str | None:
     """The text that a carrier of ours vouches for, None for everything else."""
     if not isinstance(carrier, str):
         return None
@@ -49,11 +49,11 @@ def carried_by(carrier: JSON) -> str | None:
     except (binascii.Error, UnicodeEncodeError):
         return None
     text = raw[_HASH_BYTES:].decode("utf-8", "replace")
-    return text if carrier_of(text) == carrier else None
+    return text if encode_proof(text) == carrier else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _ReasoningFormat:
     """How one protocol carries reasoning.
 
     thing, proof: what it calls the block and the part of it that proves it.
@@ -65,12 +65,12 @@ class _Form:
     proof: str
     kind: ReasoningForm
     native: Callable[[tuple[str, ...], str], JSON]
-    genuine: Callable[[Thought], bool]
+    genuine: Callable[[Reasoning], bool]
 
 
 def _thinking(parts: tuple[str, ...], item_id: str) -> JSON:
     text = "\n\n".join(parts)
-    return {"type": "thinking", "thinking": text, "signature": carrier_of(text)}
+    return {"type": "thinking", "thinking": text, "signature": encode_proof(text)}
 
 
 def _reasoning_item(parts: tuple[str, ...], item_id: str) -> JSON:
@@ -78,7 +78,7 @@ def _reasoning_item(parts: tuple[str, ...], item_id: str) -> JSON:
         "type": "reasoning",
         "id": item_id,
         "summary": [{"type": "summary_text", "text": part} for part in parts],
-        "encrypted_content": carrier_of("\n\n".join(parts)),
+        "encrypted_content": encode_proof("\n\n".join(parts)),
     }
 
 
@@ -86,22 +86,22 @@ def _chat_fields(parts: tuple[str, ...], item_id: str) -> JSON:
     return {"reasoning_content": "\n\n".join(parts)}
 
 
-def _native(thought: Thought, key: str) -> JSON:
+def _native(thought: Reasoning, key: str) -> JSON:
     native = None if thought.seal is None else thought.seal.native
     return native.get(key) if isinstance(native, dict) else None
 
 
-def _is_genuine_thinking(thought: Thought) -> bool:
-    text = carried_by(_native(thought, "signature"))
+def _is_genuine_thinking(thought: Reasoning) -> bool:
+    text = decode_proof(_native(thought, "signature"))
     # With its display omitted, the text stays away and the signature stands for it.
     return text is not None and _native(thought, "thinking") in (text, "")
 
 
-def _is_genuine_item(thought: Thought) -> bool:
-    return carried_by(_native(thought, "encrypted_content")) is not None
+def _is_genuine_item(thought: Reasoning) -> bool:
+    return decode_proof(_native(thought, "encrypted_content")) is not None
 
 
-def _is_genuine_text(thought: Thought) -> bool:
+def _is_genuine_text(thought: Reasoning) -> bool:
     found = _MARKED.fullmatch(thought.text)
     if found is None:
         return False
@@ -109,49 +109,49 @@ def _is_genuine_text(thought: Thought) -> bool:
 
 
 _FORMS = {
-    "anthropic_messages": _Form(
+    "anthropic_messages": _ReasoningFormat(
         "thinking block", "signature", ReasoningForm.FULL, _thinking, _is_genuine_thinking
     ),
-    "openai_responses": _Form(
+    "openai_responses": _ReasoningFormat(
         "reasoning item", "encrypted_content", ReasoningForm.SUMMARY, _reasoning_item, _is_genuine_item
     ),
-    "openai_chat": _Form(
+    "openai_chat": _ReasoningFormat(
         "reasoning", "reasoning_content", ReasoningForm.FULL, _chat_fields, _is_genuine_text
     ),
 }
 
 
-def reasons(asked: Asked) -> bool:
+def wants_reasoning(asked: SimulatedRequest) -> bool:
     """Whether the client lets the model reason."""
     config = asked.request.reasoning
     return config is None or (config.mode != "disabled" and config.effort != "none")
 
 
-def reasoning(asked: Asked, item_id: str) -> tuple[tuple[str, ...], ReasoningForm, Seal]:
+def make_reasoning(asked: SimulatedRequest, item_id: str) -> tuple[tuple[str, ...], ReasoningForm, Signature]:
     """The parts to show, their form, and the seal, all as the request's protocol has them."""
     form = _FORMS[asked.request.protocol]
     parts = paragraphs(asked)
-    seal = Seal(asked.request.protocol, form.native(parts, item_id), asked.request.model)
+    seal = Signature(asked.request.protocol, form.native(parts, item_id), asked.request.model)
     if form.kind is ReasoningForm.FULL:
         parts = ("\n\n".join(parts),)
     config = asked.request.reasoning
-    if config is not None and config.show == "omitted" and asked.request.protocol == "anthropic_messages":
+    if config is not None and config.display == "omitted" and asked.request.protocol == "anthropic_messages":
         parts = ()
     return parts, form.kind, seal
 
 
-def not_carried(asked: Asked) -> Fault | None:
+def check_returned_reasoning(asked: SimulatedRequest) -> WireError | None:
     """What is wrong with the reasoning that came back, None when nothing is.
 
     Every turn with tool calls since the user's last words must have its reasoning, unchanged. Older turns may
     lack theirs: all vendors let clients leave those out.
     """
-    if not reasons(asked):
+    if not wants_reasoning(asked):
         return None
     form = _FORMS[asked.request.protocol]
     for turn in _running_turns(asked.request.messages):
         calls = [part for part in turn if isinstance(part, ToolCall)]
-        thoughts = [part for part in turn if isinstance(part, Thought)]
+        thoughts = [part for part in turn if isinstance(part, Reasoning)]
         if calls and not thoughts:
             return _fault(
                 calls[0].path,
@@ -165,10 +165,10 @@ def not_carried(asked: Asked) -> Fault | None:
     return None
 
 
-def _fault(path: str, message: str) -> Fault:
-    place = dotted(path)
-    return Fault(
-        FaultKind.INVALID_REQUEST,
+def _fault(path: str, message: str) -> WireError:
+    place = dotted_path(path)
+    return WireError(
+        ErrorKind.INVALID_REQUEST,
         f"{place}: {message}",
         status=400,
         code="invalid_reasoning",
@@ -176,15 +176,15 @@ def _fault(path: str, message: str) -> Fault:
     )
 
 
-def _running_turns(messages: tuple[Message, ...]) -> list[list[Thought | ToolCall]]:
+def _running_turns(messages: tuple[Message, ...]) -> list[list[Reasoning | ToolCall]]:
     """The assistant's turns in the tool loop that is running, each as its thoughts and calls."""
-    turns: list[list[Thought | ToolCall]] = []
-    turn: list[Thought | ToolCall] = []
+    turns: list[list[Reasoning | ToolCall]] = []
+    turn: list[Reasoning | ToolCall] = []
     for message in messages:
         if message.role == "assistant":
             if not turn:
                 turns.append(turn)
-            turn += [part for part in message.parts if isinstance(part, Thought | ToolCall)]
+            turn += [part for part in message.parts if isinstance(part, Reasoning | ToolCall)]
             continue
         turn = []
         if message.role == "user" and not any(isinstance(part, ToolResult) for part in message.parts):

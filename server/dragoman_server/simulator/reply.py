@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dragoman import (
-    REGISTRY,
-    Fault,
-    FaultKind,
+    PROTOCOLS,
+    ErrorKind,
     Ledger,
     RemoteProtocolError,
-    Sealer,
+    Signer,
     StopReason,
     Usage,
+    WireError,
     fault_of,
     peek,
 )
 from dragoman._ir.assembly import Fold
-from dragoman._transforms.compaction import CompactStage
-from dragoman._transforms.extensions import refuse_held
-from dragoman.codec import Exchange, ProtocolSpec
+from dragoman._transforms.compaction import CompactionStage
+from dragoman._transforms.extensions import refuse_server_state
+from dragoman.codec import ProtocolSpec, ResponseContext
 from dragoman.document import Request
 from dragoman.events import (
     ArgumentsDelta,
@@ -40,9 +40,9 @@ from dragoman.events import (
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.config.suggest import did_you_mean
 from dragoman_server.responses import conversation as chain
-from dragoman_server.simulator.request import Asked, PromptTokens, prompt_tokens
-from dragoman_server.simulator.scripts import TABLE, Model, Setting
-from dragoman_server.simulator.steps import Cut, Step, Wait
+from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, prompt_tokens
+from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
+from dragoman_server.simulator.steps import ConnectionCut, Delay, Step
 
 # All simulated answers were made at this moment: 2026-01-01T00:00:00Z.
 MADE_AT = 1_767_225_600
@@ -64,7 +64,7 @@ _SSE_TYPE = ("content-type", "text/event-stream; charset=utf-8")
 _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
-class Piece(NamedTuple):
+class TimedBytes(NamedTuple):
     """Bytes that are due so many seconds after the head. breaks: behind them the connection breaks."""
 
     due_s: float
@@ -73,49 +73,51 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SimulatedReply:
     """delay_s: the head waits so long. The pieces can be taken once."""
 
     status: int
     headers: list[tuple[str, str]]
-    pieces: Iterator[Piece]
+    chunks: Iterator[TimedBytes]
     delay_s: float = 0
-    fault: Fault | None = field(default=None, compare=False)
+    error: WireError | None = field(default=None, compare=False)
 
 
-def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Reply:
+def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> SimulatedReply:
     """The reply to a request body of `protocol`. compacts: it came to the path that sums up conversations.
 
     Never raises for what is in the body.
     """
-    spec = REGISTRY[protocol]
+    spec = PROTOCOLS[protocol]
     token = hashlib.sha256(body).hexdigest()[:24]
     try:
         value = decode_object(body, "the request body")
         token = _token(value)
-        request = spec.read_request(value, Sealer())
-        refuse_held(request, spec.server_held)
+        request = spec.read_request(value, Signer())
+        refuse_server_state(request, spec.server_state_params)
         said = chain.input_items(peek(body)) if compacts else []
     except RemoteProtocolError as error:
         return _refusal(spec, token, fault_of(error))
     model, setting = _model_of(request.model)
-    if isinstance(model, Fault):
+    if isinstance(model, WireError):
         return _refusal(spec, token, model)
-    asked = Asked(request, token, setting)
-    fault = model.refuse(asked)
-    if fault is not None:
-        return _refusal(spec, token, fault, setting)
+    asked = SimulatedRequest(request, token, setting)
+    wire_error = model.refuse(asked)
+    if wire_error is not None:
+        return _refusal(spec, token, wire_error, setting)
     tokens = prompt_tokens(request)
-    exchange = Exchange(request, token, MADE_AT, request.model, prompt_tokens=_first_figure(request, tokens))
+    context = ResponseContext(
+        request, token, MADE_AT, request.model, prompt_tokens=_first_figure(request, tokens)
+    )
     pace = setting if model.setting is Setting.PACE else 0
-    steps = _dressed(model.script(asked), exchange, tokens, pace)
+    steps = _dressed(model.script(asked), context, tokens, pace)
     if compacts:
-        return _whole(spec, exchange, _summed_up(steps), lambda body: chain.compaction(body, said))
+        return _whole(spec, context, _summed_up(steps), lambda body: chain.build_compaction(body, said))
     if request.compact:
         steps = _summed_up(steps)
     if request.stream:
-        return Reply(200, [_SSE_TYPE, _id_header(spec, token)], _streamed(spec, exchange, steps))
-    return _whole(spec, exchange, steps)
+        return SimulatedReply(200, [_SSE_TYPE, _id_header(spec, token)], _streamed(spec, context, steps))
+    return _whole(spec, context, steps)
 
 
 def _token(body: Mapping[str, object]) -> str:
@@ -124,26 +126,28 @@ def _token(body: Mapping[str, object]) -> str:
     return hashlib.sha256(encode(asked)).hexdigest()[:24]
 
 
-def _model_of(name: str) -> tuple[Model | Fault, float]:
+def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
     """The model of a name such as `echo@50`, and its number."""
     found = _NAME.fullmatch(name.removeprefix(_PREFIX))
     plain = name.removeprefix(_PREFIX).partition("@")[0]
-    model = TABLE.get(plain)
+    model = SIMULATED_MODELS.get(plain)
     if not name:
-        return Fault(
-            FaultKind.INVALID_REQUEST, "model is required", code="missing_required_parameter", param="model"
+        return WireError(
+            ErrorKind.INVALID_REQUEST, "model is required", code="missing_required_parameter", param="model"
         ), 0
     if model is None:
         shown = "".join(char if char.isprintable() else "?" for char in plain[:100])
-        message = f'the simulator has no model "{shown}"{did_you_mean(plain, TABLE)}'
-        return Fault(FaultKind.NOT_FOUND, message, status=404, code="model_not_found", param="model"), 0
+        message = f'the simulator has no model "{shown}"{did_you_mean(plain, SIMULATED_MODELS)}'
+        return WireError(ErrorKind.NOT_FOUND, message, status=404, code="model_not_found", param="model"), 0
     number = None if found is None or found.group(2) is None else float(found.group(2))
     if found is None or (number is not None and (model.setting is None or number > _MOST[model.setting])):
         takes = "no number"
         if model.setting is not None:
             takes = f"{model.setting.value}, a number from 0 to {_MOST[model.setting]}"
         message = f'the model "{plain}" takes {takes} behind @'
-        return Fault(FaultKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"), 0
+        return WireError(
+            ErrorKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"
+        ), 0
     return model, model.default if number is None else number
 
 
@@ -154,22 +158,24 @@ def _first_figure(request: Request, tokens: PromptTokens) -> int:
     return tokens.total
 
 
-def _dressed(script: Iterator[Step], exchange: Exchange, tokens: PromptTokens, pace: float) -> Iterator[Step]:
+def _dressed(
+    script: Iterator[Step], context: ResponseContext, tokens: PromptTokens, pace: float
+) -> Iterator[Step]:
     """The script with start, pace, usage and end. One delta is one token, and in text that is one word."""
     generated = reasoned = 0
     started = stopped = False
     for step in script:
-        if isinstance(step, Wait):
+        if isinstance(step, Delay):
             yield step
             continue
         if not started:
             started = True
-            yield Started(exchange.id, exchange.model, exchange.now)
+            yield Started(context.id, context.model, context.now)
         if isinstance(step, TextDelta | ReasoningDelta | ArgumentsDelta):
             generated += 1
             reasoned += isinstance(step, ReasoningDelta)
             if pace:
-                yield Wait(1 / pace)
+                yield Delay(1 / pace)
         elif isinstance(step, Stopped):
             stopped = True
             yield _usage(tokens, generated, reasoned)
@@ -177,7 +183,7 @@ def _dressed(script: Iterator[Step], exchange: Exchange, tokens: PromptTokens, p
         if isinstance(step, Failed):
             return
     if not started:
-        yield Started(exchange.id, exchange.model, exchange.now)
+        yield Started(context.id, context.model, context.now)
     if not stopped:
         yield _usage(tokens, generated, reasoned)
         yield Stopped(StopReason.END)
@@ -190,74 +196,76 @@ def _usage(tokens: PromptTokens, generated: int, reasoned: int) -> Usage:
 
 def _summed_up(steps: Iterator[Step]) -> Iterator[Step]:
     """What the model says as the summary of the conversation."""
-    stage = CompactStage()
+    stage = CompactionStage()
     for step in steps:
-        for event in (step,) if isinstance(step, Wait | Cut) else stage.send(step):
+        for event in (step,) if isinstance(step, Delay | ConnectionCut) else stage.send(step):
             yield event
             if isinstance(event, Failed):
                 return
 
 
-def _streamed(spec: ProtocolSpec, exchange: Exchange, steps: Iterator[Step]) -> Iterator[Piece]:
-    writer = spec.stream_writer(exchange, Ledger())
+def _streamed(spec: ProtocolSpec, context: ResponseContext, steps: Iterator[Step]) -> Iterator[TimedBytes]:
+    writer = spec.stream_writer(context, Ledger())
     due = 0.0
     breaking = False
     for step in steps:
-        if isinstance(step, Wait):
+        if isinstance(step, Delay):
             due += step.seconds
-        elif step is Cut.NO_END:
+        elif step is ConnectionCut.NO_END:
             return
-        elif isinstance(step, Cut):
+        elif isinstance(step, ConnectionCut):
             breaking = True
         else:
             data = writer.send(step)
             if data and breaking:
-                yield Piece(due, data[: len(data) // 2], breaks=True)
+                yield TimedBytes(due, data[: len(data) // 2], breaks=True)
                 return
             if data:
-                yield Piece(due, data)
+                yield TimedBytes(due, data)
 
 
 def _whole(
     spec: ProtocolSpec,
-    exchange: Exchange,
+    context: ResponseContext,
     steps: Iterator[Step],
     shape: Callable[[JSONObject], JSONObject] = lambda body: body,
-) -> Reply:
+) -> SimulatedReply:
     """All waits come before the head: a server that answers at once has nothing to send earlier. shape: what is made
     of the body.
     """
     fold = Fold()
     delay = 0.0
-    cut: Cut | None = None
+    cut: ConnectionCut | None = None
     for step in steps:
-        if isinstance(step, Wait):
+        if isinstance(step, Delay):
             delay += step.seconds
-        elif isinstance(step, Cut):
+        elif isinstance(step, ConnectionCut):
             cut = step
         elif isinstance(step, Failed):
-            return _refusal(spec, exchange.id, step.fault, delay=delay)
+            return _refusal(spec, context.id, step.error, delay=delay)
         else:
             fold.send(step)
-    body = encode(shape(spec.write_whole(fold.answer(), exchange, Ledger())))
-    headers = [_JSON_TYPE, _id_header(spec, exchange.id)]
-    if cut is not Cut.NO_END:
+    body = encode(shape(spec.write_whole(fold.response(), context, Ledger())))
+    headers = [_JSON_TYPE, _id_header(spec, context.id)]
+    if cut is not ConnectionCut.NO_END:
         headers.append(("content-length", str(len(body))))
     if cut is not None:
         body = body[: len(body) // 2]
-    return Reply(200, headers, iter([Piece(0, body, breaks=cut is Cut.MID_FRAME)]), delay)
+    return SimulatedReply(
+        200, headers, iter([TimedBytes(0, body, breaks=cut is ConnectionCut.MID_FRAME)]), delay
+    )
 
 
 def _refusal(
-    spec: ProtocolSpec, token: str, fault: Fault, retry_after: float = 0, *, delay: float = 0
-) -> Reply:
-    status, body = spec.write_fault(fault, f"req_{token}")
+    spec: ProtocolSpec, token: str, error: WireError, retry_after: float = 0, *, delay: float = 0
+) -> SimulatedReply:
+    status, body = spec.write_error(error, f"req_{token}")
     # A protocol may have no 503 or no 529 of its own. Servers in between send them all the same.
-    status = fault.status or status
+    status = error.status or status
     headers = [_JSON_TYPE, _id_header(spec, token), ("content-length", str(len(body)))]
-    if fault.kind is FaultKind.RATE_LIMIT:
+    if error.kind is ErrorKind.RATE_LIMIT:
         headers.append(("retry-after", f"{retry_after:g}"))
-    return Reply(status, headers, iter([Piece(0, body)]), delay, fault)
+    return SimulatedReply(status, headers, iter([TimedBytes(0, body)]), delay, error)
 
 
 def _id_header(spec: ProtocolSpec, token: str) -> tuple[str, str]:

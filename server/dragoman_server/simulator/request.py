@@ -18,9 +18,9 @@ from dragoman._ir.request import (
     HostedTool,
     Media,
     OpaquePart,
+    Reasoning,
     Refusal,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
@@ -39,11 +39,11 @@ _MOST_CALLS = 128
 # Vendors' clients tell the ids of calls by these; the rest of an id is ours.
 _CALL_PREFIX = {"anthropic_messages": "toolu_"}
 
-Piece = Text | Refusal | Media | Thought | ToolCall | ToolResult | OpaquePart
+AnyPart = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePart
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulatedRequest:
     """One request, as a script sees it.
 
     token: made of the request, for ids. setting: the number behind `@`, or the model's default.
@@ -70,7 +70,7 @@ class Asked:
         return ""
 
     @property
-    def parts(self) -> Iterator[Piece]:
+    def parts(self) -> Iterator[AnyPart]:
         """All parts of the conversation, those inside tool results too, each behind what holds it."""
         for message in self.request.messages:
             yield from _flat(message)
@@ -116,7 +116,7 @@ class Asked:
         prefix = _CALL_PREFIX.get(self.request.protocol, "call_")
         return ToolHead(f"{prefix}{self.token[:20]}{number}", tool.name, kind, tool.namespace)
 
-    def demanded(self) -> list[tuple[FunctionTool | CustomTool, str]]:
+    def requested_calls(self) -> list[tuple[FunctionTool | CustomTool, str]]:
         """The calls that the user asked for with lines `call NAME INPUT`, with their inputs.
 
         The input of a function is one JSON object or, if that is none, the rest of the line; without any it
@@ -136,7 +136,7 @@ class Asked:
             at = end
         return found
 
-    def quoted(self) -> str:
+    def quote_results(self) -> str:
         """The waiting tool results in words."""
         names = {part.call_id: part.name for part in self.parts if isinstance(part, ToolCall)}
         lines = []
@@ -147,7 +147,7 @@ class Asked:
         return "\n".join(lines)
 
 
-def _flat(message: Message) -> Iterator[Piece]:
+def _flat(message: Message) -> Iterator[AnyPart]:
     for part in message.parts:
         yield part
         if isinstance(part, ToolResult):
@@ -218,8 +218,8 @@ def prompt_tokens(request: Request) -> PromptTokens:
     return PromptTokens(total, cached, max(0, marked - cached))
 
 
-def _cost(part: Piece) -> int:
-    if isinstance(part, Text | Refusal | Thought):
+def _cost(part: AnyPart) -> int:
+    if isinstance(part, Text | Refusal | Reasoning):
         return len(part.text.split())
     if isinstance(part, ToolCall):
         return len(part.input.split())

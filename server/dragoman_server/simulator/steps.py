@@ -18,8 +18,8 @@ from dragoman.events import (
     Event,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     TextDelta,
     ToolHead,
 )
@@ -31,23 +31,23 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Delay:
     """Nothing comes for so many seconds."""
 
     seconds: float
 
 
-class Cut(enum.Enum):
+class ConnectionCut(enum.Enum):
     """The connection ends too early. A whole answer is cut in the middle of its body in both cases."""
 
     MID_FRAME = "mid_frame"  # broken, inside the frame of the next event
     NO_END = "no_end"  # closed properly between two frames
 
 
-Step: TypeAlias = Event | Wait | Cut
+Step: TypeAlias = Event | Delay | ConnectionCut
 
 
-def words_of(text: str) -> Iterator[str]:
+def split_words(text: str) -> Iterator[str]:
     """The text in pieces that join to it again: each word with the white space before it."""
     return (match.group() for match in _WORD.finditer(text))
 
@@ -73,12 +73,12 @@ def call(block: int, head: ToolHead, tool_input: str, *, complete: bool = True) 
 
 
 def think(
-    block: int, parts: Iterable[str], form: ReasoningForm, seal: Seal, item_id: str | None = None
+    block: int, parts: Iterable[str], form: ReasoningForm, seal: Signature, item_id: str | None = None
 ) -> Iterator[Step]:
     """A block of reasoning with its seal."""
     yield BlockStarted(block, BlockKind.REASONING, item_id=item_id)
     for number, part in enumerate(parts):
-        for piece in words_of(part):
+        for piece in split_words(part):
             yield ReasoningDelta(block, piece, number, form)
-    yield SealDelta(block, seal)
+    yield SignatureDelta(block, seal)
     yield BlockEnded(block)

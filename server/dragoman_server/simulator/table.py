@@ -2,13 +2,13 @@
 
 import sys
 
-from dragoman_server.simulator.scripts import TABLE
+from dragoman_server.simulator.scripts import SIMULATED_MODELS
 
 
 def markdown() -> str:
     """One row a model: name, what it does, what a number behind @ sets, and its default."""
     lines = ["| model | what it does | `@` number | default |", "|---|---|---|---|"]
-    for model in TABLE.values():
+    for model in SIMULATED_MODELS.values():
         setting, default = "", ""
         if model.setting is not None:
             setting = model.setting.value

@@ -15,7 +15,7 @@ from dragoman_server.simulator.paths import (
     protocol_of,
 )
 from dragoman_server.simulator.playback import WHERE, Playback
-from dragoman_server.simulator.reply import Piece, Reply, reply_to
+from dragoman_server.simulator.reply import SimulatedReply, TimedBytes, reply_to
 from dragoman_server.upstream.client import (
     UpstreamTimeout,
     UpstreamTimeoutPhase,
@@ -29,7 +29,7 @@ class SimulatedResponse:
 
     __slots__ = ("_playback", "headers", "status")
 
-    def __init__(self, reply: Reply, playback: Playback) -> None:
+    def __init__(self, reply: SimulatedReply, playback: Playback) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self._playback = playback
@@ -43,12 +43,12 @@ class SimulatedResponse:
         return await read_bounded(self.receive, limit, WHERE)
 
 
-class _Opening:
+class _OpenSimulatedRequest:
     """What `open` returns: asks on entry, gives up on exit."""
 
     __slots__ = ("_playback", "_read_s", "_reply", "_upstream")
 
-    def __init__(self, upstream: "SimulatedUpstream", reply: Reply, read_s: float | None) -> None:
+    def __init__(self, upstream: "SimulatedUpstream", reply: SimulatedReply, read_s: float | None) -> None:
         self._upstream = upstream
         self._reply = reply
         self._read_s = read_s
@@ -61,7 +61,7 @@ class _Opening:
         except BaseException:
             self._close()
             raise
-        self._playback = Playback(self._reply.pieces, self._read_s)
+        self._playback = Playback(self._reply.chunks, self._read_s)
         return SimulatedResponse(self._reply, self._playback)
 
     async def __aexit__(
@@ -104,16 +104,16 @@ class SimulatedUpstream:
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
-    ) -> _Opening:
+    ) -> _OpenSimulatedRequest:
         """`async with upstream.open(...) as response`, as UpstreamClient has it.
 
         Of the timeouts `read_s` holds. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
         """
         reply = _reply(method, urlsplit(url).path, headers, content or b"")
-        return _Opening(self, reply, None if timeouts is None else timeouts.read_s)
+        return _OpenSimulatedRequest(self, reply, None if timeouts is None else timeouts.read_s)
 
 
-def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> Reply:
+def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: bytes) -> SimulatedReply:
     if method == "POST" and path.endswith(COMPACT_PATH):
         return reply_to(COMPACT_PROTOCOL, content, compacts=True)
     protocol = protocol_of(path)
@@ -125,7 +125,7 @@ def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: 
     return plain_reply(404, not_found(method, path))
 
 
-def plain_reply(status: int, body: bytes) -> Reply:
+def plain_reply(status: int, body: bytes) -> SimulatedReply:
     """A reply of JSON that no script made."""
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-    return Reply(status, headers, iter([Piece(0, body)]))
+    return SimulatedReply(status, headers, iter([TimedBytes(0, body)]))

@@ -29,14 +29,14 @@ MAX_STEPS = 150_000
 _KEPT = 64
 
 
-def available() -> bool:
+def grammar_check_available() -> bool:
     """Whether the extra is installed."""
     return find_spec("lark") is not None and find_spec("re2") is not None
 
 
-def checker() -> CheckInput | None:
+def grammar_checker() -> CheckInput | None:
     """check_input, None where the extra is not installed."""
-    return check_input if available() else None
+    return check_input if grammar_check_available() else None
 
 
 def check_input(grammar: Grammar, text: str) -> str | None:
@@ -55,28 +55,28 @@ def check_input(grammar: Grammar, text: str) -> str | None:
 
 
 def _check_regex(grammar: Grammar, text: bytes) -> str | None:
-    from dragoman_server.tool_grammar.lark_syntax import Unsupported
+    from dragoman_server.tool_grammar.lark_syntax import UnsupportedGrammar
 
     try:
         matched = _expression(grammar.definition).fullmatch(text) is not None
-    except Unsupported as reason:
+    except UnsupportedGrammar as reason:
         raise _cannot_be_read(reason) from None
     return None if matched else "the text does not match the regular expression"
 
 
 def _check_lark(grammar: Grammar, text: bytes) -> str | None:
-    from dragoman_server.tool_grammar.earley import Undecided
-    from dragoman_server.tool_grammar.lark_syntax import Unsupported
+    from dragoman_server.tool_grammar.earley import StepLimitExceeded
+    from dragoman_server.tool_grammar.lark_syntax import UnsupportedGrammar
 
     try:
         miss = _rules(grammar.definition).check(text, MAX_STEPS)
-    except Unsupported as reason:
+    except UnsupportedGrammar as reason:
         raise _cannot_be_read(reason) from None
-    except Undecided:
+    except StepLimitExceeded:
         raise Unchecked("to check it would take too long") from None
     if miss is None:
         return None
-    before = text[: miss.at].decode("utf-8", "replace")
+    before = text[: miss.offset].decode("utf-8", "replace")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     what = "the text ends where more must follow" if miss.at_end else "the text leaves the grammar"
     return f"{what}, line {line}, column {column}"

@@ -22,32 +22,32 @@ class Terminal(Protocol):
     """What stands at a place of a text. far: it may have to read any number of bytes to tell."""
 
     @property
-    def far(self) -> bool: ...
+    def unbounded(self) -> bool: ...
 
     def end(self, text: bytes, place: int) -> int | None:
         """Where the longest match that begins at `place` ends, None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralTerminal:
     """A terminal that is always the same bytes."""
 
     value: bytes
-    far: bool = False
+    unbounded: bool = False
 
     def end(self, text: bytes, place: int) -> int | None:
         return place + len(self.value) if text.startswith(self.value, place) else None
 
 
-class Undecided(Exception):
+class StepLimitExceeded(Exception):
     """The work would be more than it may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class GrammarMismatch:
     """Why a text is not in the language. at: the offset in bytes where nothing could follow."""
 
-    at: int
+    offset: int
     at_end: bool
 
 
@@ -77,7 +77,7 @@ class CFG:
                 self._next += [*symbols, None]
                 self._owner += [number] * (len(symbols) + 1)
 
-    def check(self, text: bytes, max_steps: int) -> Miss | None:
+    def check(self, text: bytes, max_steps: int) -> GrammarMismatch | None:
         """None when `text` is in the language, else where it leaves it. Raises Undecided."""
         return _Run(self, text, max_steps).result()
 
@@ -97,13 +97,13 @@ class _Run:
         self._waiting: dict[int, dict[int, list[_Item]]] = {}
         self._places = [0]
 
-    def result(self) -> Miss | None:
+    def result(self) -> GrammarMismatch | None:
         place = 0
         while self._places:
             place = heapq.heappop(self._places)
             if self._visit(place) and place == len(self._text):
                 return None
-        return Miss(place, place == len(self._text))
+        return GrammarMismatch(place, place == len(self._text))
 
     def _visit(self, place: int) -> bool:
         """Follow all items of a place. True when the text up to here is a whole one."""
@@ -165,7 +165,7 @@ class _Run:
         return end
 
     def _end(self, terminal: Terminal, place: int) -> int | None:
-        if terminal.far:
+        if terminal.unbounded:
             self._spend((len(self._text) - place) // _BYTES_PER_STEP)
         return terminal.end(self._text, place)
 
@@ -186,4 +186,4 @@ class _Run:
     def _spend(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:
-            raise Undecided
+            raise StepLimitExceeded

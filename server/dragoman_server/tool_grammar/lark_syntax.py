@@ -6,7 +6,7 @@ the tree into productions. Lark's own compiler is not used: it multiplies altern
 Codex's own apply_patch has. Here every group becomes a nonterminal, so the result is as large as the definition.
 
 What the vendor's own subset does not have (templates, imports from other places than `common`, look-around in
-expressions) is Unsupported: such a grammar is not checked, and nothing is said against the text.
+expressions) is UnsupportedGrammar: such a grammar is not checked, and nothing is said against the text.
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import Any
 import lark
 import re2
 
-from dragoman_server.tool_grammar.earley import CFG, Literal, Symbol, Terminal
+from dragoman_server.tool_grammar.earley import CFG, LiteralTerminal, Symbol, Terminal
 
 # Of one grammar, after repetitions such as `~1..100` have been written out.
 _MAX_SYMBOLS = 20_000
@@ -49,12 +49,12 @@ _REPEATS = re.compile(r"[*+]|,\}")
 _Tree = lark.Tree[lark.Token]
 
 
-class Unsupported(Exception):
+class UnsupportedGrammar(Exception):
     """The definition is no grammar, or uses something that cannot be checked here."""
 
 
 def compile_expression(expression: str) -> Any:
-    """An expression of RE2 over bytes that finds the longest match. Raises Unsupported."""
+    """An expression of RE2 over bytes that finds the longest match. Raises UnsupportedGrammar."""
     options = re2.Options()
     options.log_errors = False
     options.longest_match = True
@@ -62,7 +62,7 @@ def compile_expression(expression: str) -> Any:
     try:
         return re2.compile(expression.encode("utf-8", "surrogatepass"), options)
     except re2.error:
-        raise Unsupported("an expression that cannot be checked in linear time") from None
+        raise UnsupportedGrammar("an expression that cannot be checked in linear time") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Expression:
     """A terminal that is a regular expression."""
 
     compiled: Any
-    far: bool
+    unbounded: bool
 
     def end(self, text: bytes, place: int) -> int | None:
         found = self.compiled.match(text, place)
@@ -80,8 +80,8 @@ class _Expression:
 def _terminal_of(expression: str) -> Terminal:
     plain = _PLAIN.fullmatch(expression)
     if plain is not None:
-        return Literal("".join(map(_decoded, _PLAIN_CHARACTER.findall(plain[1]))).encode())
-    return _Expression(compile_expression(expression), far=_REPEATS.search(expression) is not None)
+        return LiteralTerminal("".join(map(_decoded, _PLAIN_CHARACTER.findall(plain[1]))).encode())
+    return _Expression(compile_expression(expression), unbounded=_REPEATS.search(expression) is not None)
 
 
 def _decoded(character: str) -> str:
@@ -89,7 +89,7 @@ def _decoded(character: str) -> str:
 
 
 def compile_grammar(definition: str) -> CFG:
-    """Productions and terminals of a definition. Raises Unsupported."""
+    """Productions and terminals of a definition. Raises UnsupportedGrammar."""
     return _Compiler(_statements(definition)).grammar()
 
 
@@ -104,7 +104,7 @@ def _statements(definition: str) -> list[_Tree]:
     try:
         items = _parser().parse(definition + "\n").children
     except lark.exceptions.LarkError:
-        raise Unsupported("a definition that Lark cannot read") from None
+        raise UnsupportedGrammar("a definition that Lark cannot read") from None
     return [item for item in items if isinstance(item, lark.Tree)]
 
 
@@ -126,7 +126,7 @@ _PARAMS = ("rule_params", "token_params")
 def _body(item: _Tree) -> Any:
     children: list[Any] = item.children
     if any(_is(each, kind) and each.children for kind in _PARAMS for each in children):
-        raise Unsupported("templates")
+        raise UnsupportedGrammar("templates")
     return children[-1]
 
 
@@ -147,12 +147,12 @@ class _Compiler:
         for statement in statements:
             take = _STATEMENTS.get(statement.data)
             if take is None:
-                raise Unsupported(f"%{statement.data}")
+                raise UnsupportedGrammar(f"%{statement.data}")
             take(self, statement)
 
     def grammar(self) -> CFG:
         if "start" not in self._rules:
-            raise Unsupported("a grammar without the rule start")
+            raise UnsupportedGrammar("a grammar without the rule start")
         self._productions[0] = [(self._rule("start"),)]
         while self._wanted:
             name = self._wanted.pop()
@@ -177,14 +177,14 @@ class _Compiler:
         path, *rest = children
         words = [_word(each) for each in path.children if isinstance(each, lark.Tree)]
         if words[0] != "common" or path.children[0] == ".":
-            raise Unsupported("an import from another place than common")
+            raise UnsupportedGrammar("an import from another place than common")
         if rest and _is(rest[0], "name_list"):
             for each in rest[0].children:
                 self._import(_word(each), _word(each))
         elif len(words) == 2:
             self._import(words[1], _word(rest[0]) if rest else words[1])
         else:
-            raise Unsupported("an import")
+            raise UnsupportedGrammar("an import")
 
     def _import(self, name: str, known_as: str) -> None:
         if name in _COMMON:
@@ -192,14 +192,14 @@ class _Compiler:
         elif name in _common():
             self._expressions[known_as] = _Terminals(_common()).expression_of(name)
         else:
-            raise Unsupported("an import of something that common does not have")
+            raise UnsupportedGrammar("an import of something that common does not have")
 
     # Rules.
 
     def _rule(self, name: str) -> Symbol:
         """The nonterminal of a rule, which is looked at later: rules may refer to one another in long chains."""
         if name not in self._rules:
-            raise Unsupported("a rule that is not there")
+            raise UnsupportedGrammar("a rule that is not there")
         if name not in self._numbers:
             self._numbers[name] = self._nonterminal([])
             self._wanted.append(name)
@@ -229,7 +229,7 @@ class _Compiler:
             return self._terminal(node)
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise Unsupported("groups in too many groups")
+            raise UnsupportedGrammar("groups in too many groups")
         try:
             if _is(node, "expr"):
                 return self._repeated(self._symbol(node.children[0]), *_bounds(node))
@@ -239,7 +239,7 @@ class _Compiler:
                 return self._nonterminal(self._alternatives(node))
         finally:
             self._depth -= 1
-        raise Unsupported("templates")
+        raise UnsupportedGrammar("templates")
 
     def _repeated(self, symbol: Symbol, low: int, high: int | None) -> Symbol:
         self._grow(low + (2 if high is None else high - low) + 1)
@@ -254,7 +254,7 @@ class _Compiler:
     def _grow(self, symbols: int) -> None:
         self._size += symbols
         if self._size > _MAX_SYMBOLS:
-            raise Unsupported("a grammar of this size")
+            raise UnsupportedGrammar("a grammar of this size")
 
     # Terminals.
 
@@ -285,18 +285,18 @@ class _Terminals:
     def expression_of(self, name: str) -> str:
         if name not in self._known:
             if name not in self._tokens:
-                raise Unsupported("a terminal that is not there")
+                raise UnsupportedGrammar("a terminal that is not there")
             self._known[name] = self.expression(self._tokens[name])
         return self._known[name]
 
     def expression(self, node: Any) -> str:
         self._depth += 1
         if self._depth > _MAX_DEPTH:  # terminals that contain themselves come here, too
-            raise Unsupported("terminals in too many terminals")
+            raise UnsupportedGrammar("terminals in too many terminals")
         text = self._text(node)
         self._depth -= 1
         if len(text) > _MAX_EXPRESSION:
-            raise Unsupported("an expression of this size")
+            raise UnsupportedGrammar("an expression of this size")
         return text
 
     def _text(self, node: Any) -> str:
@@ -307,7 +307,7 @@ class _Terminals:
         if _is(node, "literal_range"):
             first, last = (_unquoted(str(each)) for each in node.children)
             if len(first) != 1 or len(last) != 1 or first > last:
-                raise Unsupported("a range of anything but characters")
+                raise UnsupportedGrammar("a range of anything but characters")
             return f"[{_code(first)}-{_code(last)}]"
         if _is(node, "expansions"):
             return f"(?:{'|'.join(map(self.expression, node.children))})"
@@ -318,7 +318,7 @@ class _Terminals:
         if _is(node, "expr"):
             low, high = _bounds(node)
             return f"(?:{self.expression(node.children[0])}){_quantifier(low, high)}"
-        raise Unsupported("something in a terminal that is none")
+        raise UnsupportedGrammar("something in a terminal that is none")
 
 
 def _is(node: Any, data: str) -> bool:
@@ -340,7 +340,7 @@ def _bounds(node: _Tree) -> tuple[int, int | None]:
     low = int(str(operator))
     high = int(str(more[0])) if more else low
     if not 0 <= low <= high <= _MAX_SYMBOLS:
-        raise Unsupported("a repetition of this size")
+        raise UnsupportedGrammar("a repetition of this size")
     return low, high
 
 
@@ -363,7 +363,7 @@ def _literal(text: str) -> str:
         return f"(?i:{escaped})" if flags else f"(?:{escaped})"
     flags = flags.replace("u", "")
     if not _FLAGS.issuperset(flags):
-        raise Unsupported("a flag of an expression")
+        raise UnsupportedGrammar("a flag of an expression")
     return f"(?{flags}:{text[1:end]})"
 
 
@@ -378,5 +378,5 @@ def _unescaped(match: re.Match[str]) -> str:
         return _ESCAPED.get(match[4], match[0])
     code = int(number, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise Unsupported("a character that is none")
+        raise UnsupportedGrammar("a character that is none")
     return chr(code)

@@ -1,14 +1,14 @@
 """What an upstream tells an account beside answers: its models, its money."""
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.headers import for_upstream
-from dragoman_server.proxying.attempt import Door
+from dragoman_server.headers import upstream_request_headers
+from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
 
 
-async def get(
-    door: Door,
+async def account_get(
+    sender: UpstreamSender,
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
     account: AccountSettings,
@@ -21,13 +21,13 @@ async def get(
 
     Raises UpstreamError.
     """
-    headers = for_upstream(upstream, protocol, None, {}, stream=False, api_key=account.api_key)
+    headers = upstream_request_headers(upstream, protocol, None, {}, stream=False, api_key=account.api_key)
     headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
     proxy = account.proxy or upstream.proxy
     timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
 
     async def once() -> tuple[int, bytes]:
-        opening = door.open(
+        opening = sender.open(
             "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
         )
         async with opening as response:

@@ -7,7 +7,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 
-class Background:
+class BackgroundTaskGroup:
     """Asks upstreams in the background. Outside of running() there is no group of tasks, and no upstream is asked."""
 
     _tasks: TaskGroup | None = None

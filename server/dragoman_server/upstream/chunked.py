@@ -48,7 +48,7 @@ class ChunkedBody:
     the end nothing more comes out. `unused` holds the bytes that followed a complete body.
     """
 
-    __slots__ = ("_pending", "_remaining", "_state", "_trailer_bytes", "complete", "fault", "unused")
+    __slots__ = ("_pending", "_remaining", "_state", "_trailer_bytes", "complete", "error", "unused")
 
     def __init__(self) -> None:
         self._state = _State.SIZE
@@ -56,12 +56,12 @@ class ChunkedBody:
         self._remaining = 0
         self._trailer_bytes = 0
         self.complete = False
-        self.fault: FramingError | None = None
+        self.error: FramingError | None = None
         self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
         """Take coded bytes, return the body bytes they complete, perhaps none. Look at `fault` next."""
-        if self.fault is not None:
+        if self.error is not None:
             return b""
         if self._pending:
             data = self._pending + data
@@ -69,14 +69,14 @@ class ChunkedBody:
         parts: list[bytes] = []
         try:
             self._decode(data, parts)
-        except FramingError as fault:
-            self.fault = fault
+        except FramingError as error:
+            self.error = error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def receive_eof(self) -> None:
         """The peer has closed: a fault unless the body was complete."""
-        if not self.complete and self.fault is None:
-            self.fault = FramingError("the connection ended inside a chunked body")
+        if not self.complete and self.error is None:
+            self.error = FramingError("the connection ended inside a chunked body")
 
     def _decode(self, data: bytes, parts: list[bytes]) -> None:
         position, end = 0, len(data)

@@ -194,7 +194,7 @@ def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") ->
     return failure(str(error) if own else text.format(where=where, by=by))
 
 
-class _Body(Protocol):
+class _BodyStream(Protocol):
     async def receive(self) -> bytes: ...
 
     async def aclose(self) -> None: ...
@@ -236,7 +236,7 @@ class UpstreamResponse:
         self,
         status: int,
         headers: list[tuple[str, str]],
-        body: _Body,
+        body: _BodyStream,
         decoder: ContentDecoder | None,
         where: str,
         *,
@@ -298,7 +298,7 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
     return b"".join(parts)
 
 
-class _Opening:
+class _OpenRequest:
     """What `open` returns: sends on entry, closes on exit. An object, so no generator holds the response."""
 
     __slots__ = ("_body", "_client", "_proxy", "_request", "_where")
@@ -308,7 +308,7 @@ class _Opening:
         self._request = request
         self._proxy = proxy
         self._where = _origin(request.url)
-        self._body: _Body | None = None
+        self._body: _BodyStream | None = None
 
     async def __aenter__(self) -> UpstreamResponse:
         proxy = self._proxy or self._client._env_proxy(self._request.url)
@@ -406,7 +406,7 @@ class UpstreamClient:
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
-    ) -> _Opening:
+    ) -> _OpenRequest:
         """`async with client.open(...) as response`: send on entry, have an UpstreamResponse, close on exit.
 
         Headers of the connection, of the body's framing and accept-encoding are the client's own and left out
@@ -436,7 +436,7 @@ class UpstreamClient:
                 }
             },
         )
-        return _Opening(self, request, proxy or self._settings.proxy)
+        return _OpenRequest(self, request, proxy or self._settings.proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
         if self._direct is None:

@@ -16,7 +16,7 @@ else:
     from backports import zstd
 
 __all__ = [
-    "ACCEPTED",
+    "ACCEPTED_CODINGS",
     "FREE_BYTES",
     "MAX_PORTION",
     "CodingError",
@@ -219,7 +219,7 @@ _CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib,
 _SAME = {"x-gzip": "gzip"}
 
 # For `accept-encoding`, which says what would have been read.
-ACCEPTED = ", ".join(_CODINGS)
+ACCEPTED_CODINGS = ", ".join(_CODINGS)
 
 
 def decoder_for(
@@ -237,7 +237,8 @@ def decoder_for(
         # The header is a peer's text: a short, printable cut of it goes into the message.
         shown = ascii(content_encoding.strip()[:40])
         raise CodingError(
-            f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED}, at most {_MAX_CODINGS} at once"
+            f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most {_MAX_CODINGS} "
+            "at once"
         )
     # "in the order in which they were applied": the last one is the outermost.
     return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

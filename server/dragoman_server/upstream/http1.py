@@ -16,7 +16,7 @@ import h11
 
 from dragoman_server.upstream.chunked import ChunkedBody, FramingError
 
-__all__ = ["MAX_HEAD", "BodyDecoder", "Exchange", "FramingError", "RequestError", "ResponseHead"]
+__all__ = ["MAX_HEAD", "BodyDecoder", "FramingError", "Http1Exchange", "RequestError", "ResponseHead"]
 
 # A response head. h11's own default is 16 KiB; some providers' policy and tracing headers come close to
 # that.
@@ -38,7 +38,7 @@ class BodyDecoder(Protocol):
     """
 
     complete: bool
-    fault: FramingError | None
+    error: FramingError | None
     unused: bytes
 
     def receive_data(self, data: bytes) -> bytes: ...
@@ -49,12 +49,12 @@ class BodyDecoder(Protocol):
 class LengthBody:
     """A body of a known number of bytes. Zero of them is also how a response without a body is read."""
 
-    __slots__ = ("_length", "_remaining", "complete", "fault", "unused")
+    __slots__ = ("_length", "_remaining", "complete", "error", "unused")
 
     def __init__(self, length: int) -> None:
         self._length = self._remaining = length
         self.complete = length == 0
-        self.fault: FramingError | None = None
+        self.error: FramingError | None = None
         self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
@@ -68,17 +68,17 @@ class LengthBody:
     def receive_eof(self) -> None:
         if not self.complete:
             received = self._length - self._remaining
-            self.fault = FramingError(f"the connection ended after {received} of {self._length} body bytes")
+            self.error = FramingError(f"the connection ended after {received} of {self._length} body bytes")
 
 
 class UntilCloseBody:
     """A body that ends where the connection ends."""
 
-    __slots__ = ("complete", "fault", "unused")
+    __slots__ = ("complete", "error", "unused")
 
     def __init__(self) -> None:
         self.complete = False
-        self.fault: FramingError | None = None
+        self.error: FramingError | None = None
         self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
@@ -105,7 +105,7 @@ class ResponseHead:
     leftover: bytes
 
 
-class Exchange:
+class Http1Exchange:
     """Writes one request and reads the head of its response. One object serves one exchange."""
 
     __slots__ = ("_h11", "_interim", "_method", "_request_closes")

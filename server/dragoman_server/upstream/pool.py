@@ -17,7 +17,7 @@ import anyio
 
 from dragoman_server.streams.byte_stream import ByteStream
 
-__all__ = ["ConnectionPool", "Lease", "Origin", "PoolLimits"]
+__all__ = ["ConnectionLease", "ConnectionPool", "Origin", "PoolLimits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Idle(NamedTuple):
     expires_at: float
 
 
-class Lease:
+class ConnectionLease:
     """One slot of the pool and, once there is one, the connection in it. Ends with `release`."""
 
     __slots__ = ("_origin", "_pool", "_released", "stream")
@@ -82,14 +82,14 @@ class ConnectionPool:
     def idle(self) -> int:
         return len(self._idle)
 
-    async def lease(self, origin: Origin, timeout: float | None) -> Lease:
+    async def lease(self, origin: Origin, timeout: float | None) -> ConnectionLease:
         """Wait up to `timeout` seconds for a slot. Raises TimeoutError."""
         if self._closed:
             raise RuntimeError("the connection pool is closed")
         with anyio.fail_after(timeout):
             await self._slots.acquire()
         self.busy += 1
-        return Lease(self, origin)
+        return ConnectionLease(self, origin)
 
     def close(self) -> None:
         """Close idle connections now, and busy ones when their leases end."""

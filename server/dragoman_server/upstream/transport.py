@@ -29,12 +29,12 @@ from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream
 from dragoman_server.upstream.http1 import (
     BodyDecoder,
-    Exchange,
     FramingError,
+    Http1Exchange,
     RequestError,
     ResponseHead,
 )
-from dragoman_server.upstream.pool import ConnectionPool, Lease, Origin, PoolLimits
+from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 __all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
 
@@ -75,7 +75,7 @@ class _Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _TransportRequest:
     """A request with what every step of its exchange needs. `where` is how errors name the server.
 
     `content` is None for a body that is a stream.
@@ -113,7 +113,12 @@ class ResponseBody(httpx2.AsyncByteStream):
     )
 
     def __init__(
-        self, head: ResponseHead, stream: ByteStream, lease: Lease, read_timeout: float | None, where: str
+        self,
+        head: ResponseHead,
+        stream: ByteStream,
+        lease: ConnectionLease,
+        read_timeout: float | None,
+        where: str,
     ) -> None:
         self._decoder: BodyDecoder = head.body
         self._keep_alive = head.keep_alive
@@ -137,8 +142,8 @@ class ResponseBody(httpx2.AsyncByteStream):
         decoder = self._decoder
         try:
             while not decoder.complete:
-                if decoder.fault is not None:
-                    raise httpx2.RemoteProtocolError(f"{self._where}: {decoder.fault}")
+                if decoder.error is not None:
+                    raise httpx2.RemoteProtocolError(f"{self._where}: {decoder.error}")
                 coded = await self._receive_coded()
                 if coded:
                     data = decoder.receive_data(coded)
@@ -245,7 +250,9 @@ class Http1Transport(httpx2.AsyncBaseTransport):
             extensions={"http_version": head.http_version, "reason_phrase": head.reason},
         )
 
-    async def _exchange(self, call: _Call, lease: Lease) -> tuple[ByteStream, ResponseHead]:
+    async def _exchange(
+        self, call: _TransportRequest, lease: ConnectionLease
+    ) -> tuple[ByteStream, ResponseHead]:
         """Send and read the head, on an idle connection if there is one, else on a new one."""
         reused = lease.reuse()
         stream = reused
@@ -260,7 +267,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
             self._pool.drop_idle(call.origin)
             raise IdleConnectionClosed(f"{call.where}: the idle connection was closed") from None
 
-    async def _connect(self, call: _Call) -> ByteStream:
+    async def _connect(self, call: _TransportRequest) -> ByteStream:
         origin = call.origin
         try:
             with anyio.fail_after(call.timeouts.connect):
@@ -284,9 +291,9 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         return self._tls
 
 
-async def _send_and_read_head(call: _Call, stream: ByteStream) -> ResponseHead:
+async def _send_and_read_head(call: _TransportRequest, stream: ByteStream) -> ResponseHead:
     """An exchange up to the end of the response head. Raises _NoResponse if the connection ends before it."""
-    exchange = Exchange(call.request.method)
+    exchange = Http1Exchange(call.request.method)
     write_error: OSError | None = None
     try:
         await _send(call, exchange, stream)
@@ -303,7 +310,7 @@ async def _send_and_read_head(call: _Call, stream: ByteStream) -> ResponseHead:
     return head if write_error is None else replace(head, keep_alive=False)
 
 
-async def _send(call: _Call, exchange: Exchange, stream: ByteStream) -> None:
+async def _send(call: _TransportRequest, exchange: Http1Exchange, stream: ByteStream) -> None:
     request, timeout = call.request, call.timeouts.write
     head = exchange.request_head(request.url.raw_path, request.headers.raw)
     if call.content is not None:
@@ -324,7 +331,7 @@ async def _send(call: _Call, exchange: Exchange, stream: ByteStream) -> None:
 
 
 async def _read_head(
-    call: _Call, exchange: Exchange, stream: ByteStream, write_error: OSError | None
+    call: _TransportRequest, exchange: Http1Exchange, stream: ByteStream, write_error: OSError | None
 ) -> ResponseHead:
     """Read until the head is there. One deadline bounds all of it, so a trickle of bytes cannot hold us."""
     timeout, written = call.timeouts.read, anyio.current_time()
@@ -347,8 +354,8 @@ async def _read_head(
         received = True
         try:
             head = exchange.receive_data(data)
-        except FramingError as fault:
-            raise httpx2.RemoteProtocolError(f"{call.where}: {fault}") from None
+        except FramingError as error:
+            raise httpx2.RemoteProtocolError(f"{call.where}: {error}") from None
         if head is not None:
             return head
         if timeout is not None and exchange.interim_responses > interim:
@@ -371,7 +378,7 @@ def _ended(
     return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
 
 
-def _call(request: httpx2.Request) -> _Call:
+def _call(request: httpx2.Request) -> _TransportRequest:
     url = request.url
     port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
     if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
@@ -382,7 +389,7 @@ def _call(request: httpx2.Request) -> _Call:
         content = request.content
     except httpx2.RequestNotRead:
         content = None
-    return _Call(
+    return _TransportRequest(
         request=request,
         content=content,
         origin=Origin(url.scheme, host, port, server_hostname),

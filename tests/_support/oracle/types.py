@@ -34,12 +34,12 @@ from oracle.frames import strict_json
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
-PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 # The simple API is for clients alone; its streams come in two forms, by the path of the endpoint.
 SIMPLE_LINES = "simple_chat/chat/stream"
 SIMPLE_EVENTS = "simple_chat/chat/sse"
 SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
-CLIENTS = (*PROTOCOLS, *SIMPLE)
+CLIENTS = (*PROTOCOL_NAMES, *SIMPLE)
 
 # "Required, may be null": the generator gives such a field a default, so pydantic lets it be absent.
 _CITED = {"document_title", "file_id"}

@@ -10,7 +10,7 @@ from fail_answers import Call, Cost, Say, Think, frames, stream
 from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
 from fail_rules import refused
 from fail_turns import Model, Result, User, all_blocks, calls_of, request
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 from oracle.meaning import Kind
 
@@ -124,7 +124,7 @@ def test_A4_no_arguments_in_a_whole_answer(client: str, upstream: str) -> None:
         assert whole["output"][0]["arguments"] == "{}"
 
 
-@pairs((CHAT, RESPONSES), PROTOCOLS)
+@pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("arguments", ["", " \n", None], ids=["empty", "blank", "absent"])
 def test_A5_empty_arguments_in_history_are_an_empty_object(
     client: str, upstream: str, arguments: str | None

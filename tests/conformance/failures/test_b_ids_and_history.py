@@ -24,7 +24,7 @@ from fail_turns import (
 )
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman import Target
+from dragoman import Capabilities
 
 Json = dict[str, Any]
 # As servers make them: one with dots and a colon, one with a pipe, one that differs from the first by a character.
@@ -202,7 +202,7 @@ def test_B6_towards_chat_they_follow_all_results(client: str) -> None:
 
 @each("client", (MESSAGES, RESPONSES))
 def test_B6_or_stay_inside_where_the_server_takes_them(client: str) -> None:
-    sent = ask(client, CHAT, with_pictures(client), target=Target(tool_images=True)).body
+    sent = ask(client, CHAT, with_pictures(client), capabilities=Capabilities(tool_images=True)).body
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool"]
     for message in sent["messages"][-2:]:
         assert [part["type"] for part in message["content"]] == ["text", "image_url"]
@@ -461,7 +461,7 @@ def test_B16_two_calls_of_one_answer_get_distinct_ids(client: str, upstream: str
 
 
 NINE = re.compile(r"[a-zA-Z0-9]{9}")
-MISTRAL = Target(call_ids="alnum9")
+MISTRAL = Capabilities(call_ids="alnum9")
 
 
 @each("client", (MESSAGES, RESPONSES))
@@ -469,7 +469,7 @@ def test_B17_ids_of_nine_letters_and_digits(client: str) -> None:
     """Where the server wants them, whoever made them."""
     ids = ("call_abcdefghijklmnop", "toolu_01ABC", "call_0", "gSIMJiOkT")
     turns = [each for call_id in ids for each in (model(Call(call_id)), Result(call_id, call_id))]
-    sent = ask(client, CHAT, request(client, User("Hi"), *turns), target=MISTRAL).body
+    sent = ask(client, CHAT, request(client, User("Hi"), *turns), capabilities=MISTRAL).body
     assert refused(CHAT, sent) == []
     there = [call[0] for call in calls_of(CHAT, sent)]
     assert all(NINE.fullmatch(call_id) for call_id in there)
@@ -480,5 +480,5 @@ def test_B17_ids_of_nine_letters_and_digits(client: str) -> None:
 
 @each("client", (MESSAGES, RESPONSES))
 def test_B17_the_servers_own_ids_come_back(client: str) -> None:
-    sent = sent_back(CHAT, client, stream(CHAT, Call("gSIMJiOkT")), target=MISTRAL).body
+    sent = sent_back(CHAT, client, stream(CHAT, Call("gSIMJiOkT")), capabilities=MISTRAL).body
     assert [call[0] for call in calls_of(CHAT, sent)] == ["gSIMJiOkT"]

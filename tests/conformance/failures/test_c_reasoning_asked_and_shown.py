@@ -13,7 +13,7 @@ from fail_whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
-from dragoman import Outcome, Target
+from dragoman import Capabilities, Outcome
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
@@ -45,8 +45,8 @@ def test_C5_thinking_that_is_off_has_no_effort_beside_it(
     asked: str, setting: Any, efforts: tuple[str, ...] | None
 ) -> None:
     """ "thinking options type cannot be disabled when reasoning_effort is set"."""
-    target = Target(reasoning_setting=setting, efforts=efforts)
-    sent = ask(MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[asked]), target=target)
+    capabilities = Capabilities(reasoning_setting=setting, efforts=efforts)
+    sent = ask(MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[asked]), capabilities=capabilities)
     assert settings_of(sent.body) == SWITCHED_OFF[setting]
     assert bool(sent.losses) == (asked == "and an effort"), "an effort that was left out is told"
 
@@ -62,7 +62,7 @@ def test_C5_towards_responses(asked: str) -> None:
 def test_C5_towards_messages(client: str, thinking: Any) -> None:
     """The effort "none" becomes no thinking at all."""
     body = request(client, User("Hi"), **effort(client, "none"))
-    sent = ask(client, MESSAGES, body, target=Target(thinking=thinking)).body
+    sent = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
     assert sent.get("thinking", {"type": "disabled"}) == {"type": "disabled"}
     assert "output_config" not in sent
 
@@ -184,7 +184,7 @@ def test_C7_a_server_that_leaves_the_steps_out_is_understood(client: str, new_id
 
 LIMITS = (1, 100, 1024, 1025, 2000, 4096, 64_000)
 LIMIT_NAMES = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}
-BUDGET = Target(thinking="budget")
+BUDGET = Capabilities(thinking="budget")
 
 
 @each("client", (CHAT, RESPONSES))
@@ -193,7 +193,7 @@ BUDGET = Target(thinking="budget")
 def test_C8_a_budget_lies_between_1024_and_the_limit(client: str, word: str, limit: int) -> None:
     """Where even the smallest does not fit, the limit is raised, and that is told."""
     body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
-    asked = ask(client, MESSAGES, body, target=BUDGET)
+    asked = ask(client, MESSAGES, body, capabilities=BUDGET)
     sent = asked.body
     assert sent["thinking"]["type"] == "enabled"
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
@@ -209,7 +209,7 @@ def test_C8_more_effort_is_never_a_smaller_budget(client: str) -> None:
     budgets = []
     for word in ("minimal", "low", "medium", "high", "xhigh", "max"):
         body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 64_000})
-        budgets.append(ask(client, MESSAGES, body, target=BUDGET).body["thinking"]["budget_tokens"])
+        budgets.append(ask(client, MESSAGES, body, capabilities=BUDGET).body["thinking"]["budget_tokens"])
     assert budgets == sorted(set(budgets))
 
 
@@ -230,7 +230,7 @@ def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> No
 def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, value: float) -> None:
     """ "`temperature` may only be set to 1 when thinking is enabled": it is left out and told."""
     body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
-    asked = ask(client, MESSAGES, body, target=Target(thinking=thinking))
+    asked = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
     assert asked.body["thinking"]["type"] in ("adaptive", "enabled")
     assert asked.body.get("temperature", 1) == 1
     assert ("/temperature" in asked.losses) == (value != 1)
@@ -239,10 +239,10 @@ def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, valu
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 def test_C9_thinking_forbids_top_k_and_low_top_p(thinking: Any) -> None:
     body = request(CHAT, User("Hi"), **effort(CHAT, "high"), top_k=40, top_p=0.5)
-    asked = ask(CHAT, MESSAGES, body, target=Target(thinking=thinking))
+    asked = ask(CHAT, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
     assert {"top_k", "top_p"} & asked.body.keys() == set()
     assert {"/top_k", "/top_p"} <= asked.losses.keys()
-    high = ask(CHAT, MESSAGES, body | {"top_p": 0.95}, target=Target(thinking=thinking)).body
+    high = ask(CHAT, MESSAGES, body | {"top_p": 0.95}, capabilities=Capabilities(thinking=thinking)).body
     assert high["top_p"] == 0.95
 
 

@@ -17,7 +17,7 @@ from law_turns import WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from oracle import samples as s
 
-from dragoman import UPSTREAMS, RequestTranslator, Sealer, Target, translate_fault
+from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
@@ -82,7 +82,7 @@ def test_C1_a_relay_leaves_signed_thinking_as_it_is() -> None:
 def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -> None:
     """Most Chat clients do not know the fields; whoever embeds the core may keep what they drop."""
     heard = hear(upstream, CHAT, stream(upstream, *FIRST))
-    kept = heard.machine.keepsake()  # type: ignore[union-attr]
+    kept = heard.machine.cached_reasoning()  # type: ignore[union-attr]
     assert kept is not None
     calls, thoughts = kept
     assert calls == ("call_a",)
@@ -90,7 +90,7 @@ def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -
     body = conversation(CHAT, known)
     translator = RequestTranslator(spec_of(CHAT), UPSTREAMS[upstream])
     data = json.dumps(body).encode()
-    sent = json.loads(translator.translate(data, recall={calls: thoughts}.get).body)
+    sent = json.loads(translator.translate(data, reasoning_lookup={calls: thoughts}.get).body)
     assert refused(upstream, sent) == []
     if upstream == MESSAGES:
         assert turns_of(sent)[0][0] == thinking("One.", "c2lnMQ==")
@@ -126,11 +126,11 @@ def test_C3_encrypted_reasoning_comes_back(client: str, streams: bool, text: str
     """Through the client's own opaque field: `signature` or `data` there, `encrypted_content` here."""
     turn = turn_of_client(RESPONSES, client, Think(text, "Z0FBQUE="), Call("call_a"), streams=streams)
     if client == MESSAGES:
-        carriers = [
+        wrapped_markers = [
             block.get("signature") or block.get("data") for block in turn if block["type"] != "tool_use"
         ]
-        assert len(carriers) == 1
-        assert carriers[0]
+        assert len(wrapped_markers) == 1
+        assert wrapped_markers[0]
     sent = ask(client, RESPONSES, conversation(client, turn)).body
     assert refused(RESPONSES, sent) == []
     assert outline(RESPONSES, sent)[1:3] == ["reasoning", "function_call"]
@@ -196,10 +196,12 @@ def test_C4_thinking_that_another_vendor_signed_goes_as_text(client: str) -> Non
 @each("client", OTHERS)
 def test_C4_or_in_the_field_that_the_server_reads_or_not_at_all(client: str) -> None:
     body = request(client, User("Hi"), model(Think("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
-    named = ask(client, CHAT, body, target=Target(reasoning_field="reasoning")).body["messages"][1]
+    named = ask(client, CHAT, body, capabilities=Capabilities(reasoning_field="reasoning")).body["messages"][
+        1
+    ]
     assert named["reasoning"] == "Hm."
     assert "reasoning_content" not in named
-    none = ask(client, CHAT, body, target=Target(reasoning_field=None))
+    none = ask(client, CHAT, body, capabilities=Capabilities(reasoning_field=None))
     assert "Hm." not in json.dumps(none.body)
     assert none.losses
 
@@ -221,11 +223,11 @@ def unreadable(code: str | None) -> bytes:
 
 def check_told_as_bad_request(client: str, code: str | None) -> None:
     specs = {"upstream": UPSTREAMS[RESPONSES], "client": spec_of(client)}
-    status, body, fault = translate_fault(400, unreadable(code), **specs)  # type: ignore[arg-type]
+    status, body, error = translate_error(400, unreadable(code), **specs)  # type: ignore[arg-type]
     assert status == 400
     assert check_error(client, status, body) == []
     assert json.loads(body)["error"]["message"] == UNREADABLE
-    assert (fault.status, fault.code) == (400, code)
+    assert (error.status, error.code) == (400, code)
     if client == CHAT:
         assert json.loads(body)["error"]["code"] == code
     elif client == MESSAGES:
@@ -286,7 +288,7 @@ def test_C13_a_seal_that_the_client_made_is_left_out(client: str) -> None:
     turn = turn_of_client(MESSAGES, client, *FIRST, streams=True)  # wrapped without a secret
     data = json.dumps(conversation(client, turn)).encode()
     specs = spec_of(client), UPSTREAMS[MESSAGES]
-    translated = RequestTranslator(*specs, sealer=Sealer(b"secret")).translate(data, model=MODEL)
+    translated = RequestTranslator(*specs, signer=Signer(b"secret")).translate(data, model=MODEL)
     assert [block["type"] for block in turns_of(json.loads(translated.body))[0]] == ["text", "tool_use"]
 
 

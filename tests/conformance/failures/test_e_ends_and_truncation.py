@@ -11,10 +11,10 @@ from fail_answers import Call, Say, Think, frames, stream
 from fail_cross import ask, check_failed, each, every_pair, hear, hear_whole, pairs
 from fail_whole import whole
 from law_clients import spec_of
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, check_stream
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
 
-from dragoman import UPSTREAMS, Fault, FaultKind, Outcome, Relay, ResponseTranslator
+from dragoman import UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
@@ -39,8 +39,8 @@ def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: 
     for data in cuts(upstream):
         heard = hear(upstream, client, data)
         check_failed(heard)
-        assert heard.machine.fault is not None
-        assert heard.machine.fault.kind is FaultKind.TRUNCATED
+        assert heard.machine.error is not None
+        assert heard.machine.error.kind is ErrorKind.TRUNCATED
         if client == upstream:
             whole_frames = data[: data.rfind(b"\n\n") + 2] if b"\n\n" in data else b""
             assert heard.data.startswith(whole_frames), "what came whole is passed on"
@@ -52,22 +52,22 @@ def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: 
 def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: str) -> None:
     """Nothing was sent yet, so the caller can answer with a plain HTTP error."""
     body = client_request(client, upstream, None, stream=False)
-    exchange = ask(client, upstream, body).exchange()
+    context = ask(client, upstream, body).exchange()
     data = json.dumps(whole(upstream, *BLOCKS)).encode()
     for length in (0, 1, len(data) // 2, len(data) - 1):
         machine: Relay | ResponseTranslator
         if client == upstream:
-            machine = Relay(UPSTREAMS[upstream], exchange, streams=False)
+            machine = Relay(UPSTREAMS[upstream], context, streams=False)
         else:
             specs = UPSTREAMS[upstream], spec_of(client)
-            machine = ResponseTranslator(*specs, exchange, upstream_streams=False, client_streams=False)
+            machine = ResponseTranslator(*specs, context, upstream_streams=False, client_streams=False)
         machine.receive_data(data[:length])
         machine.receive_eof()
         assert machine.outcome is Outcome.FAILED
-        assert machine.fault is not None
+        assert machine.error is not None
         if client != upstream:  # a relay's caller holds the bytes back until it knows
             assert machine.data_to_send() == b""
-        status, told = spec_of(client).write_fault(machine.fault, None)
+        status, told = spec_of(client).write_error(machine.error, None)
         assert status >= 500
         assert json.loads(told)["error"]["message"]
 
@@ -188,12 +188,12 @@ def test_E4_at_the_end_of_a_relay_too(case: str) -> None:
 
 
 # Type of the error inside a Messages stream -> what the gateway counts it as, and Chat's type and code.
-IN_BAND: dict[str, tuple[FaultKind, str, str | None]] = {
-    "overloaded_error": (FaultKind.OVERLOADED, "server_error", "overloaded"),
-    "rate_limit_error": (FaultKind.RATE_LIMIT, "rate_limit_error", "rate_limit_exceeded"),
-    "api_error": (FaultKind.SERVER, "server_error", None),
-    "timeout_error": (FaultKind.TIMEOUT, "server_error", "timeout"),
-    "never_heard_of_error": (FaultKind.SERVER, "server_error", None),
+IN_BAND: dict[str, tuple[ErrorKind, str, str | None]] = {
+    "overloaded_error": (ErrorKind.OVERLOADED, "server_error", "overloaded"),
+    "rate_limit_error": (ErrorKind.RATE_LIMIT, "rate_limit_error", "rate_limit_exceeded"),
+    "api_error": (ErrorKind.SERVER, "server_error", None),
+    "timeout_error": (ErrorKind.TIMEOUT, "server_error", "timeout"),
+    "never_heard_of_error": (ErrorKind.SERVER, "server_error", None),
 }
 
 
@@ -206,8 +206,8 @@ def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -
     heard = hear(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
     check_failed(heard)
     counted, named, code = IN_BAND[kind]
-    assert heard.machine.fault is not None
-    assert (heard.machine.fault.kind, heard.machine.fault.message) == (counted, "Busy.")
+    assert heard.machine.error is not None
+    assert (heard.machine.error.kind, heard.machine.error.message) == (counted, "Busy.")
     if client == CHAT:
         error = heard.events[-1]["error"]
         assert (error["message"], error["type"], error["code"]) == ("Busy.", named, code)
@@ -230,8 +230,8 @@ def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream:
     begun = b"".join(frames(stream(upstream, *BLOCKS))[:after])
     heard = hear(upstream, client, begun + b"error: " + holder % json.dumps(error).encode() + tail)
     check_failed(heard)
-    assert heard.machine.fault is not None
-    assert heard.machine.fault.message == error["message"]
+    assert heard.machine.error is not None
+    assert heard.machine.error.message == error["message"]
     assert error["message"].encode() in heard.data
     if client == upstream:
         assert heard.data.startswith(begun)
@@ -291,22 +291,22 @@ LIFECYCLE = {
 }
 
 
-@pairs(CLIENTS, PROTOCOLS)
+@pairs(CLIENTS, PROTOCOL_NAMES)
 def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstream: str) -> None:
     """What came of the answer's life alone commits to nothing, whether or not it ends with an error."""
-    exchange = ask(client, upstream, client_request(client, upstream, None)).exchange()
-    begun = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange)
+    context = ask(client, upstream, client_request(client, upstream, None)).exchange()
+    begun = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
     begun.receive_data(LIFECYCLE[upstream])
     assert begun.outcome is Outcome.OPEN
     assert not begun.committed
     for data in (LIFECYCLE[upstream], broken(upstream, after=0)):
         failed = hear(upstream, client, data)
         assert not failed.machine.committed
-        assert failed.machine.fault is not None
-        assert spec_of(client).write_fault(failed.machine.fault, None)[0] >= 500
+        assert failed.machine.error is not None
+        assert spec_of(client).write_error(failed.machine.error, None)[0] >= 500
 
 
-@pairs(CLIENTS, PROTOCOLS)
+@pairs(CLIENTS, PROTOCOL_NAMES)
 @pytest.mark.parametrize(
     "block", [Say("Hi"), Think("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
 )
@@ -315,7 +315,7 @@ def test_E7_with_content_it_is_not(client: str, upstream: str, block: Any) -> No
     assert heard.machine.committed
 
 
-LOST = Fault(FaultKind.UNREACHABLE, "the connection to the upstream broke")
+LOST = WireError(ErrorKind.UNREACHABLE, "the connection to the upstream broke")
 
 
 @every_pair()
@@ -324,7 +324,7 @@ def test_E8_after_the_first_byte_errors_are_inside_the_stream(client: str, upstr
     for data in cuts(upstream):
         heard = hear(upstream, client, data, breaks=LOST)
         check_failed(heard)
-        assert heard.machine.fault == LOST
+        assert heard.machine.error == LOST
         assert heard.meaning.failure is not None
         assert LOST.message in heard.meaning.failure.message
         assert check_stream(client, heard.data, include_usage=True) == []
@@ -459,11 +459,11 @@ def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream
     error = in_band(upstream)
     assert isinstance(error, dict)
     answer = error["response"] if upstream == RESPONSES else error
-    exchange = ask(client, upstream, client_request(client, upstream, None, stream=False)).exchange()
+    context = ask(client, upstream, client_request(client, upstream, None, stream=False)).exchange()
     specs = UPSTREAMS[upstream], spec_of(client)
-    machine = ResponseTranslator(*specs, exchange, upstream_streams=False, client_streams=False)
+    machine = ResponseTranslator(*specs, context, upstream_streams=False, client_streams=False)
     machine.receive_data(json.dumps(answer).encode())
     machine.receive_eof()
     assert (machine.outcome, machine.data_to_send()) == (Outcome.FAILED, b"")
-    assert machine.fault is not None
-    assert (machine.fault.kind, machine.fault.message) == (FaultKind.OVERLOADED, "Busy.")
+    assert machine.error is not None
+    assert (machine.error.kind, machine.error.message) == (ErrorKind.OVERLOADED, "Busy.")

@@ -11,12 +11,12 @@ from fail_answers import Call, Say, Think, stream
 from fail_cross import ask, each, every_pair, hear, hear_whole, pairs
 from fail_turns import Result, Turn, User, all_blocks, calls_of, model, request
 from law_clients import spec_of
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, meaning_of_whole
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, meaning_of_whole
 from oracle import samples as s
 from oracle.meaning import Kind
 
 from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 
 Json = dict[str, Any]
 
@@ -62,7 +62,7 @@ def whole_answer(upstream: str) -> Json:
     return {**s.WHOLE[RESPONSES], "output": [spoken, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
     body = json.dumps(whole_answer(upstream), ensure_ascii=False).encode()
     machine = ResponseTranslator(
@@ -80,7 +80,7 @@ def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
     assert [json.loads(call.text) for call in told.calls] == [json.loads(ARGUMENTS)]
 
 
-def exchange_of(client: str, upstream: str) -> Exchange:
+def exchange_of(client: str, upstream: str) -> ResponseContext:
     return ask(client, upstream, request(client, User("Hi"))).exchange()
 
 
@@ -158,7 +158,7 @@ def translated(client: str, upstream: str, data: bytes) -> bytes:
     return RequestTranslator(spec_of(client), UPSTREAMS[upstream]).translate(data).body
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 def test_G8_the_same_request_gives_the_same_bytes(client: str, upstream: str) -> None:
     data = odd_request(client)
     assert translated(client, upstream, data) == translated(client, upstream, data)
@@ -179,7 +179,7 @@ def test_G8_keys_letters_and_numbers_stay_as_they_are(client: str, upstream: str
         assert arguments == ODD_ARGUMENTS
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: str) -> None:
     """A prompt cache holds as long as nothing changes before what is new."""
     turns: list[Turn] = [

@@ -18,7 +18,7 @@ from oracle import (
     CHAT,
     CLIENTS,
     MESSAGES,
-    PROTOCOLS,
+    PROTOCOL_NAMES,
     RESPONSES,
     check_error,
     check_whole,
@@ -99,7 +99,7 @@ async def test_G10_other_codings_are_named_and_refused(client: str, coding: str)
 def check_refusal(client: str, heard: FakeClient, status: int) -> str:
     """The message of a refusal in the client's form."""
     assert heard.status == status, heard.body
-    if client in PROTOCOLS:
+    if client in PROTOCOL_NAMES:
         assert check_error(client, status, heard.body) == []
     message: str = json.loads(heard.body)["error"]["message"]
     return message
@@ -170,7 +170,7 @@ async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
     assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @each_coding
 async def test_G11_nor_is_a_whole_answer(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())

@@ -10,7 +10,16 @@ from fail_answers import Block, Call, Say, Think, stream
 from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
 from fail_gateway import BASES, Play, gateway
 from fail_turns import Result, User, model, outline, request, words
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_models, compare, meaning_of_whole
+from oracle import (
+    CHAT,
+    MESSAGES,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    check_error,
+    check_models,
+    compare,
+    meaning_of_whole,
+)
 from oracle import samples as s
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
@@ -258,7 +267,7 @@ def with_system(client: str, role: str) -> Json:
     return body
 
 
-@pairs(PROTOCOLS, [CHAT])
+@pairs(PROTOCOL_NAMES, [CHAT])
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_H13_system_text_stands_at_the_beginning_alone(client: str, upstream: str, role: str) -> None:
     """What came later keeps its place as marked text of the user; nothing is lost, nothing moves up."""

@@ -13,7 +13,7 @@ from fail_turns import SCHEMA, User, calls_of, request, results_of
 from law_clients import spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
-from dragoman import UPSTREAMS, RemoteProtocolError, ResponseTranslator, Target
+from dragoman import UPSTREAMS, Capabilities, RemoteProtocolError, ResponseTranslator
 
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
@@ -25,7 +25,7 @@ APPLY: Json = {
     "format": GRAMMAR,
 }
 # Who has no free-text tools. A server that speaks Responses usually does, so it is told not to.
-NO_CUSTOM = Target(custom_tools=False)
+NO_CUSTOM = Capabilities(custom_tools=False)
 CLIENTS = (CHAT, RESPONSES)
 
 # (client, upstream): free-text tools exist in two protocols, and there are servers of all three without them.
@@ -64,7 +64,7 @@ def functions(upstream: str, body: Json) -> list[tuple[str, str, Json]]:
 
 @customs
 def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, asked(client), target=NO_CUSTOM)
+    sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
     ((name, description, schema),) = functions(upstream, sent.body)
     assert name == "apply_patch"
     assert description.startswith("Changes files.")
@@ -76,7 +76,7 @@ def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> N
 @customs
 def test_H2_its_schema_demands_a_string(client: str, upstream: str) -> None:
     """A tool without a schema is called with `{}`."""
-    sent = ask(client, upstream, asked(client), target=NO_CUSTOM)
+    sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
     ((_, _, schema),) = functions(upstream, sent.body)
     assert schema["type"] == "object"
     assert schema["properties"]["input"]["type"] == "string"
@@ -86,7 +86,7 @@ def test_H2_its_schema_demands_a_string(client: str, upstream: str) -> None:
 def answer_of(client: str, upstream: str, *pieces: str) -> Heard:
     call = Call("call_a", "apply_patch", pieces)
     return hear(
-        upstream, client, stream(upstream, call), asked(client), target=NO_CUSTOM, include_usage=False
+        upstream, client, stream(upstream, call), asked(client), capabilities=NO_CUSTOM, include_usage=False
     )
 
 
@@ -131,8 +131,8 @@ def test_H3_in_chat_too(upstream: str) -> None:
 
 @customs
 def test_H3_in_a_whole_answer(client: str, upstream: str) -> None:
-    exchange = ask(client, upstream, asked(client) | {"stream": False}, target=NO_CUSTOM).exchange()
-    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), exchange, client_streams=False)
+    context = ask(client, upstream, asked(client) | {"stream": False}, capabilities=NO_CUSTOM).exchange()
+    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context, client_streams=False)
     arguments = json.dumps({"input": PATCH})
     machine.receive_data(stream(upstream, Call("call_a", "apply_patch", (arguments,))))
     machine.receive_eof()
@@ -169,7 +169,7 @@ def history(client: str, output: Any = "Done.") -> list[Json]:
 def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, declared: bool) -> None:
     """Under one id, also where the tool itself is no longer offered."""
     body = asked(client, *history(client), tools=None if declared else [])
-    sent = ask(client, upstream, body, target=NO_CUSTOM).body
+    sent = ask(client, upstream, body, capabilities=NO_CUSTOM).body
     assert refused(upstream, sent) == []
     ((call_id, name, arguments),) = calls_of(upstream, sent)
     assert (call_id, name) == ("call_a", "apply_patch")
@@ -180,7 +180,7 @@ def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, decl
 @each("upstream", (CHAT, MESSAGES))
 def test_H4_a_result_in_parts(upstream: str) -> None:
     parts = [{"type": "input_text", "text": "Do"}, {"type": "input_text", "text": "ne."}]
-    sent = ask(RESPONSES, upstream, asked(RESPONSES, *history(RESPONSES, parts)), target=NO_CUSTOM).body
+    sent = ask(RESPONSES, upstream, asked(RESPONSES, *history(RESPONSES, parts)), capabilities=NO_CUSTOM).body
     assert refused(upstream, sent) == []
     ((call_id, text),) = results_of(upstream, sent)
     assert (call_id, text.replace("\n", "")) == ("call_a", "Done.")

@@ -12,11 +12,11 @@ from fail_cross import ask, each, every_pair, pairs
 from fail_gateway import Play, asking, gateway
 from fail_rules import refused
 from fail_turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
-from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Target
+from dragoman import Capabilities
 
 Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"
@@ -108,7 +108,7 @@ def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, s
 @each_url
 def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, url: str) -> None:
     body = with_result(client, text(client, "A cat:"), picture(client, url))
-    sent = ask(client, upstream, body, target=Target(tool_images=True))
+    sent = ask(client, upstream, body, capabilities=Capabilities(tool_images=True))
     assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
     assert list(urls_of(upstream, sent.body["messages"][2])) == [url]
     assert list(urls_of(upstream, sent.body["messages"])) == [url]
@@ -144,7 +144,7 @@ def test_I1_documents_too(upstream: str) -> None:
     assert [part["file"]["file_data"] for part in files] == ["data:application/pdf;base64,JVBERi0="]
 
 
-@every_pair(PROTOCOLS)
+@every_pair(PROTOCOL_NAMES)
 @each_url
 def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
     """In their place between the words."""
@@ -188,7 +188,7 @@ def test_I3_a_relay_keeps_it_in_its_place() -> None:
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
 def test_I3_it_stays_where_the_model_takes_it(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, with_system(client), target=Target(mid_system=True)).body
+    sent = ask(client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)).body
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
     assert words(sent["messages"][2]["content"]) == "Be brief."
     assert "system" not in sent
@@ -208,7 +208,7 @@ def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str)
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("takes", [True, False])
 def test_I3_from_messages_clients_too(upstream: str, takes: bool) -> None:
-    sent = ask(MESSAGES, upstream, with_system(MESSAGES), target=Target(mid_system=takes)).body
+    sent = ask(MESSAGES, upstream, with_system(MESSAGES), capabilities=Capabilities(mid_system=takes)).body
     roles = [each_["role"] for each_ in history(upstream, sent)]
     if upstream == RESPONSES:
         assert roles == ["user", "assistant", "system", "user"], "every Responses server takes it"
@@ -360,7 +360,7 @@ def test_I6_marks_without_a_place_are_left_out_and_told(client: str, upstream: s
 
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
 def test_I6_where_the_upstream_knows_marks_they_are_carried(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, marked(client)[0], target=Target(cache_marks="breakpoint"))
+    sent = ask(client, upstream, marked(client)[0], capabilities=Capabilities(cache_marks="breakpoint"))
     assert "cache_control" not in json.dumps(sent.body)
     assert json.dumps(sent.body).count("prompt_cache_breakpoint") >= 2
 

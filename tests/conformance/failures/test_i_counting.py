@@ -16,7 +16,7 @@ from oracle import MESSAGES, check_error
 from oracle import samples as s
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.keys import hash_of
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
@@ -48,7 +48,7 @@ async def count(up: Gateway, headers: dict[str, str] | None = None, **more: Any)
 @each("upstream")
 @pytest.mark.parametrize("name", ["x-api-key", "authorization"])
 async def test_I10_counts_ask_for_the_same_key_as_answers(upstream: str, name: str) -> None:
-    keys = [ClientKey(name="red", hash=hash_of(CLIENT_KEY, SECRET))]
+    keys = [ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET))]
     value = CLIENT_KEY if name == "x-api-key" else f"Bearer {CLIENT_KEY}"
     play = Play([json.dumps(s.WHOLE[upstream]).encode()])
     async with gateway(upstream, play, client_keys=keys, secret=SECRET) as up:

@@ -13,10 +13,10 @@ from fail_gateway import Play, asking, gateway, path_of
 from fail_rules import refused
 from fail_turns import SCHEMA, Result, User, calls_of, model, request, words
 from law_clients import spec_of
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOLS, RESPONSES, check_whole
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import UPSTREAMS, ResponseTranslator, Target
+from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ said_as = pytest.mark.parametrize(
 @pytest.mark.parametrize("wanted", LIMITS[CHAT])
 def test_I7_the_limit_has_the_upstreams_name(client: str, said: str, wanted: Any) -> None:
     body = {**request(client, User("Hi")), said: 77}
-    sent = ask(client, CHAT, body, target=Target(max_tokens_field=wanted)).body
+    sent = ask(client, CHAT, body, capabilities=Capabilities(max_tokens_field=wanted)).body
     assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {wanted: 77}
 
 
@@ -77,7 +77,9 @@ def with_roles(client: str, role: str) -> Json:
 @pytest.mark.parametrize("role", ["developer", "system"])
 @pytest.mark.parametrize("knows", [True, False])
 def test_I8_the_role_is_one_that_the_model_takes(role: str, knows: bool) -> None:
-    sent = ask(RESPONSES, CHAT, with_roles(RESPONSES, role), target=Target(developer_role=knows)).body
+    sent = ask(
+        RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=Capabilities(developer_role=knows)
+    ).body
     first = sent["messages"][0]
     assert first["role"] == (role if knows else "system")
     assert words(first["content"]) == "Be brief."
@@ -94,8 +96,8 @@ def test_I8_messages_has_a_field_instead(role: str) -> None:
 @pairs((CHAT, RESPONSES), [MESSAGES])
 def test_I9_there_is_always_a_limit(client: str, upstream: str) -> None:
     """A client need not name one; Messages demands one."""
-    assert ask(client, upstream, request(client, User("Hi"))).body["max_tokens"] == Target().max_tokens
-    own = ask(client, upstream, request(client, User("Hi")), target=Target(max_tokens=555)).body
+    assert ask(client, upstream, request(client, User("Hi"))).body["max_tokens"] == Capabilities().max_tokens
+    own = ask(client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)).body
     assert own["max_tokens"] == 555
 
 
@@ -153,9 +155,11 @@ ENDED = {CHAT: "stop", MESSAGES: "end_turn", RESPONSES: "completed"}
 @each_structured
 def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: str, structured: Any) -> None:
     """No call of a tool that the client never offered, and no stop that waits for its result."""
-    body, target = formed(client), Target(structured=structured)
-    sent = ask(client, upstream, body, target=target).body
-    heard = hear(upstream, client, answered(upstream, sent), body, target=target, include_usage=False)
+    body, capabilities = formed(client), Capabilities(structured_output=structured)
+    sent = ask(client, upstream, body, capabilities=capabilities).body
+    heard = hear(
+        upstream, client, answered(upstream, sent), body, capabilities=capabilities, include_usage=False
+    )
     assert heard.gist == [("text", ANSWER)]
     assert heard.finish == ENDED[client]
     asked_by_tool = bool(sent.get("tools"))
@@ -165,7 +169,12 @@ def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: 
 @pairs()
 @each_structured
 def test_I13_in_a_whole_answer_too(client: str, upstream: str, structured: Any) -> None:
-    asked = ask(client, upstream, formed(client) | {"stream": False}, target=Target(structured=structured))
+    asked = ask(
+        client,
+        upstream,
+        formed(client) | {"stream": False},
+        capabilities=Capabilities(structured_output=structured),
+    )
     specs = UPSTREAMS[upstream], spec_of(client)
     machine = ResponseTranslator(*specs, asked.exchange(), client_streams=False)
     machine.receive_data(answered(upstream, asked.body))
@@ -206,7 +215,7 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
     """Its tools stay the only ones, and nothing is forced that it did not force."""
     fields = {} if CHOICES[choice] is None else {"tool_choice": CHOICES[choice]}
     body = formed(CHAT, tools=("add",), **fields)
-    sent = ask(CHAT, MESSAGES, body, target=Target(structured=structured)).body
+    sent = ask(CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured)).body
     assert [tool["name"] for tool in sent["tools"]] == ["add"]
     assert sent.get("tool_choice") == IN_MESSAGES[choice]
     assert ("format" in sent.get("output_config", {})) is (structured == "schema")
@@ -217,7 +226,9 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
 def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -> None:
     """The vendor refuses a forced tool while the model thinks."""
     body = formed(CHAT, reasoning_effort="high")
-    sent = ask(CHAT, MESSAGES, body, target=Target(structured=structured, thinking=thinking)).body
+    sent = ask(
+        CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured, thinking=thinking)
+    ).body
     assert sent["thinking"]["type"] in ("adaptive", "enabled")
     assert "tool_choice" not in sent
     assert "tools" not in sent
@@ -226,7 +237,9 @@ def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -
 
 
 def test_I14_a_choice_of_nothing_is_no_place_for_a_forced_tool() -> None:
-    sent = ask(CHAT, MESSAGES, formed(CHAT, tool_choice="none"), target=Target(structured="none")).body
+    sent = ask(
+        CHAT, MESSAGES, formed(CHAT, tool_choice="none"), capabilities=Capabilities(structured_output="none")
+    ).body
     assert "tools" not in sent
     assert sent.get("tool_choice") in (None, {"type": "none"})
 
@@ -260,14 +273,14 @@ FENCED = {
 }
 
 
-@pairs((CHAT, RESPONSES), PROTOCOLS)
+@pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("fenced", FENCED)
 @pytest.mark.parametrize("structured", ["object", "none"])
 def test_I15_the_content_is_bare_json(client: str, upstream: str, fenced: str, structured: Any) -> None:
     """Where the model was asked in words: a client parses the content as it is."""
-    body, target = formed(client, tools=("add",)), Target(structured=structured)
+    body, capabilities = formed(client, tools=("add",)), Capabilities(structured_output=structured)
     data = stream(upstream, *[Say(piece) for piece in [FENCED[fenced]]])
-    heard = hear(upstream, client, data, body, target=target, include_usage=False)
+    heard = hear(upstream, client, data, body, capabilities=capabilities, include_usage=False)
     assert heard.gist == [("text", ANSWER)]
 
 
@@ -345,7 +358,7 @@ def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: s
     assert "input_schema" not in inner
 
 
-@pairs((CHAT, RESPONSES), PROTOCOLS)
+@pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("choice", IN_CHAT)
 def test_I19_and_back(client: str, upstream: str, choice: str) -> None:
     in_messages, in_chat = IN_CHAT[choice]

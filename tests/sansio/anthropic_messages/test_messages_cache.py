@@ -18,7 +18,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 Ttl = Any
@@ -43,7 +43,7 @@ def marks_of(value: Any) -> list[Any]:
 
 def write(*messages: Message, **fields: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), Target(), ledger)
+    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), Capabilities(), ledger)
     return marks_of(decode(encode(body))), [(loss.code.value, loss.path) for loss in ledger]
 
 

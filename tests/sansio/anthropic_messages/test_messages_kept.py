@@ -8,25 +8,25 @@ import pytest
 
 from dragoman._ir.events import Started, Usage
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Request, Thought
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.request import Reasoning, Request
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
 
 
 def parts_of(*blocks: Any) -> tuple[Any, ...]:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": list(blocks)}]}
-    return SPEC.read_request(body, Sealer()).messages[0].parts
+    return SPEC.read_request(body, Signer()).messages[0].parts
 
 
 def test_an_unsigned_thought_keeps_its_other_fields() -> None:
     mark = {"type": "ephemeral"}
     [found] = parts_of({"type": "thinking", "thinking": "a", "x": 1, "cache_control": mark})
-    assert found == Thought("a", None, extra={"cache_control": mark, "x": 1}, path="/messages/0/content/0")
+    assert found == Reasoning("a", None, extra={"cache_control": mark, "x": 1}, path="/messages/0/content/0")
 
 
 def test_a_cache_mark_of_another_type_is_kept() -> None:
@@ -103,11 +103,11 @@ def test_events_that_say_more(events: Any, losses: Any) -> None:
     ],
 )
 def test_all_counters_reach_clients_of_the_protocol(counted: Any, extra: Any) -> None:
-    exchange = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
     usage = {"input_tokens": 3, "output_tokens": 4, "server_tool_use": counted, "new": 5}
     ledger = Ledger()
     body = {**MESSAGE, "usage": usage, "stop_reason": "end_turn"}
-    [told] = [each for each in SPEC.read_whole(body, exchange, ledger) if isinstance(each, Usage)]
+    [told] = [each for each in SPEC.read_whole(body, context, ledger) if isinstance(each, Usage)]
     assert (told.searches, told.extra) == (1, {**extra, "new": 5})
     assert list(ledger) == []
 
@@ -121,9 +121,9 @@ def test_all_counters_reach_clients_of_the_protocol(counted: Any, extra: Any) ->
 )
 def test_thinking_that_says_more(client: str, losses: Any) -> None:
     ledger = Ledger()
-    exchange = Exchange(Request(client, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(client, "m", (), {}), "x1", 1, "alias")
     thinking = {"type": "thinking", "thinking": "so", "signature": "s", "x": 1}
-    SPEC.read_whole({**MESSAGE, "content": [thinking], "stop_reason": "end_turn"}, exchange, ledger)
+    SPEC.read_whole({**MESSAGE, "content": [thinking], "stop_reason": "end_turn"}, context, ledger)
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 HI = {"role": "user", "content": "Hi"}
@@ -21,13 +21,13 @@ TOOL = {"name": "f", "input_schema": SCHEMA}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "max_tokens": 5000, "messages": [HI], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "max_tokens": 5000, "messages": [HI], **body}, Signer())
 
 
-def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]:
+def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """The body for the upstream, but for what all bodies have, and the places in the ledger."""
     ledger = Ledger()
-    out = decode(encode(SPEC.write_request(request, Target(relay="mend", **target), ledger)))
+    out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
     return (
         {name: value for name, value in out.items() if name not in ("model", "max_tokens")},
         [loss.path for loss in ledger],
@@ -35,7 +35,7 @@ def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "after", "losses"),
+    ("capabilities", "before", "after", "losses"),
     [
         # Thinking, in the target's way.
         (
@@ -137,9 +137,9 @@ def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]
     ],
 )
 def test_settings_and_tools(
-    target: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = written(read(**before), **target)
+    out, lost = written(read(**before), **capabilities)
     del out["messages"]
     assert out == after
     assert lost == losses
@@ -149,7 +149,7 @@ CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "after", "losses"),
+    ("capabilities", "before", "after", "losses"),
     [
         ({}, [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": MARK}]}], None, []),
         (
@@ -199,13 +199,13 @@ CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
     ],
 )
 def test_the_conversation(
-    target: dict[str, Any],
+    capabilities: dict[str, Any],
     before: list[dict[str, Any]],
     after: list[dict[str, Any]] | None,
     losses: list[str],
 ) -> None:
     """after: None when it stays as it came."""
-    out, lost = written(read(messages=before), **target)
+    out, lost = written(read(messages=before), **capabilities)
     assert out["messages"] == (before if after is None else after)
     assert lost == losses
 
@@ -226,7 +226,7 @@ def test_an_effort_in_mid_conversation_stays_there() -> None:
 
 def test_a_limit_is_there_whoever_took_it_out() -> None:
     asked = msgspec.structs.replace(read(), params={})
-    out = SPEC.write_request(asked, Target(relay="mend", max_tokens=99), Ledger())
+    out = SPEC.write_request(asked, Capabilities(relay="rewrite", max_tokens=99), Ledger())
     assert out["max_tokens"] == 99
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     CacheMark,
@@ -14,17 +14,17 @@ from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
+    Reasoning,
     ReasoningConfig,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
@@ -33,7 +33,7 @@ HELLO = {"role": "user", "content": "Hello"}
 
 def read(**fields: Any) -> Request:
     body = {"model": "claude-x", "max_tokens": 10, "messages": [HELLO], **fields}
-    return SPEC.read_request({key: value for key, value in body.items() if value != "absent"}, Sealer(b"key"))
+    return SPEC.read_request({key: value for key, value in body.items() if value != "absent"}, Signer(b"key"))
 
 
 def blocks(*content: Any, role: str = "user") -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ def header(block: Any, path: str = "/system/0") -> OpaquePart:
 def test_the_billing_header_is_no_system_text(system: Any, parts: tuple[Any, ...]) -> None:
     request = read(system=system)
     assert request.messages[0] == Message("system", parts, "/system")
-    printed = SPEC.write_request(request, Target(), Ledger())["system"]
+    printed = SPEC.write_request(request, Capabilities(), Ledger())["system"]
     texts = [block["text"] for block in (printed if isinstance(printed, list) else [{"text": printed}])]
     assert "".join(texts).replace("\n", "") == "".join(
         [system] if isinstance(system, str) else [block["text"] for block in system]
@@ -254,17 +254,19 @@ CITATIONS = [
                 path=AT,
             ),
         ),
-        (THINKING, Thought("hm", Seal(NAME, THINKING), path=AT)),
+        (THINKING, Reasoning("hm", Signature(NAME, THINKING), path=AT)),
         (
             {**THINKING, "cache_control": {"type": "ephemeral"}},
-            Thought("hm", Seal(NAME, THINKING), extra={"cache_control": {"type": "ephemeral"}}, path=AT),
+            Reasoning(
+                "hm", Signature(NAME, THINKING), extra={"cache_control": {"type": "ephemeral"}}, path=AT
+            ),
         ),
-        ({"type": "thinking", "thinking": "hm", "signature": ""}, Thought("hm", path=AT)),
+        ({"type": "thinking", "thinking": "hm", "signature": ""}, Reasoning("hm", path=AT)),
         (
-            {"type": "thinking", "thinking": "hm", "signature": PREFIX + "forged"},
-            Thought("hm", path=AT, forged=True),
+            {"type": "thinking", "thinking": "hm", "signature": WRAPPED_PREFIX + "forged"},
+            Reasoning("hm", path=AT, forged=True),
         ),
-        (REDACTED, Thought("", Seal(NAME, REDACTED), path=AT)),
+        (REDACTED, Reasoning("", Signature(NAME, REDACTED), path=AT)),
     ],
 )
 def test_blocks(block: Any, part: Any) -> None:
@@ -273,8 +275,8 @@ def test_blocks(block: Any, part: Any) -> None:
 
 @pytest.mark.parametrize("place", ["thinking", "redacted_thinking"])
 def test_a_wrapped_seal_is_unwrapped(place: str) -> None:
-    seal = Seal("openai_responses", {"type": "reasoning", "id": "rs_1", "encrypted_content": "e"}, "gpt")
-    text = Sealer(b"key").wrap(seal)
+    seal = Signature("openai_responses", {"type": "reasoning", "id": "rs_1", "encrypted_content": "e"}, "gpt")
+    text = Signer(b"key").wrap(seal)
     block = {"thinking": {"thinking": "hm", "signature": text}, "redacted_thinking": {"data": text}}[place]
     (part,) = blocks({"type": place, **block})
     assert part.seal == seal

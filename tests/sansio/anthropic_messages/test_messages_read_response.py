@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.errors import FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.errors import ErrorKind
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -19,9 +19,9 @@ from dragoman._ir.events import (
     Failed,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     Started,
     Stopped,
@@ -34,12 +34,12 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
-from dragoman._wire.sse import Frame, SSEParser, frame
-from dragoman.codec import Exchange
+from dragoman._wire.sse import Frame, SSEParser, encode_frame
+from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
-EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
 
 START = {
     "type": "message_start",
@@ -76,14 +76,14 @@ def stopped(reason: str | None = "end_turn", usage: Any = None, **fields: Any) -
 
 
 def data_of(*values: Any) -> bytes:
-    return b"".join(frame(encode(value), value["type"].encode()) for value in values)
+    return b"".join(encode_frame(encode(value), value["type"].encode()) for value in values)
 
 
 def events_of(data: bytes, ledger: Ledger | None = None, *, size: int = 0) -> list[Event]:
     """The events of a stream, checked, with the bytes cut into pieces of `size` (0: whole)."""
     parser = SSEParser()
     reader = SPEC.stream_reader(EXCHANGE, Ledger() if ledger is None else ledger)
-    checker = Checker()
+    checker = EventOrderChecker()
     events: list[Event] = []
     size = size or max(len(data), 1)
     for at in range(0, len(data), size):
@@ -119,8 +119,8 @@ TEXT_SHOWN = shown(0, BlockKind.TEXT)
 REASONING_SHOWN = shown(0, BlockKind.REASONING)
 
 
-def seal(native: Any, block: int = 0) -> SealDelta:
-    return SealDelta(block, Seal(NAME, native, "claude-x"))
+def seal(native: Any, block: int = 0) -> SignatureDelta:
+    return SignatureDelta(block, Signature(NAME, native, "claude-x"))
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,7 @@ def test_the_tier_of_the_answer(tier: str | None, told: str | None) -> None:
     assert started == Started("msg_1", "claude-x", service_tier=told)
 
 
-CONTAINER = Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", carried=False)
+CONTAINER = Opaque(NAME, "message", {"container": {"id": "c"}}, "/container", round_trip=False)
 
 
 def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
@@ -563,11 +563,15 @@ def test_fields_of_the_message_that_have_no_form_of_their_own() -> None:
     assert body_of(stop=end, ledger=ledger) == []
     assert [(loss.code.value, loss.path) for loss in ledger] == [("dropped", "/container")]
     ledger = Ledger()
-    own = Exchange(Request(NAME, "m", (), {}), "x1", 1, "alias")
+    own = ResponseContext(Request(NAME, "m", (), {}), "x1", 1, "alias")
     reader = SPEC.stream_reader(own, ledger)
     given = [reader.read(Frame(b"", encode(value))) for value in (START, end)]
     edits = Opaque(
-        NAME, "message", {"context_management": {"applied_edits": []}}, "/context_management", carried=False
+        NAME,
+        "message",
+        {"context_management": {"applied_edits": []}},
+        "/context_management",
+        round_trip=False,
     )
     assert given == [[STARTED], [CONTAINER, edits]]
     assert list(ledger) == []
@@ -598,9 +602,9 @@ def test_tiers_and_figures_for_clients_of_this_protocol_and_others(
     protocol: str, usage: Any, tier: str | None, extra: Any, figures: int | None, losses: Any
 ) -> None:
     ledger = Ledger()
-    exchange = Exchange(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(protocol, "m", (), {}), "x1", 1, "alias")
     body = {**START["message"], "usage": usage, "stop_reason": "end_turn"}  # type: ignore[dict-item]
-    started, counted, *_ = SPEC.read_whole(body, exchange, ledger)
+    started, counted, *_ = SPEC.read_whole(body, context, ledger)
     assert isinstance(started, Started)
     assert isinstance(counted, Usage)
     assert started.service_tier == tier
@@ -611,10 +615,10 @@ def test_tiers_and_figures_for_clients_of_this_protocol_and_others(
 @pytest.mark.parametrize(("protocol", "losses"), [("other", ["/stop_details/category"]), (NAME, [])])
 def test_details_of_a_stop_reach_clients_of_this_protocol(protocol: str, losses: list[str]) -> None:
     ledger = Ledger()
-    exchange = Exchange(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(protocol, "m", (), {}), "x1", 1, "alias")
     details = {"type": "refusal", "category": "bio", "explanation": "No."}
     body = {**START["message"], "stop_reason": "refusal", "stop_details": details}  # type: ignore[dict-item]
-    events = SPEC.read_whole(body, exchange, ledger)
+    events = SPEC.read_whole(body, context, ledger)
     assert events[-2] == Stopped(StopReason.CONTENT_FILTER, "refusal", explanation="No.", details=details)
     assert [loss.path for loss in ledger] == losses
 
@@ -726,12 +730,14 @@ def test_frames_that_are_no_events(data: bytes, words: str) -> None:
 )
 def test_an_error_in_the_stream_ends_it(error: Any) -> None:
     data = (
-        data_of(START, TEXT, delta("text_delta", text="a")) + frame(encode(error), b"error") + data_of(STOP)
+        data_of(START, TEXT, delta("text_delta", text="a"))
+        + encode_frame(encode(error), b"error")
+        + data_of(STOP)
     )
     failed = events_of(data)[-1]
     assert isinstance(failed, Failed)
-    assert failed.fault.kind is FaultKind.OVERLOADED
-    assert failed.fault.message == "Overloaded"
+    assert failed.error.kind is ErrorKind.OVERLOADED
+    assert failed.error.message == "Overloaded"
 
 
 def test_a_stop_whose_index_is_no_number_stops_nothing() -> None:
@@ -767,7 +773,7 @@ WHOLE = {
 
 def test_a_whole_answer_gives_the_events_of_a_stream() -> None:
     events = SPEC.read_whole(WHOLE, EXCHANGE, Ledger())
-    checker = Checker()
+    checker = EventOrderChecker()
     for event in events:
         checker.check(event)
     assert list(events) == [
@@ -799,7 +805,7 @@ def test_a_whole_answer_gives_the_events_of_a_stream() -> None:
 def test_an_error_with_status_200(body: Any) -> None:
     (failed,) = SPEC.read_whole(body, EXCHANGE, Ledger())
     assert isinstance(failed, Failed)
-    assert failed.fault.message == "no"
+    assert failed.error.message == "no"
 
 
 def test_a_body_that_is_no_answer() -> None:

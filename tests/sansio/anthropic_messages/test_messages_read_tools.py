@@ -16,7 +16,7 @@ from dragoman._ir.request import (
     ToolChoice,
     WebSearch,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.anthropic_messages import SPEC
 
@@ -27,7 +27,7 @@ AT = "/tools/0"
 
 def read(*messages: Any, **fields: Any) -> Request:
     return SPEC.read_request(
-        {"model": "m", "max_tokens": 9, "messages": [HELLO, *messages], **fields}, Sealer()
+        {"model": "m", "max_tokens": 9, "messages": [HELLO, *messages], **fields}, Signer()
     )
 
 
@@ -214,7 +214,7 @@ def test_tools_that_the_client_runs_have_a_function_that_stands_in(
     (read_as,) = read(tools=[tool]).tools
     assert isinstance(read_as, HostedTool)
     assert (read_as.kind, read_as.native, read_as.use) == (tool["type"], tool, None)
-    function = read_as.stand_in
+    function = read_as.function_fallback
     assert function is not None
     assert (function.name, function.path, function.extra) == (tool["name"], AT, None)
     assert words in (function.description or "")
@@ -237,7 +237,7 @@ def test_what_a_tool_that_the_client_runs_says_besides() -> None:
         "allowed_callers": ["direct"],
     }
     (read_as,) = read(tools=[tool]).tools
-    function = read_as.stand_in  # type: ignore[union-attr]
+    function = read_as.function_fallback  # type: ignore[union-attr]
     assert function is not None
     assert function.strict is None  # its schema is not one that others take strictly
     assert (function.deferred, function.examples) == (True, [{"command": "ls"}])

@@ -12,10 +12,10 @@ import pytest
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 ODD = {"x_odd": 1}
@@ -24,7 +24,7 @@ RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "a"}
 
 
 def read(*messages: Any) -> tuple[Message, ...]:
-    return SPEC.read_request({"model": "m", "max_tokens": 1, "messages": [*messages]}, Sealer()).messages
+    return SPEC.read_request({"model": "m", "max_tokens": 1, "messages": [*messages]}, Signer()).messages
 
 
 def block(value: Any) -> Any:
@@ -77,7 +77,7 @@ def turns(protocol: str, *parts: Part) -> Any:
     """The turns for a call and a message of these parts."""
     call = Message("assistant", (ToolCall("c", "f", "{}"),), "/a")
     request = Request(protocol, "m", (call, Message("user", parts, "/u")), {})
-    return decode(encode(SPEC.write_request(request, Target(), Ledger())))["messages"][1:]
+    return decode(encode(SPEC.write_request(request, Capabilities(), Ledger())))["messages"][1:]
 
 
 @pytest.mark.parametrize("inner", [(Text("a"),), (Text(" "),), (Text("a"), Text("b")), (Text(""),), ()])

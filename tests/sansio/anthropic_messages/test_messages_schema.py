@@ -9,7 +9,7 @@ import pytest
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.schema import fit_schema
 
@@ -108,7 +108,7 @@ def test_a_schema_that_fits_is_not_changed() -> None:
 def write(*messages: Message, **fields: Any) -> tuple[Any, Any]:
     ledger = Ledger()
     request = Request("other", "m", messages or (USER,), {}, **fields)
-    body = decode(encode(SPEC.write_request(request, Target(), ledger)))
+    body = decode(encode(SPEC.write_request(request, Capabilities(), ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 USER = Message("user", (Text("Hi"),), "/m/0")
@@ -20,7 +20,7 @@ USER = Message("user", (Text("Hi"),), "/m/0")
 
 def write(**fields: Any) -> tuple[Any, Any]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", (USER,), {}, **fields), Target(), ledger)
+    body = SPEC.write_request(Request("other", "m", (USER,), {}, **fields), Capabilities(), ledger)
     return decode(encode(body)), [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -141,7 +141,7 @@ def test_stream() -> None:
 
 def read(**fields: Any) -> Request:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return SPEC.read_request(body, Sealer())
+    return SPEC.read_request(body, Signer())
 
 
 COMPACT = {"type": "compact_20260112"}

@@ -18,9 +18,9 @@ from dragoman._ir.events import (
     Compacted,
     Event,
     Opaque,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     Started,
     Stopped,
@@ -29,15 +29,15 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, OpaquePart, Request, Text, Thought
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.request import Message, OpaquePart, Reasoning, Request, Text
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-SEALER = Sealer(b"key")
-EXCHANGE = Exchange(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias", SEALER)
+SEALER = Signer(b"key")
+EXCHANGE = ResponseContext(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias", SEALER)
 EVENT: Any = TypeAdapter(BetaRawMessageStreamEvent)
 STARTED = Started("up", "gpt")
 END = [Stopped(StopReason.END), Usage(3, 4, searches=1), ENDED]
@@ -62,7 +62,7 @@ def whole(*events: Event) -> dict[str, Any]:
     fold = Fold()
     for event in events:
         fold.send(event)
-    body = decode(encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger())))
+    body = decode(encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger())))
     return dict(BetaMessage.model_validate(body, strict=True).to_dict())
 
 
@@ -73,11 +73,11 @@ FOUND = Opaque(
     "/output/0",
     search=Search(("cats", "dogs"), (Source("https://x", "T"), Source("https://y"))),
 )
-SEAL = Seal("openai_responses", {"type": "web_search_call"}, "gpt")
+SEAL = Signature("openai_responses", {"type": "web_search_call"}, "gpt")
 SEARCHED: list[Event] = [
     STARTED,
     BlockStarted(0, BlockKind.REASONING),
-    SealDelta(0, SEAL),
+    SignatureDelta(0, SEAL),
     BlockEnded(0),
     FOUND,
     BlockStarted(1, BlockKind.TEXT),
@@ -130,7 +130,7 @@ def test_what_comes_back_of_a_shown_search_is_dropped_and_the_search_itself_stay
     content = whole(*SEARCHED)["content"]
     (message,) = read({"role": "assistant", "content": content})
     assert message.parts == (
-        Thought("", SEAL, path="/messages/0/content/0"),
+        Reasoning("", SEAL, path="/messages/0/content/0"),
         Text("So.", path="/messages/0/content/3"),
     )
 
@@ -139,12 +139,12 @@ def test_the_vendor_never_gets_what_was_made_here() -> None:
     """It would refuse it: a body that carries any of it is read and written anew."""
     content = whole(*SEARCHED)["content"]
     for block in content[:3]:
-        assert any(carrier in encode(block) for carrier in SPEC.carriers), block
+        assert any(carrier in encode(block) for carrier in SPEC.wrapped_markers), block
     request = SPEC.read_request(
         {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": content}]}, SEALER
     )
-    sent = encode(SPEC.write_request(request, Target(), Ledger()))
-    assert not any(carrier in sent for carrier in SPEC.carriers)
+    sent = encode(SPEC.write_request(request, Capabilities(), Ledger()))
+    assert not any(carrier in sent for carrier in SPEC.wrapped_markers)
 
 
 def test_a_search_of_the_vendor_stays() -> None:
@@ -161,7 +161,7 @@ def test_a_summary_is_one_compaction_block(written: Any) -> None:
     message = written(STARTED, Compacted("All is well."), Stopped(StopReason.COMPACTION), Usage(3, 4), ENDED)
     (block,) = message["content"]
     assert (block["type"], block["content"]) == ("compaction", "All is well.")
-    assert SEALER.unwrap(block["encrypted_content"]) == Seal("dragoman", {"summary": "All is well."})
+    assert SEALER.unwrap(block["encrypted_content"]) == Signature("dragoman", {"summary": "All is well."})
     assert message["stop_reason"] == "compaction"
 
 
@@ -173,8 +173,8 @@ def test_a_summary_of_the_vendor_streams_and_stays_whole() -> None:
         assert {key: block[key] for key in native} == native
 
 
-CARRIER = SEALER.wrap(Seal("dragoman", {"summary": "All is well."}))
-SUMMARY = {"type": "compaction", "content": "All is well.", "encrypted_content": CARRIER}
+WRAPPED_MARKER = SEALER.wrap(Signature("dragoman", {"summary": "All is well."}))
+SUMMARY = {"type": "compaction", "content": "All is well.", "encrypted_content": WRAPPED_MARKER}
 SAID = "Summary of the conversation so far:\nAll is well."
 
 
@@ -209,7 +209,10 @@ HELLO = {"role": "user", "content": "Hello"}
             [("user", [SAID])],
         ),
         (
-            [HELLO, {"role": "assistant", "content": [{**SUMMARY, "encrypted_content": CARRIER + "x"}]}],
+            [
+                HELLO,
+                {"role": "assistant", "content": [{**SUMMARY, "encrypted_content": WRAPPED_MARKER + "x"}]},
+            ],
             [("user", ["Hello"]), ("assistant", ["All is well."])],
         ),
     ],

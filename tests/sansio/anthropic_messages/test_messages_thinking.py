@@ -6,38 +6,38 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     FunctionTool,
     Message,
     Part,
+    Reasoning,
     ReasoningConfig,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
 USER = Message("user", (Text("Hi"),), "/m/0")
 TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
-ADAPTIVE = Target(thinking="adaptive")
-BUDGET = Target(thinking="budget", max_tokens=20000)
-NONE = Target(thinking="none")
-FEW = Target(efforts=("low", "high"))
-FIVE = Target(efforts=("none", "minimal", "low", "max"))
+ADAPTIVE = Capabilities(thinking="adaptive")
+BUDGET = Capabilities(thinking="budget", max_tokens=20000)
+NONE = Capabilities(thinking="none")
+FEW = Capabilities(efforts=("low", "high"))
+FIVE = Capabilities(efforts=("none", "minimal", "low", "max"))
 
 
-def write(*messages: Message, target: Target, **fields: Any) -> tuple[Any, Any]:
+def write(*messages: Message, capabilities: Capabilities, **fields: Any) -> tuple[Any, Any]:
     ledger = Ledger()
     request = Request("other", "m", messages or (USER,), {}, **fields)
-    body = decode(encode(SPEC.write_request(request, target, ledger)))
+    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -77,13 +77,13 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
         "messages": messages,
     }
     ledger = Ledger()
-    written = SPEC.write_request(SPEC.read_request(body, Sealer()), ADAPTIVE, ledger)
+    written = SPEC.write_request(SPEC.read_request(body, Signer()), ADAPTIVE, ledger)
     assert ("thinking" in written) is kept
     assert [loss.path for loss in ledger] == ([] if kept else ["/thinking"])
 
 
 @pytest.mark.parametrize(
-    ("target", "config", "thinking", "written_effort", "losses"),
+    ("capabilities", "config", "thinking", "written_effort", "losses"),
     [
         (ADAPTIVE, None, None, None, []),
         (ADAPTIVE, effort("none"), {"type": "disabled"}, None, []),
@@ -94,14 +94,14 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
         (ADAPTIVE, effort("xhigh"), {"type": "adaptive"}, "xhigh", []),
         (
             ADAPTIVE,
-            effort("max", show="summarized"),
+            effort("max", display="summarized"),
             {"type": "adaptive", "display": "summarized"},
             "max",
             [],
         ),
         pytest.param(ADAPTIVE, effort("ultra"), {"type": "adaptive"}, "ultra", [], id="a word to come"),
         (ADAPTIVE, ReasoningConfig("adaptive"), {"type": "adaptive"}, None, []),
-        (ADAPTIVE, ReasoningConfig(show="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),
+        (ADAPTIVE, ReasoningConfig(display="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),
         (ADAPTIVE, ReasoningConfig("disabled"), {"type": "disabled"}, None, []),
         pytest.param(
             ADAPTIVE,
@@ -149,7 +149,7 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
         (FEW, effort("none"), None, "low", [("altered", "/e")]),
         (FIVE, effort("none"), {"type": "disabled"}, None, []),
         (FIVE, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
-        (Target(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
+        (Capabilities(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
         (BUDGET, effort("none"), None, None, []),
         (BUDGET, effort("minimal"), on(1024), None, []),
         (BUDGET, effort("low"), on(2048), None, []),
@@ -176,13 +176,15 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
             id="C10 effort wins over budget, again",
         ),
         (BUDGET, ReasoningConfig("adaptive"), on(16384), None, []),
-        (BUDGET, ReasoningConfig(show="summarized"), None, None, [("dropped", "/reasoning")]),
+        (BUDGET, ReasoningConfig(display="summarized"), None, None, [("dropped", "/reasoning")]),
         (NONE, effort("none"), None, None, []),
         (NONE, effort("high"), None, None, [("dropped", "/r")]),
     ],
 )
-def test_upstreams(target: Target, config: Any, thinking: Any, written_effort: Any, losses: Any) -> None:
-    body, entered = write(target=target, reasoning=config)
+def test_upstreams(
+    capabilities: Capabilities, config: Any, thinking: Any, written_effort: Any, losses: Any
+) -> None:
+    body, entered = write(capabilities=capabilities, reasoning=config)
     assert body.get("thinking") == thinking
     assert body.get("output_config", {}).get("effort") == written_effort
     assert entered == losses
@@ -200,8 +202,8 @@ def test_upstreams(target: Target, config: Any, thinking: Any, written_effort: A
 )
 def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
     body, entered = write(
-        target=BUDGET,
-        reasoning=effort("high", show="omitted"),
+        capabilities=BUDGET,
+        reasoning=effort("high", display="omitted"),
         params={"max_output_tokens": limit},
         param_paths={"max_output_tokens": "/limit"},
     )
@@ -210,7 +212,7 @@ def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any
     assert entered == losses
 
 
-THOUGHT = Thought("hm", Seal(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
+THOUGHT = Reasoning("hm", Signature(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
 CALL = ToolCall("1", "f", "{}", path="/a/1")
 ANSWER = Message("user", (ToolResult("1", (Text("ok"),)),), "/r")
 
@@ -230,15 +232,15 @@ def said(*parts: Part) -> Message:
     ],
 )
 def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: Any, kept: bool) -> None:
-    body, losses = write(*messages, target=BUDGET, tools=(TOOL,), reasoning=effort("low"))
+    body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
     assert ("thinking" in body) is kept
     assert losses == ([] if kept else [("altered", "/r")])
 
 
 @pytest.mark.parametrize(
-    ("params", "target", "config", "left", "losses"),
+    ("params", "capabilities", "config", "left", "losses"),
     [
-        ({"temperature": 1, "top_k": 3}, Target(sampling=False), None, {}, ["/temperature", "/top_k"]),
+        ({"temperature": 1, "top_k": 3}, Capabilities(sampling=False), None, {}, ["/temperature", "/top_k"]),
         pytest.param(
             {"temperature": 0.5, "top_p": 0.5, "top_k": 3},
             ADAPTIVE,
@@ -259,9 +261,9 @@ def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: An
     ],
 )
 def test_sampling_beside_thinking(
-    params: Any, target: Target, config: Any, left: Any, losses: list[str]
+    params: Any, capabilities: Capabilities, config: Any, left: Any, losses: list[str]
 ) -> None:
-    body, entered = write(target=target, params=params, reasoning=config)
+    body, entered = write(capabilities=capabilities, params=params, reasoning=config)
     assert {key: body[key] for key in ("temperature", "top_p", "top_k") if key in body} == left
     assert entered == [("dropped", path) for path in losses]
 
@@ -283,7 +285,7 @@ def test_sampling_beside_thinking(
                 "omitted",
                 path="/thinking",
                 effort_path="/output_config/effort",
-                show_path="/thinking/display",
+                display_path="/thinking/display",
             ),
             id="C10 adaptive with an effort",
         ),
@@ -301,7 +303,7 @@ def test_sampling_beside_thinking(
                 "summarized",
                 extra={"display": "updates"},
                 path="/thinking",
-                show_path="/thinking/display",
+                display_path="/thinking/display",
             ),
         ),
         (
@@ -334,7 +336,7 @@ def read(*messages: Any, **fields: Any) -> Request:
         "messages": [{"role": "user", "content": "Hi"}, *messages],
         **fields,
     }
-    return SPEC.read_request(body, Sealer())
+    return SPEC.read_request(body, Signer())
 
 
 def turn(effort: str | None, **fields: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, OpaquePart, Request, Text
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
@@ -165,7 +165,7 @@ WORDS: list[tuple[dict[str, Any], str | None]] = [
 
 def read(block: Any, role: str) -> Request:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": [block]}]}
-    return SPEC.read_request(body, Sealer())
+    return SPEC.read_request(body, Signer())
 
 
 @pytest.mark.parametrize(("block", "words"), WORDS, ids=lambda value: str(value)[:60])
@@ -178,7 +178,7 @@ def test_words(block: Any, words: str | None) -> None:
 @pytest.mark.parametrize("block", [block for block, _ in WORDS], ids=lambda value: str(value)[:60])
 def test_they_come_back_whole(block: Any) -> None:
     ledger = Ledger()
-    written = decode(encode(SPEC.write_request(read(block, "assistant"), Target(), ledger)))
+    written = decode(encode(SPEC.write_request(read(block, "assistant"), Capabilities(), ledger)))
     assert written["messages"] == [{"role": "assistant", "content": [block]}]
     assert len(ledger) == 0
 
@@ -198,7 +198,7 @@ def told(mid_system: bool, protocol: str, *parts: Any) -> tuple[Any, list[tuple[
     hello = Message("user", (Text("Hi"),), "/m")
     ledger = Ledger()
     request = Request(protocol, "m", (hello, Message("system", parts, "/s")), {})
-    body = decode(encode(SPEC.write_request(request, Target(mid_system=mid_system), ledger)))
+    body = decode(encode(SPEC.write_request(request, Capabilities(mid_system=mid_system), ledger)))
     return body["messages"][-1], [(loss.code.value, loss.path) for loss in ledger]
 
 

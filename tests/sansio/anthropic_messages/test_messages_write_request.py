@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     CacheMark,
@@ -17,17 +17,17 @@ from dragoman._ir.request import (
     Message,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
@@ -36,17 +36,19 @@ TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools
 
 
 def write(
-    *messages: Message, target: Target = Target(), protocol: str = "other", **fields: Any
+    *messages: Message, capabilities: Capabilities = Capabilities(), protocol: str = "other", **fields: Any
 ) -> tuple[Any, Any]:
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
     request = Request(protocol, "m", messages or (USER,), {}, **fields)
-    body = decode(encode(SPEC.write_request(request, target, ledger)))
+    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
-def turns(*messages: Message, target: Target = Target(), protocol: str = "other") -> tuple[Any, Any]:
-    body, losses = write(*messages, target=target, protocol=protocol)
+def turns(
+    *messages: Message, capabilities: Capabilities = Capabilities(), protocol: str = "other"
+) -> tuple[Any, Any]:
+    body, losses = write(*messages, capabilities=capabilities, protocol=protocol)
     return body["messages"], losses
 
 
@@ -111,7 +113,7 @@ def test_a_system_message_takes_text_alone() -> None:
 
 
 def test_system_alone_becomes_the_question() -> None:
-    body, losses = write(SYSTEM, DEVELOPER, target=Target(mid_system=True))
+    body, losses = write(SYSTEM, DEVELOPER, capabilities=Capabilities(mid_system=True))
     assert body["system"] == "One."
     assert [turn["role"] for turn in body["messages"]] == ["user"]
     assert body["messages"][0]["content"][0]["text"] == "<system>\nTwo.\n</system>"
@@ -148,7 +150,10 @@ def test_system_alone_becomes_the_question() -> None:
 )
 def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, losses: Any) -> None:
     empty = Message("system", (Text(" ", path="/e/0"),), "/e")
-    assert turns(USER, SYSTEM, empty, USER, target=Target(mid_system=mid_system)) == (written, losses)
+    assert turns(USER, SYSTEM, empty, USER, capabilities=Capabilities(mid_system=mid_system)) == (
+        written,
+        losses,
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,11 +208,11 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
             [
                 USER,
                 assistant(
-                    Thought("foreign", Seal("openai_responses", {}), path="/t/0"),
-                    Thought("unsigned", path="/t/1"),
-                    Thought(
+                    Reasoning("foreign", Signature("openai_responses", {}), path="/t/0"),
+                    Reasoning("unsigned", path="/t/1"),
+                    Reasoning(
                         "own",
-                        Seal(NAME, {"type": "thinking", "thinking": "own", "signature": "s"}),
+                        Signature(NAME, {"type": "thinking", "thinking": "own", "signature": "s"}),
                         path="/t/2",
                     ),
                     Refusal("no", path="/t/3"),
@@ -277,7 +282,7 @@ def test_turns(messages: list[Message], written: Any, losses: Any) -> None:
 def test_tool_input_is_the_text_that_the_model_wrote(text: str, given: bytes, losses: Any) -> None:
     ledger = Ledger()
     request = Request("other", "m", (USER, assistant(call("1", text)), user(result("1"))), {})
-    raw = encode(SPEC.write_request(request, Target(), ledger))
+    raw = encode(SPEC.write_request(request, Capabilities(), ledger))
     assert b'"input":' + given + b"}" in raw
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
@@ -501,10 +506,12 @@ OWN: dict[str, Any] = {
 }
 
 
-def round_trip(body: dict[str, Any], target: Target = Target(mid_system=True)) -> tuple[Any, Ledger]:
+def round_trip(
+    body: dict[str, Any], capabilities: Capabilities = Capabilities(mid_system=True)
+) -> tuple[Any, Ledger]:
     ledger = Ledger()
-    request = SPEC.read_request(body, Sealer())
-    return decode(encode(SPEC.write_request(request, target, ledger))), ledger
+    request = SPEC.read_request(body, Signer())
+    return decode(encode(SPEC.write_request(request, capabilities, ledger))), ledger
 
 
 def test_own_requests_come_back_whole() -> None:
@@ -533,7 +540,7 @@ def test_own_efforts_in_mid_conversation_come_back() -> None:
 
 def test_own_sampling_settings_for_a_model_that_takes_none() -> None:
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}], "temperature": 1}
-    written, ledger = round_trip(body, Target(sampling=False))
+    written, ledger = round_trip(body, Capabilities(sampling=False))
     assert "temperature" not in written
     assert [loss.path for loss in ledger] == ["/temperature"]
 

@@ -12,8 +12,8 @@ from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -26,8 +26,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -37,15 +37,15 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
-SEALER = Sealer(b"key")
-EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias", sealer=SEALER, prompt_tokens=11)
+SEALER = Signer(b"key")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias", signer=SEALER, prompt_tokens=11)
 STARTED = Started("up_1", "gpt", service_tier="default")
 END = Stopped(StopReason.END)
 COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
@@ -54,7 +54,7 @@ EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 def frames_of(events: Sequence[Event], ledger: Ledger | None = None) -> list[tuple[str, Any]]:
     writer = SPEC.stream_writer(EXCHANGE, Ledger() if ledger is None else ledger)
-    checker = Checker()
+    checker = EventOrderChecker()
     data = b""
     for event in events:
         checker.check(event)
@@ -73,7 +73,7 @@ def whole_of(*events: Event, ledger: Ledger | None = None) -> Any:
     fold = Fold()
     for event in events:
         fold.send(event)
-    return decode(encode(SPEC.write_whole(fold.answer(), EXCHANGE, Ledger() if ledger is None else ledger)))
+    return decode(encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger() if ledger is None else ledger)))
 
 
 def text(block: int, value: str, kind: BlockKind = BlockKind.TEXT) -> list[Event]:
@@ -85,16 +85,16 @@ def tool(block: int, *texts: str) -> list[Event]:
     return [BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")), *deltas, BlockEnded(block)]
 
 
-def thought(block: int, seal: Seal | None, *texts: str) -> list[Event]:
+def thought(block: int, seal: Signature | None, *texts: str) -> list[Event]:
     deltas = [ReasoningDelta(block, value, part) for part, value in enumerate(texts)]
-    seals = [] if seal is None else [SealDelta(block, seal)]
+    seals = [] if seal is None else [SignatureDelta(block, seal)]
     return [BlockStarted(block, BlockKind.REASONING), *deltas, *seals, BlockEnded(block)]
 
 
-FOREIGN = Seal("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
-SIGNED = Seal(NAME, {"type": "thinking", "thinking": "a", "signature": "sig"})
-UNSIGNED = Seal(NAME, {"type": "thinking", "thinking": "a"})
-REDACTED = Seal(NAME, {"type": "redacted_thinking", "data": "d"})
+FOREIGN = Signature("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
+SIGNED = Signature(NAME, {"type": "thinking", "thinking": "a", "signature": "sig"})
+UNSIGNED = Signature(NAME, {"type": "thinking", "thinking": "a"})
+REDACTED = Signature(NAME, {"type": "redacted_thinking", "data": "d"})
 TEXT_BLOCK = {"type": "text", "text": "", "citations": None}
 THINKING_BLOCK = {"type": "thinking", "thinking": "", "signature": ""}
 TOOL_BLOCK = {"type": "tool_use", "id": "t1", "name": "f", "input": {}, "caller": {"type": "direct"}}
@@ -224,10 +224,10 @@ def test_the_frame_of_a_stream() -> None:
             [
                 THINKING_BLOCK,
                 {"type": "thinking_delta", "thinking": "a"},
-                {"type": "signature_delta", "signature": SEALER.wrap(Seal("", None))},
+                {"type": "signature_delta", "signature": SEALER.wrap(Signature("", None))},
                 "stop",
             ],
-            {"type": "thinking", "thinking": "a", "signature": SEALER.wrap(Seal("", None))},
+            {"type": "thinking", "thinking": "a", "signature": SEALER.wrap(Signature("", None))},
             id="reasoning that was cut off",
         ),
         pytest.param(
@@ -258,7 +258,7 @@ def test_reasoning_with_nothing_in_it_takes_no_index() -> None:
 
 def test_deltas_of_one_part_are_one_text() -> None:
     events = [BlockStarted(0, BlockKind.REASONING), ReasoningDelta(0, "a", 3), ReasoningDelta(0, "b", 3)]
-    frames = body_of(*events, SealDelta(0, SIGNED), BlockEnded(0))
+    frames = body_of(*events, SignatureDelta(0, SIGNED), BlockEnded(0))
     assert [frame["thinking"] for frame in frames if "thinking" in frame] == ["", "a", "b"]
 
 
@@ -461,7 +461,7 @@ def test_tool_input_in_a_whole_answer(given: str, written: Any, losses: Any) -> 
     "before", [[], [STARTED], [STARTED, BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a")]]
 )
 def test_a_failure_is_an_error_event_and_nothing_else(before: list[Event]) -> None:
-    frames = frames_of([*before, Failed(Fault(FaultKind.OVERLOADED, "busy"))])
+    frames = frames_of([*before, Failed(WireError(ErrorKind.OVERLOADED, "busy"))])
     assert frames[-1] == (
         "error",
         {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "x1"},
@@ -543,7 +543,7 @@ def test_what_is_written_is_read_again() -> None:
             streamed.send(event)
     for event in SPEC.read_whole(whole_of(*EVERYTHING), EXCHANGE, Ledger()):
         whole.send(event)
-    kinds = [getattr(block.kind, "value", block.kind) for block in streamed.answer().blocks]
-    assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.answer().blocks]
-    assert streamed.answer().stops == whole.answer().stops
+    kinds = [getattr(block.kind, "value", block.kind) for block in streamed.response().blocks]
+    assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.response().blocks]
+    assert streamed.response().stops == whole.response().stops
     assert streamed.usage.input == whole.usage.input == 20

@@ -22,20 +22,20 @@ from dragoman._ir.request import (
     WebSearch,
 )
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
 
 USER = Message("user", (Text("Hi"),), "/m/0")
 F = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
 G = FunctionTool("g", parameters={"type": "object"}, path="/g")
-EVERYTHING = Target(hosted=frozenset({"web_search", "code_execution", "mcp"}))
+EVERYTHING = Capabilities(hosted_tools=frozenset({"web_search", "code_execution", "mcp"}))
 
 
-def write(*tools: Tool, target: Target = Target(), **fields: Any) -> tuple[Any, Any]:
+def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: Any) -> tuple[Any, Any]:
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
     request = Request("other", "m", (USER,), {}, tools=tools, **fields)
-    body = decode(encode(SPEC.write_request(request, target, ledger)))
+    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -186,7 +186,7 @@ def test_tools(tool: Tool, written: Any, losses: Any) -> None:
     ],
 )
 def test_what_the_upstream_runs_itself(use: Any, native: Any, written: Any, losses: Any) -> None:
-    body, entered = write(HostedTool("other", "kind", native, "/t", use), target=EVERYTHING)
+    body, entered = write(HostedTool("other", "kind", native, "/t", use), capabilities=EVERYTHING)
     assert body["tools"] == [written]
     assert entered == losses
 
@@ -195,7 +195,7 @@ def test_an_mcp_server_and_its_toolset_belong_together() -> None:
     tool = HostedTool(
         "other", "mcp", {"require_approval": "never"}, "/t", McpServer("deep", "https://mcp", "key")
     )
-    body, losses = write(tool, target=EVERYTHING)
+    body, losses = write(tool, capabilities=EVERYTHING)
     assert body["mcp_servers"] == [
         {"type": "url", "name": "deep", "url": "https://mcp", "authorization_token": "key"}
     ]
@@ -215,7 +215,7 @@ SEARCH = HostedTool("other", "web_search_preview", {}, "/s", WebSearch(max_uses=
     ],
 )
 def test_a_limit_of_calls(tools: Any, limit: int, written: Any, losses: Any) -> None:
-    body, entered = write(*tools, target=EVERYTHING, params={"max_tool_calls": limit})
+    body, entered = write(*tools, capabilities=EVERYTHING, params={"max_tool_calls": limit})
     assert [tool.get("max_uses") for tool in body.get("tools", ())] == written
     assert entered == losses
 
@@ -265,7 +265,7 @@ def test_tool_choice(
 
 def test_a_choice_of_what_the_upstream_runs() -> None:
     choice = ToolChoice("named", hosted="web_search_preview")
-    body, entered = write(F, SEARCH, target=EVERYTHING, tool_choice=choice)
+    body, entered = write(F, SEARCH, capabilities=EVERYTHING, tool_choice=choice)
     assert body["tool_choice"] == {"type": "tool", "name": "web_search"}
     assert [tool["name"] for tool in body["tools"]] == ["f", "web_search"]
     assert entered == []

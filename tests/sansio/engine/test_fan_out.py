@@ -10,7 +10,7 @@ from core_toy import HEARTBEAT, events_of, exchange_of, stream_of, toy
 
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.response import Outcome
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -21,7 +21,7 @@ from dragoman._ir.events import (
     Event,
     Failed,
     Opaque,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -82,7 +82,7 @@ def test_two_answers_are_two_choices() -> None:
 
 def test_f9_what_comes_before_the_content_commits_to_nothing() -> None:
     machine = fan()
-    out = feed(machine, 0, [Started("up", "big"), Usage(3), Failed(Fault(FaultKind.SERVER, "broken"))])
+    out = feed(machine, 0, [Started("up", "big"), Usage(3), Failed(WireError(ErrorKind.SERVER, "broken"))])
     assert [type(each) for each in out] == [Started, Failed]
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
 
@@ -122,11 +122,11 @@ def test_losses_are_told_of_each_choice() -> None:
 def test_calls_of_two_legs_have_ids_of_their_own() -> None:
     """Both answers may number their calls from 0; each leg makes them distinct with a token of its own."""
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
-    machine = fan(client=toy("client", forgets_seals=True))
-    thought: list[Event] = [start_of(BlockKind.REASONING, 2), SealDelta(2, SEAL), BlockEnded(2)]
-    assert machine.keepsake() is None
+    machine = fan(client=toy("client", clients_drop_signatures=True))
+    thought: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SEAL), BlockEnded(2)]
+    assert machine.cached_reasoning() is None
     feed(machine, 0, answer("a", *call, *thought))
-    kept = machine.keepsake()
+    kept = machine.cached_reasoning()
     assert kept is not None
     assert kept[0] == ("call-1",)
 
@@ -148,7 +148,7 @@ def test_a_whole_answer() -> None:
 
 
 def test_the_whole_body_of_a_stream() -> None:
-    machine = fan(keep_whole=True)
+    machine = fan(store_response=True)
     feed(machine, 0, answer("a"))
     feed(machine, 1, answer("b"))
     body = machine.whole_body()
@@ -162,7 +162,7 @@ def test_one_failure_fails_all() -> None:
     feed(machine, 0, answer("a"))
     out = feed(machine, 1, [STARTED, Failed(FAULT)])
     assert out == [Failed(FAULT)]
-    assert (machine.outcome, machine.fault) == (Outcome.FAILED, FAULT)
+    assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
     machine.fail(FAULT)
     machine.receive_eof()
     assert machine.data_to_send() == b""
@@ -172,8 +172,8 @@ def test_a_leg_that_breaks_off() -> None:
     machine = fan()
     out = feed(machine, 0, answer("a")[:3])
     assert isinstance(out[-1], Failed)
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.TRUNCATED
 
 
 def test_a_leg_that_never_came() -> None:
@@ -181,8 +181,8 @@ def test_a_leg_that_never_came() -> None:
     feed(machine, 0, answer("a"))
     machine.receive_eof()
     assert [type(each) for each in events_of(machine.data_to_send())] == [Failed]
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.TRUNCATED
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -6,7 +6,7 @@ from core_events import FAULT, STARTED, answers, start_of
 from hypothesis import given
 
 from dragoman._engine.interleave import Linearizer
-from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -84,15 +84,15 @@ def test_order(events: list[Event], expected: list[Event]) -> None:
 def test_passes_tells_of_the_open_block_alone() -> None:
     linear = Linearizer()
     delta = ArgumentsDelta(3, "{")
-    assert not linear.passes(TOOL)
+    assert not linear.passes_through(TOOL)
     sent(linear, A, TOOL)
-    assert linear.passes(TextDelta(0, "a"))
-    assert not linear.passes(delta)
-    assert not linear.passes(BlockEnded(0))
+    assert linear.passes_through(TextDelta(0, "a"))
+    assert not linear.passes_through(delta)
+    assert not linear.passes_through(BlockEnded(0))
     assert sent(linear, BlockEnded(0)) == [BlockEnded(0), TOOL]
-    assert linear.passes(delta)
+    assert linear.passes_through(delta)
     sent(linear, BlockEnded(3))
-    assert not linear.passes(delta)
+    assert not linear.passes_through(delta)
 
 
 def of_block(events: list[Event], block: int) -> list[Event]:
@@ -102,18 +102,18 @@ def of_block(events: list[Event], block: int) -> list[Event]:
 @PROPERTY
 @given(answers(choices=2, parallel=5))
 def test_laws(events: list[Event]) -> None:
-    linear, checker = Linearizer(), Checker()
+    linear, checker = Linearizer(), EventOrderChecker()
     out: list[Event] = []
     for event in events:
-        passes = linear.passes(event)
+        passes_through = linear.passes_through(event)
         given_out = linear.send(event)
-        assert not passes or given_out == [event]
+        assert not passes_through or given_out == [event]
         for each in given_out:
             checker.check(each)
             assert len(checker.open_blocks) <= 1
         out += given_out
 
-    assert checker.phase is Phase.ENDED
+    assert checker.state is ResponseState.ENDED
     assert sorted(map(repr, out)) == sorted(map(repr, events))  # nothing lost, nothing twice
     starts = [event.block for event in events if isinstance(event, BlockStarted)]
     assert [event.block for event in out if isinstance(event, BlockStarted)] == starts

@@ -11,7 +11,7 @@ from dragoman._engine import relay as _relay
 from dragoman._engine.relay import Relay
 from dragoman._engine.response import Outcome
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -38,8 +38,8 @@ HELLO: list[Event] = [
     USAGE,
     ENDED,
 ]
-GONE = Fault(FaultKind.UNREACHABLE, "the upstream went away")
-TRUNCATED = Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+GONE = WireError(ErrorKind.UNREACHABLE, "the upstream went away")
+TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete")
 
 
 def relay(*, streams: bool = True) -> Relay:
@@ -96,7 +96,7 @@ def test_the_bytes_pass(data: bytes) -> None:
         out, machine = relayed(pieces)
         # The answer may end before the LF of its last CRLF has come.
         assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
-        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+        assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
 
 TAILS = {
@@ -115,10 +115,10 @@ def test_nothing_passes_behind_the_end(tail: bytes) -> None:
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
         assert out == data
-        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+        assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
 
-ERROR = Fault(FaultKind.SERVER, "an error")
+ERROR = WireError(ErrorKind.SERVER, "an error")
 # What an upstream sends behind an error, and whether it passes.
 BEHIND = {
     "nothing": (b"", True),
@@ -137,7 +137,7 @@ def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: b
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
         assert out == (data + tail if passes else data)
-        assert (machine.outcome, machine.fault) == (Outcome.FAILED, ERROR)
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
 
 
 @pytest.mark.promise("R3")
@@ -174,8 +174,8 @@ def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
 def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
     out, machine = relayed([before + frame_of(ENDED)])
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.TRUNCATED
     assert frame_of(ENDED) not in out
     assert out == relayed([before, frame_of(ENDED)])[0], "what comes in one read with it passes as before it"
     assert out.startswith(before)
@@ -210,7 +210,7 @@ def test_an_error_in_the_stream_passes() -> None:
         out, machine = relayed(pieces)
         assert out == data
         assert machine.outcome is Outcome.FAILED
-        assert machine.fault == FAULT
+        assert machine.error == FAULT
         assert machine.usage == USAGE
 
 
@@ -218,7 +218,7 @@ def test_f8_an_error_before_the_content_is_told_and_commits_to_nothing() -> None
     machine = relay()
     machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
     machine.receive_eof()
-    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.FAILED, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, FAULT, False)
 
 
 def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
@@ -226,7 +226,7 @@ def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
     machine = relay()
     data = stream_of([STARTED, Failed(FAULT)])
     machine.receive_data(data)
-    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.OPEN, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, FAULT, False)
     machine.receive_data(b": more\n\n")
     assert machine.data_to_send() == data + b": more\n\n"
 
@@ -278,16 +278,16 @@ def test_so_much_without_an_event_is_no_stream() -> None:
     for _ in range(3):
         machine.receive_data(comments)
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault is not None
-    assert machine.fault.message.endswith("bytes without a server-sent event")
+    assert machine.error is not None
+    assert machine.error.message.endswith("bytes without a server-sent event")
 
 
 def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
     """The client does not get it, so nothing is committed by it and the tap does not count it."""
     _, machine = relayed([frame_of(STARTED)[:-2]])
-    assert (machine.committed, machine.usage, machine.fault) == (False, Usage(), TRUNCATED)
+    assert (machine.committed, machine.usage, machine.error) == (False, Usage(), TRUNCATED)
     _, machine = relayed([stream_of(HELLO[:2]) + frame_of(USAGE)[:-2]])
-    assert (machine.committed, machine.usage, machine.fault) == (True, Usage(), TRUNCATED)
+    assert (machine.committed, machine.usage, machine.error) == (True, Usage(), TRUNCATED)
 
 
 def test_an_unfinished_frame_behind_the_end_counts() -> None:
@@ -333,7 +333,7 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
     for head, _ in two_parts(data[:end]):
         out, machine = relayed([head])
         assert machine.outcome is Outcome.FAILED
-        assert machine.fault == TRUNCATED
+        assert machine.error == TRUNCATED
         whole = out.removesuffix(frame_of(Failed(TRUNCATED)))
         assert whole != out
         assert head.startswith(whole)
@@ -348,11 +348,11 @@ ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: "
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
 def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
-    begun = stream_of(before)
-    for pieces in all_ways(begun + ERROR_LINE + tail):
+    content_started = stream_of(before)
+    for pieces in all_ways(content_started + ERROR_LINE + tail):
         out, machine = relayed(pieces)
-        assert out == begun + frame_of(Failed(FAULT))
-        assert (machine.outcome, machine.fault) == (Outcome.FAILED, FAULT)
+        assert out == content_started + frame_of(Failed(FAULT))
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
 
 
 def test_an_error_behind_the_end_says_nothing() -> None:
@@ -370,8 +370,8 @@ def test_an_error_beside_data_is_another_field() -> None:
 
 def test_an_error_without_words_is_one_all_the_same() -> None:
     _, machine = relayed([b"error:\n\n"])
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.UNREADABLE
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.UNREADABLE
 
 
 def test_the_driver_fails_it() -> None:
@@ -380,7 +380,7 @@ def test_the_driver_fails_it() -> None:
     assert machine.data_to_send() == frame_of(STARTED)
     machine.fail(GONE)
     assert machine.data_to_send() == frame_of(Failed(GONE))
-    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+    assert (machine.outcome, machine.error) == (Outcome.FAILED, GONE)
 
 
 def test_nothing_comes_after_a_failure() -> None:
@@ -391,7 +391,7 @@ def test_nothing_comes_after_a_failure() -> None:
     machine.fail(FAULT)
     machine.receive_eof()
     assert machine.data_to_send() == b""
-    assert machine.fault == GONE
+    assert machine.error == GONE
 
 
 def test_no_error_after_the_end() -> None:
@@ -401,7 +401,7 @@ def test_no_error_after_the_end() -> None:
     machine.receive_data(data)
     machine.fail(GONE)
     assert machine.data_to_send() == data
-    assert (machine.outcome, machine.fault) == (Outcome.COMPLETED, None)
+    assert (machine.outcome, machine.error) == (Outcome.COMPLETED, None)
     machine.fail(GONE)
     assert machine.data_to_send() == b""
 
@@ -413,8 +413,8 @@ def test_no_second_error() -> None:
     machine.fail(GONE)
     assert machine.data_to_send() == data
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.SERVER
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.SERVER
 
 
 def test_an_event_that_never_ends() -> None:
@@ -424,9 +424,9 @@ def test_an_event_that_never_ends() -> None:
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(b"x" * 200)
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault is not None
-    assert "more than 400 bytes" in machine.fault.message
-    assert machine.data_to_send() == frame_of(STARTED) + frame_of(Failed(machine.fault))
+    assert machine.error is not None
+    assert "more than 400 bytes" in machine.error.message
+    assert machine.data_to_send() == frame_of(STARTED) + frame_of(Failed(machine.error))
     machine.receive_data(b"\n\n")
     assert machine.data_to_send() == b""
 
@@ -468,7 +468,7 @@ def whole_body() -> bytes:
     fold = Fold()
     for event in [*HELLO[:3], BlockEnded(0), USAGE, STOP]:
         fold.send(event)
-    return b" " + encode(toy().write_whole(fold.answer(), exchange_of(), Ledger())) + b"\n"
+    return b" " + encode(toy().write_whole(fold.response(), exchange_of(), Ledger())) + b"\n"
 
 
 def test_a_whole_answer_passes_as_it_comes() -> None:
@@ -499,8 +499,8 @@ def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
 def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
-    assert machine.fault == Fault(
-        FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
+    assert machine.error == WireError(
+        ErrorKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
     )
 
 
@@ -517,16 +517,16 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
-    assert machine.fault is not None
-    assert machine.fault.kind is FaultKind.UNREADABLE
-    assert machine.fault.message.startswith("the upstream's answer cannot be read: it ")
+    assert machine.error is not None
+    assert machine.error.kind is ErrorKind.UNREADABLE
+    assert machine.error.message.startswith("the upstream's answer cannot be read: it ")
 
 
 def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
     data = encode({"failed": {"kind": "server", "message": "broken"}})
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
-    assert machine.fault == Fault(FaultKind.SERVER, "broken")
+    assert machine.error == WireError(ErrorKind.SERVER, "broken")
 
 
 def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -544,7 +544,7 @@ def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
     machine.receive_data(b'{"started":')
     machine.fail(GONE)
     assert machine.data_to_send() == b'{"started":'
-    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+    assert (machine.outcome, machine.error) == (Outcome.FAILED, GONE)
     machine.receive_eof()
     assert machine.outcome is Outcome.FAILED
 
@@ -565,11 +565,11 @@ def test_the_whole_body() -> None:
 
 def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
     class Repeats(ToyTap):
-        def watch(self, frame: Frame) -> None:
-            super().watch(frame)
-            self.whole = {"seen": True} if self.last else None
+        def observe(self, frame: Frame) -> None:
+            super().observe(frame)
+            self.whole_body = {"seen": True} if self.stream_finished else None
 
-    spec = msgspec.structs.replace(toy(), tap=lambda exchange: Repeats())
+    spec = msgspec.structs.replace(toy(), observer=lambda exchange: Repeats())
     machine = Relay(spec, exchange_of())
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.whole_body() is None
@@ -581,8 +581,8 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
 # What the client may not see
 
 
-SAID = Fault(FaultKind.SERVER, "no: a secret", code="secret")
-SHOWN = Fault(FaultKind.SERVER, "no: a ****", code="****")
+SAID = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
+SHOWN = WireError(ErrorKind.SERVER, "no: a ****", code="****")
 TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
 
 
@@ -602,7 +602,7 @@ def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) 
     for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
         out, machine = masking(pieces)
         assert out == content + frame_of(Failed(SHOWN))
-        assert (machine.outcome, machine.fault) == (Outcome.FAILED, SHOWN)
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -629,23 +629,23 @@ def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None
 
 
 def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
-    begun = stream_of(TELLS)
-    out, machine = masking([begun, frame_of(Failed(SAID)).rstrip(b"\n")])
-    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+    content_started = stream_of(TELLS)
+    out, machine = masking([content_started, frame_of(Failed(SAID)).rstrip(b"\n")])
+    assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
     line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
-    out, machine = masking([begun + line])
-    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+    out, machine = masking([content_started + line])
+    assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
 
 
 def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
     data = encode({"failed": msgspec.to_builtins(SAID)})
     _, machine = masking([data], streams=False)
     assert machine.outcome is Outcome.FAILED
-    assert "secret" not in repr(machine.fault)
+    assert "secret" not in repr(machine.error)
 
 
 def test_the_callers_own_error_is_masked_too() -> None:
     exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
     machine = Relay(toy(), exchange)
     machine.fail(SAID)
-    assert (machine.data_to_send(), machine.fault) == (frame_of(Failed(SHOWN)), SHOWN)
+    assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)

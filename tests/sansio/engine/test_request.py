@@ -13,27 +13,27 @@ from dragoman._engine.request import (
     RequestTranslator,
     TranslatedRequest,
     fault_of,
-    translate_fault,
+    translate_error,
 )
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
     BlockKind,
     Event,
-    Seal,
+    Signature,
     Stopped,
     StopReason,
     TextDelta,
     Usage,
 )
-from dragoman._ir.losses import Ledger, LossCode, Policy
-from dragoman._ir.request import Request, Thought
-from dragoman._ir.signatures import Sealer
-from dragoman._ir.undo import Book
+from dragoman._ir.losses import Ledger, LossCode, LossPolicy
+from dragoman._ir.request import Reasoning, Request
+from dragoman._ir.signatures import Signer
+from dragoman._ir.undo import Undo
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Endpoint, ProtocolSpec, Target, UpstreamSpec
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
@@ -99,11 +99,11 @@ def test_the_clients_model_name_stays_by_default() -> None:
 
 def test_the_exchange_of_a_request() -> None:
     out = RequestTranslator(CLIENT, UPSTREAM).translate(request_body())
-    sealer = Sealer(b"k")
-    exchange = out.exchange(id="x1", now=7, sealer=sealer)
-    assert (exchange.request, exchange.id, exchange.now) == (out.request, "x1", 7)
-    assert (exchange.model, exchange.sealer, exchange.prompt_tokens) == ("alias", sealer, out.prompt_tokens)
-    assert out.exchange(id="x1", now=7, model="told").model == "told"
+    signer = Signer(b"k")
+    context = out.response_context(id="x1", now=7, signer=signer)
+    assert (context.request, context.id, context.now) == (out.request, "x1", 7)
+    assert (context.model, context.signer, context.prompt_tokens) == ("alias", signer, out.prompt_tokens)
+    assert out.response_context(id="x1", now=7, model="told").model == "told"
 
 
 def test_losses_of_a_request() -> None:
@@ -139,7 +139,7 @@ def test_losses_of_a_request() -> None:
 
 
 def test_policy_refuse() -> None:
-    translator = RequestTranslator(CLIENT, UPSTREAM, policy=Policy.REFUSE)
+    translator = RequestTranslator(CLIENT, UPSTREAM, policy=LossPolicy.REFUSE)
     assert translator.translate(request_body(heat=1)).losses is not None
     with pytest.raises(RemoteProtocolError, match="/new_field cannot be carried") as caught:
         translator.translate(request_body(new_field=1))
@@ -148,24 +148,24 @@ def test_policy_refuse() -> None:
 
 def test_target_and_tools_are_obeyed() -> None:
     body = request_body(tools=[{"t": "custom", "name": "a.b"}])
-    out, whole = translated(body, target=Target(custom_tools=True))
+    out, whole = translated(body, capabilities=Capabilities(custom_tools=True))
     assert out["tools"][0]["t"] == "custom"
-    assert [origin.wrapped for origin in whole.book.origins.values()] == [False]
-    out, whole = translated(body, target=Target(custom_tools=False))
+    assert [origin.wrapped for origin in whole.undo.origins.values()] == [False]
+    out, whole = translated(body, capabilities=Capabilities(custom_tools=False))
     assert out["tools"][0]["t"] == "function"
-    assert [origin.wrapped for origin in whole.book.origins.values()] == [True]
+    assert [origin.wrapped for origin in whole.undo.origins.values()] == [True]
 
 
 def test_the_sealer_reaches_the_reader() -> None:
-    seen: list[Sealer] = []
+    seen: list[Signer] = []
 
-    def read(body: dict[str, Any], sealer: Sealer) -> Request:
-        seen.append(sealer)
-        return CLIENT.read_request(body, sealer)
+    def read(body: dict[str, Any], signer: Signer) -> Request:
+        seen.append(signer)
+        return CLIENT.read_request(body, signer)
 
     client = msgspec.structs.replace(CLIENT, read_request=read)
-    RequestTranslator(client, UPSTREAM, sealer=Sealer(b"k")).translate(request_body())
-    assert seen == [Sealer(b"k")]
+    RequestTranslator(client, UPSTREAM, signer=Signer(b"k")).translate(request_body())
+    assert seen == [Signer(b"k")]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_a_request_that_is_nested_too_deep() -> None:
 @pytest.mark.promise("R12")
 def test_between_equals_the_bytes_stay() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
-    out = RequestTranslator(CLIENT, toy("client"), policy=Policy.REFUSE).translate(body, model="wire")
+    out = RequestTranslator(CLIENT, toy("client"), policy=LossPolicy.REFUSE).translate(body, model="wire")
     assert out.body == body.replace(b"alias", b"wire")
-    assert (out.relayed, len(out.losses), out.book) == (True, 0, Book())
+    assert (out.relayed, len(out.losses), out.undo) == (True, 0, Undo())
     assert (out.request.model, out.request.stream, out.request.protocol) == ("alias", True, "client")
     assert out.prompt_tokens == len(body) // 4
 
@@ -222,7 +222,7 @@ def test_a_relay_wants_a_model_too(body: bytes) -> None:
 
 # Requests of the upstream's own protocol that are fitted to it all the same
 
-MEND = Target(relay="mend", refuses=frozenset({"seed"}))
+MEND = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
 
 
 def test_a_mended_request_goes_through_the_passes() -> None:
@@ -231,7 +231,7 @@ def test_a_mended_request_goes_through_the_passes() -> None:
         {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
     ]
     body = request_body(heat=0.5, dice=7, messages=messages)
-    out = RequestTranslator(CLIENT, toy("client"), target=MEND).translate(body, model="wire")
+    out = RequestTranslator(CLIENT, toy("client"), capabilities=MEND).translate(body, model="wire")
     sent = decode(out.body)
     assert (sent["model"], sent["heat"], "dice" in sent) == ("wire", 0.5, False)
     assert [part["t"] for part in sent["messages"][1]["parts"]] == ["result"]
@@ -239,20 +239,22 @@ def test_a_mended_request_goes_through_the_passes() -> None:
         (LossCode.REPAIRED, "/messages/0/parts/0"),
         (LossCode.DROPPED, "/dice"),
     ]
-    assert (out.relayed, out.mended, out.exchange(id="x1", now=7).mended) == (False, True, True)
+    assert (out.relayed, out.rewritten, out.response_context(id="x1", now=7).rewritten) == (False, True, True)
     assert out.request.protocol == "client"
 
 
 def test_a_mended_request_has_not_left_its_protocol() -> None:
     """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
-    out = RequestTranslator(CLIENT, CLIENT, target=MEND).translate(request_body(new_field=1, compact=True))
-    assert (losses_of(out.losses), out.book.compacts, out.request.extra) == ([], False, {"new_field": 1})
+    out = RequestTranslator(CLIENT, CLIENT, capabilities=MEND).translate(
+        request_body(new_field=1, compact=True)
+    )
+    assert (losses_of(out.losses), out.undo.compacts, out.request.extra) == ([], False, {"new_field": 1})
 
 
 def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
     body = request_body(new_field=1)
-    out = RequestTranslator(CLIENT, UPSTREAM, target=Target(relay="mend")).translate(body)
-    assert (out.relayed, out.mended, losses_of(out.losses)) == (
+    out = RequestTranslator(CLIENT, UPSTREAM, capabilities=Capabilities(relay="rewrite")).translate(body)
+    assert (out.relayed, out.rewritten, losses_of(out.losses)) == (
         False,
         False,
         [(LossCode.UNKNOWN_FIELD, "/new_field")],
@@ -261,7 +263,7 @@ def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
 
 # A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
 
-THERE = toy("client", carriers=(b"CARRIED",))
+THERE = toy("client", wrapped_markers=(b"CARRIED",))
 HERE = {"origin": "client", "native": 1, "model": "wire"}
 
 
@@ -285,7 +287,7 @@ def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> No
     assert (sent["model"], sent["heat"]) == ("wire", 0.5)
     assert ("seal" in sent["messages"][0]["parts"][0]) is kept
     assert (LossCode.FOREIGN_SEAL in {loss.code for loss in out.losses}) is not kept
-    assert (out.relayed, out.headers, out.book, out.upstream_model) == (True, (), Book(), "wire")
+    assert (out.relayed, out.headers, out.undo, out.upstream_model) == (True, (), Undo(), "wire")
     assert out.prompt_tokens == len(body) // 4
 
 
@@ -296,7 +298,7 @@ def test_between_equals_seals_are_opened_under_the_clients_model_name() -> None:
 
 def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
     body = carrying({**HERE, "origin": "elsewhere"})
-    out = RequestTranslator(THERE, THERE, target=Target(opens_seals=True)).translate(body)
+    out = RequestTranslator(THERE, THERE, capabilities=Capabilities(unwraps_signatures=True)).translate(body)
     assert (out.body, len(out.losses)) == (body, 0)
 
 
@@ -326,7 +328,7 @@ def test_between_equals_a_model_is_wanted_all_the_same() -> None:
 
 def test_between_equals_losses_can_be_refused() -> None:
     with pytest.raises(RemoteProtocolError):
-        RequestTranslator(THERE, THERE, policy=Policy.REFUSE).translate(
+        RequestTranslator(THERE, THERE, policy=LossPolicy.REFUSE).translate(
             carrying({**HERE, "model": "another"})
         )
 
@@ -336,8 +338,8 @@ def test_between_equals_losses_can_be_refused() -> None:
 
 def test_fault_of_an_error() -> None:
     error = RemoteProtocolError("no", status_hint=413, path="/messages/3", code="too_long")
-    assert fault_of(error) == Fault(
-        FaultKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
+    assert fault_of(error) == WireError(
+        ErrorKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
     )
 
 
@@ -345,22 +347,22 @@ OOPS = b'{"oops":{"kind":"rate_limit","message":"slow down"}}'
 
 
 def test_an_error_answer_in_the_clients_form() -> None:
-    status, body, fault = translate_fault(429, OOPS, upstream=UPSTREAM, client=CLIENT, request_id="r1")
-    assert (status, fault) == (429, Fault(FaultKind.RATE_LIMIT, "slow down", 429))
+    status, body, error = translate_error(429, OOPS, upstream=UPSTREAM, client=CLIENT, request_id="r1")
+    assert (status, error) == (429, WireError(ErrorKind.RATE_LIMIT, "slow down", 429))
     assert decode(body)["oops"] == {"kind": "rate_limit", "message": "slow down", "param": None, "id": "r1"}
 
 
 def test_between_equals_an_error_keeps_its_bytes() -> None:
-    assert translate_fault(429, OOPS, upstream=CLIENT, client=CLIENT) == (
+    assert translate_error(429, OOPS, upstream=CLIENT, client=CLIENT) == (
         429,
         OOPS,
-        Fault(FaultKind.RATE_LIMIT, "slow down", 429),
+        WireError(ErrorKind.RATE_LIMIT, "slow down", 429),
     )
 
 
 def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
-    status, body, fault = translate_fault(502, b"<html>", upstream=CLIENT, client=CLIENT)
-    assert (status, fault.kind) == (502, FaultKind.UNREACHABLE)
+    status, body, error = translate_error(502, b"<html>", upstream=CLIENT, client=CLIENT)
+    assert (status, error.kind) == (502, ErrorKind.UNREACHABLE)
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
 
 
@@ -368,9 +370,9 @@ def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
 @pytest.mark.parametrize("status", [600, 999])
 @pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
 def test_a_status_that_http_does_not_have_is_told_as_502(status: int, upstream: UpstreamSpec) -> None:
-    told, _, fault = translate_fault(status, OOPS, upstream=upstream, client=CLIENT)
-    assert (told, fault.status) == (502, 502)
-    told, _, _ = translate_fault(599, OOPS, upstream=upstream, client=CLIENT)
+    told, _, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (told, error.status) == (502, 502)
+    told, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
     assert told == 599
 
 
@@ -415,44 +417,44 @@ def test_every_pass_is_made() -> None:
             },
         ],
     )
-    upstream = toy("narrow", choices=False, max_stops=1)
-    target = Target(structured="none", refuses=frozenset({"temperature"}))
-    out, whole = translated(body, upstream=upstream, target=target, most_answers=3)
+    upstream = toy("narrow", choices=False, max_stop_sequences=1)
+    capabilities = Capabilities(structured_output="none", refuses=frozenset({"temperature"}))
+    out, whole = translated(body, upstream=upstream, capabilities=capabilities, max_fan_out=3)
     assert [each["parts"][0]["t"] for each in out["messages"]] == ["call", "thought", "result"]
     assert "seal" not in out["messages"][1]["parts"][0]
     assert [tool["name"] for tool in out["tools"]] == ["json_response"]
     assert out["tool_choice"]["name"] == "json_response"
     assert (out["stop"], "n" in out, "heat" in out) == (["a"], False, False)
-    book = whole.book
-    assert (book.json_tool, book.bare_json, book.stops, book.compacts) == (
+    undo = whole.undo
+    assert (undo.json_tool, undo.strip_code_fence, undo.stop_sequences, undo.compacts) == (
         "json_response",
         True,  # a model that does not call the tool says it in words
         ("b",),
         False,
     )
-    assert whole.answers == 3
+    assert whole.fan_out == 3
     assert losses_of(whole.losses) == [
         (LossCode.REPAIRED, "/messages/0/parts/0"),
         (LossCode.FOREIGN_SEAL, "/messages/1/parts/0"),
         (LossCode.ALTERED, "/response_format"),
         (LossCode.DROPPED, "/heat"),
     ]
-    exchange = whole.exchange(id="x", now=1)
-    assert (exchange.book, exchange.upstream_model) == (book, "wire-model")
+    context = whole.response_context(id="x", now=1)
+    assert (context.undo, context.upstream_model) == (undo, "wire-model")
 
 
 def test_a_summary_is_asked_for() -> None:
     out, whole = translated(request_body(compact=True, tools=[{"t": "function", "name": "f"}]))
     assert out["tool_choice"]["mode"] == "none"
     assert "summary" in out["messages"][-1]["parts"][0]["text"]
-    assert whole.book.compacts
+    assert whole.undo.compacts
 
 
 @pytest.mark.parametrize("structured", ["object", "none"])
 def test_bare_json_is_asked_for(structured: Any) -> None:
     body = request_body(response_format={"schema": {"type": "array"}})
-    _, whole = translated(body, target=Target(structured=structured))
-    assert (whole.book.json_tool, whole.book.bare_json) == (None, True)
+    _, whole = translated(body, capabilities=Capabilities(structured_output=structured))
+    assert (whole.undo.json_tool, whole.undo.strip_code_fence) == (None, True)
 
 
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -468,20 +470,25 @@ def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, chec
         tools=[{"t": "function", "name": "f"}],
         tool_choice={"mode": "required"},
     )
-    _, whole = translated(body, target=Target(enforces=enforces))
-    assert (whole.book.form is not None, whole.book.choice is not None) == (checked, checked)
+    _, whole = translated(body, capabilities=Capabilities(enforces=enforces))
+    assert (whole.undo.unenforced_format is not None, whole.undo.unenforced_choice is not None) == (
+        checked,
+        checked,
+    )
 
 
 @pytest.mark.parametrize("forgets", [True, False])
 def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
-    client = toy("client", forgets_seals=forgets)
+    client = toy("client", clients_drop_signatures=forgets)
     call = {"t": "call", "call_id": "c", "name": "f", "input": "{}"}
     result = {"t": "result", "call_id": "c", "parts": []}
     messages = [{"role": "assistant", "parts": [call]}, {"role": "user", "parts": [result]}]
-    seal = Seal("upstream", {"x": 1}, "m")
+    seal = Signature("upstream", {"x": 1}, "m")
     translator = RequestTranslator(client, UPSTREAM)
     body = request_body(messages=messages)
-    out = decode(translator.translate(body, model="m", recall=lambda calls: [Thought("", seal)]).body)
+    out = decode(
+        translator.translate(body, model="m", reasoning_lookup=lambda calls: [Reasoning("", seal)]).body
+    )
     parts = [part["t"] for part in out["messages"][0]["parts"]]
     assert parts == (["thought", "call"] if forgets else ["call"])
     assert len(decode(translator.translate(body).body)["messages"][0]["parts"]) == 1
@@ -491,15 +498,15 @@ def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_
     body = request_body(tools=[{"t": "hosted", "origin": "client", "kind": "search", "native": {}}])
     with pytest.raises(RemoteProtocolError, match="the upstream does not run search"):
         translated(body)
-    out, whole = translated(body, upstream=CLIENT, target=Target(relay="mend"))
+    out, whole = translated(body, upstream=CLIENT, capabilities=Capabilities(relay="rewrite"))
     assert [tool["kind"] for tool in out["tools"]] == ["search"]
-    assert whole.mended
+    assert whole.rewritten
 
 
 def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
-    def losses(**target: Any) -> list[tuple[LossCode, str]]:
-        translator = RequestTranslator(CLIENT, UPSTREAM, target=Target(**target))
-        return losses_of(translator.translate(request_body(), session=lambda: "s").losses)
+    def losses(**capabilities: Any) -> list[tuple[LossCode, str]]:
+        translator = RequestTranslator(CLIENT, UPSTREAM, capabilities=Capabilities(**capabilities))
+        return losses_of(translator.translate(request_body(), cache_key=lambda: "s").losses)
 
     assert losses(cache_keys=True) == [
         (LossCode.DROPPED, "/prompt_cache_key")
@@ -511,11 +518,11 @@ def test_the_endpoint_decides_on_the_stream() -> None:
     always = Endpoint("/s", streams="always")
     whole = RequestTranslator(CLIENT, UPSTREAM, endpoint=always).translate(request_body())
     assert (whole.request.stream, decode(whole.body)["stream"]) == (True, True)
-    assert whole.exchange(id="x", now=1).endpoint is always
+    assert whole.response_context(id="x", now=1).endpoint is always
 
 
 def test_a_model_is_needed() -> None:
-    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, sealer: Request("client", "", (), body))
+    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", (), body))
     with pytest.raises(RemoteProtocolError, match="model is required"):
         RequestTranslator(spec, UPSTREAM).translate(b"{}")
     assert decode(RequestTranslator(spec, UPSTREAM).translate(b"{}", model="m").body)["model"] == "m"

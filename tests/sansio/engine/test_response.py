@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from dragoman._engine import response as _answer
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.sinks import ListSink
-from dragoman._ir.assembly import Answer, Fold
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.assembly import AssembledResponse, Fold
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -37,7 +37,7 @@ from dragoman._ir.events import (
     Failed,
     Opaque,
     ReasoningDelta,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -47,11 +47,11 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Grammar, Thought
-from dragoman._ir.undo import Book, Origin
+from dragoman._ir.request import Grammar, Reasoning
+from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire import sse as _sse
 from dragoman._wire.json import decode, encode
-from dragoman.codec import ProtocolSpec, ToolRule
+from dragoman.codec import ProtocolSpec, ToolLimits
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
@@ -72,12 +72,12 @@ def machine(
     upstream: ProtocolSpec = UPSTREAM,
     upstream_streams: bool = True,
     client_streams: bool = True,
-    book: Book = Book(),
+    undo: Undo = Undo(),
 ) -> ResponseTranslator:
     return ResponseTranslator(
         upstream,
         client,
-        msgspec.structs.replace(exchange_of(stream=client_streams), book=book),
+        msgspec.structs.replace(exchange_of(stream=client_streams), undo=undo),
         upstream_streams=upstream_streams,
     )
 
@@ -92,11 +92,11 @@ def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
     return out + translator.data_to_send()
 
 
-def folded(events: list[Event]) -> Answer:
+def folded(events: list[Event]) -> AssembledResponse:
     fold = Fold()
     for event in events:
         fold.send(event)
-    return fold.answer()
+    return fold.response()
 
 
 def whole_of(events: list[Event]) -> bytes:
@@ -107,7 +107,7 @@ def test_a_stream() -> None:
     for pieces in all_ways(stream_of(HELLO)):
         translator = machine()
         assert events_of(run(translator, pieces)) == HELLO
-        assert (translator.outcome, translator.fault) == (Outcome.COMPLETED, None)
+        assert (translator.outcome, translator.error) == (Outcome.COMPLETED, None)
         assert translator.stop_reason is StopReason.END
         assert translator.usage == Usage(input=3, output=4)
         assert (translator.upstream_model, translator.upstream_id) == (STARTED.model, STARTED.id)
@@ -124,7 +124,7 @@ def test_frames_of_no_events_and_of_several() -> None:
 
 def test_a_reader_without_a_fast_lane() -> None:
     class Slow(ToyReader):
-        def lane(self, delta: object) -> None:
+        def template_for(self, delta: object) -> None:
             return None
 
     upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Slow())
@@ -155,7 +155,9 @@ def test_a_failure_is_no_content() -> None:
 
 def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
     translator = machine()
-    translator.receive_data(stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", carried=False)]))
+    translator.receive_data(
+        stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", round_trip=False)])
+    )
     assert not translator.committed
     translator.receive_data(frame_of(Opaque("toy", "item", {"new": 1}, "/items/0")))
     assert translator.committed
@@ -186,12 +188,12 @@ def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) ->
 @given(answers(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
 def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec) -> None:
     translator = machine(client)
-    checker = Checker()
+    checker = EventOrderChecker()
     for event in events_of(run(translator, [stream_of(answer)])):
         checker.check(event)
         assert not client.sequential or len(checker.open_blocks) <= 1
         assert client.choices or getattr(event, "choice", 0) == 0
-    assert checker.phase is Phase.ENDED
+    assert checker.state is ResponseState.ENDED
     assert translator.outcome is Outcome.COMPLETED
 
 
@@ -244,11 +246,11 @@ def test_nothing_comes_after_the_end(end: Event) -> None:
         translator = machine()
         out = run(translator, pieces)
         translator.receive_data(b"data: {}\n\n")
-        translator.fail(Fault(FaultKind.TIMEOUT, "late"))
+        translator.fail(WireError(ErrorKind.TIMEOUT, "late"))
         translator.receive_eof()
         assert out + translator.data_to_send() == stream_of([STARTED, STOP, end])
         assert translator.outcome is (Outcome.COMPLETED if end is ENDED else Outcome.FAILED)
-        assert translator.fault == (None if end is ENDED else FAULT)
+        assert translator.error == (None if end is ENDED else FAULT)
 
 
 def test_a_last_frame_without_its_blank_line() -> None:
@@ -268,12 +270,12 @@ def test_the_reader_may_end_the_answer_at_eof() -> None:
 # Failures
 
 
-def failed(translator: ResponseTranslator, out: bytes, *before: Event) -> Fault:
+def failed(translator: ResponseTranslator, out: bytes, *before: Event) -> WireError:
     """The client got these events and then the error, and nobody was told of a success."""
     assert translator.outcome is Outcome.FAILED
-    assert translator.fault is not None
-    assert events_of(out) == [*before, Failed(translator.fault)]
-    return translator.fault
+    assert translator.error is not None
+    assert events_of(out) == [*before, Failed(translator.error)]
+    return translator.error
 
 
 def test_cut_at_every_place_before_the_stop() -> None:
@@ -282,13 +284,13 @@ def test_cut_at_every_place_before_the_stop() -> None:
         translator = machine()
         out = run(translator, [data[:at]])
         given_events = HELLO[: len(events_of(out)) - 1]
-        fault = failed(translator, out, *given_events)
-        assert fault.kind is FaultKind.TRUNCATED
+        error = failed(translator, out, *given_events)
+        assert error.kind is ErrorKind.TRUNCATED
 
 
 def test_cut_before_anything() -> None:
     translator = machine()
-    assert failed(translator, run(translator, [])).kind is FaultKind.TRUNCATED
+    assert failed(translator, run(translator, [])).kind is ErrorKind.TRUNCATED
     assert not translator.committed
 
 
@@ -299,8 +301,8 @@ def test_a_reader_that_says_nothing_of_the_end() -> None:
 
     upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Mute())
     translator = machine(upstream=upstream)
-    fault = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
-    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+    error = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
+    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete")
 
 
 @pytest.mark.parametrize(
@@ -322,9 +324,9 @@ def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
     data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
     for pieces in ([data], one_by_one(data)):
         translator = machine()
-        fault = failed(translator, run(translator, pieces), *HELLO[:3])
-        assert fault.message.startswith(message)
-        assert fault.kind is FaultKind.UNREADABLE
+        error = failed(translator, run(translator, pieces), *HELLO[:3])
+        assert error.message.startswith(message)
+        assert error.kind is ErrorKind.UNREADABLE
 
 
 def test_a_last_frame_that_breaks_the_order() -> None:
@@ -342,9 +344,9 @@ def test_the_driver_fails_it_before_and_after_the_start() -> None:
     for before in ([], HELLO[:1], HELLO[:3]):
         translator = machine()
         translator.receive_data(stream_of(before))
-        translator.fail(Fault(FaultKind.TIMEOUT, "no bytes for a minute"))
-        fault = failed(translator, translator.data_to_send(), *before)
-        assert fault.kind is FaultKind.TIMEOUT
+        translator.fail(WireError(ErrorKind.TIMEOUT, "no bytes for a minute"))
+        error = failed(translator, translator.data_to_send(), *before)
+        assert error.kind is ErrorKind.TIMEOUT
 
 
 def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
@@ -359,16 +361,16 @@ def test_an_event_that_is_too_large(tail: bytes) -> None:
     for pieces in (*all_ways(data),) if tail else ([data], one_by_one(data)):
         translator = machine()
         translator._sse = _sse.SSEParser(max_event_bytes=600)
-        fault = failed(translator, run(translator, pieces), STARTED)
-        assert "one server-sent event has more than 600 bytes" in fault.message
+        error = failed(translator, run(translator, pieces), STARTED)
+        assert "one server-sent event has more than 600 bytes" in error.message
 
 
 def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
     translator = machine(client_streams=False)
     assert run(translator, [stream_of(HELLO[:3])]) == b""
     assert translator.outcome is Outcome.FAILED
-    assert translator.fault is not None
-    assert translator.fault.kind is FaultKind.TRUNCATED
+    assert translator.error is not None
+    assert translator.error.kind is ErrorKind.TRUNCATED
 
 
 def exhausted(*arguments: object) -> Any:
@@ -414,16 +416,16 @@ def test_a_bad_whole_answer(body: bytes, message: str) -> None:
         translator = machine(upstream_streams=False, client_streams=streams)
         out = run(translator, [body])
         assert bool(out) is streams
-        assert translator.fault is not None
-        assert (translator.outcome, translator.fault.kind) == (Outcome.FAILED, FaultKind.UNREADABLE)
-        assert translator.fault.message.startswith(f"the upstream's answer cannot be read: {message}")
+        assert translator.error is not None
+        assert (translator.outcome, translator.error.kind) == (Outcome.FAILED, ErrorKind.UNREADABLE)
+        assert translator.error.message.startswith(f"the upstream's answer cannot be read: {message}")
 
 
 def test_a_whole_answer_without_its_end() -> None:
     translator = machine(upstream_streams=False)
     body = encode({"started": {"id": "i", "model": "m"}})
-    fault = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
-    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete")
+    error = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
+    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's answer is not complete")
 
 
 def test_a_whole_answer_in_a_wrong_order() -> None:
@@ -437,8 +439,8 @@ def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data) - 1)
     for pieces in ([data], one_by_one(data)):
         translator = machine(upstream_streams=False)
-        fault = failed(translator, run(translator, pieces))
-        assert f"more than {len(data) - 1} bytes" in fault.message
+        error = failed(translator, run(translator, pieces))
+        assert f"more than {len(data) - 1} bytes" in error.message
         assert translator._body == []
     monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data))
     translator = machine(upstream_streams=False)
@@ -500,7 +502,7 @@ def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
 
 
 def test_tool_calls_come_back_as_the_client_knows_them() -> None:
-    book = Book({"p_1": Origin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
+    undo = Undo({"p_1": ToolOrigin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
     events: list[Event] = [
         STARTED,
         BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "p_1")),
@@ -510,7 +512,7 @@ def test_tool_calls_come_back_as_the_client_knows_them() -> None:
         Stopped(StopReason.TOOL_USE),
         ENDED,
     ]
-    out = events_of(run(machine(book=book), [stream_of(events)]))
+    out = events_of(run(machine(undo=undo), [stream_of(events)]))
     assert out == [
         STARTED,
         BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c_abc123", "pa.tch", ToolKind.CUSTOM)),
@@ -523,7 +525,7 @@ def test_tool_calls_come_back_as_the_client_knows_them() -> None:
 
 
 def test_a_client_without_custom_tools() -> None:
-    client = toy("client", tools=ToolRule(custom=False))
+    client = toy("client", tools=ToolLimits(custom=False))
     events: list[Event] = [
         STARTED,
         BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "run", ToolKind.CUSTOM)),
@@ -541,7 +543,7 @@ def test_seals_pass() -> None:
         STARTED,
         start_of(BlockKind.REASONING),
         ReasoningDelta(0, "hm"),
-        SealDelta(0, SEAL),
+        SignatureDelta(0, SEAL),
         BlockEnded(0),
         STOP,
         ENDED,
@@ -565,16 +567,16 @@ def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None
     translator = ResponseTranslator(spec, toy(), exchange_of(), client_streams=True)
     translator.receive_data(data)
     translator.receive_eof()
-    assert translator.fault is not None
-    assert "nested too deep" in translator.fault.message
+    assert translator.error is not None
+    assert "nested too deep" in translator.error.message
 
 
 # What a book asks for
 
 
-def with_book(book: Book, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
+def with_book(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
     """What the client of a stream gets; pieces of all sizes give the same."""
-    exchange = msgspec.structs.replace(exchange_of(), book=book, upstream_model="asked", prompt_tokens=7)
+    exchange = msgspec.structs.replace(exchange_of(), undo=undo, upstream_model="asked", prompt_tokens=7)
     outs = []
     for pieces in all_ways(stream_of(events)):
         translator = ResponseTranslator(UPSTREAM, CLIENT, exchange, **options)
@@ -590,7 +592,7 @@ WORDS: list[Event] = [
 
 
 def test_a_stop_sequence_ends_the_answer() -> None:
-    out, translator = with_book(Book(stops=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    out, translator = with_book(Undo(stop_sequences=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
     assert out == [
         STARTED,
         *WORDS[:5],
@@ -603,7 +605,7 @@ def test_a_stop_sequence_ends_the_answer() -> None:
 
 def test_the_figures_of_a_whole_answer_count_though_a_stop_sequence_ends_it() -> None:
     usage = Usage(input=3, output=4)
-    translator = machine(book=Book(stops=("XY",)), upstream_streams=False)
+    translator = machine(undo=Undo(stop_sequences=("XY",)), upstream_streams=False)
     out = events_of(run(translator, [whole_of([STARTED, *WORDS, BlockEnded(0), STOP, usage, ENDED])]))
     assert (out[1], out[-1]) == (usage, ENDED)
     assert translator.usage == usage
@@ -611,22 +613,22 @@ def test_the_figures_of_a_whole_answer_count_though_a_stop_sequence_ends_it() ->
 
 
 def test_text_becomes_a_summary() -> None:
-    out, translator = with_book(Book(compacts=True), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    out, translator = with_book(Undo(compacts=True), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, Compacted("abcdXYe"), Stopped(StopReason.COMPACTION), ENDED]
     assert translator.stop_reason is StopReason.COMPACTION
 
 
 def test_no_summary_is_a_failure() -> None:
-    out, translator = with_book(Book(compacts=True), [STARTED, STOP, ENDED])
+    out, translator = with_book(Undo(compacts=True), [STARTED, STOP, ENDED])
     assert [type(each) for each in out] == [Started, Failed]
     assert translator.outcome is Outcome.FAILED
-    assert translator.fault is not None
-    assert translator.fault.message == "the model wrote no summary (end)"
+    assert translator.error is not None
+    assert translator.error.message == "the model wrote no summary (end)"
 
 
 def test_a_tool_becomes_text() -> None:
     call = [start_of(BlockKind.TOOL_CALL), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), BlockEnded(0)]
-    out, _ = with_book(Book(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
+    out, _ = with_book(Undo(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
     assert out == [
         STARTED,
         start_of(BlockKind.TEXT),
@@ -640,13 +642,13 @@ def test_a_tool_becomes_text() -> None:
 
 def test_a_fence_is_taken_off() -> None:
     fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
-    out, _ = with_book(Book(bare_json=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
+    out, _ = with_book(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
 
 
 def test_a_breach_of_a_grammar_is_told() -> None:
     grammar = Grammar("lark", "start: X")
-    book = Book({"look": Origin("look", None, ToolKind.CUSTOM, wrapped=True, grammar=grammar)})
+    undo = Undo({"look": ToolOrigin("look", None, ToolKind.CUSTOM, wrapped=True, grammar=grammar)})
     call = [
         start_of(BlockKind.TOOL_CALL),
         ArgumentsDelta(0, '{"input":"no'),
@@ -659,7 +661,7 @@ def test_a_breach_of_a_grammar_is_told() -> None:
         asked.append((grammar, text))
         return "line 1, column 1"
 
-    out, translator = with_book(book, [STARTED, *call, STOP, ENDED], check_input=check)
+    out, translator = with_book(undo, [STARTED, *call, STOP, ENDED], check_input=check)
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta)) == "nope"
     assert set(map(str, asked)) == {str((grammar, "nope"))}
     assert [(loss.code, loss.path) for loss in translator.losses] == [
@@ -671,7 +673,7 @@ def test_a_breach_of_a_grammar_is_told() -> None:
 
 
 def test_the_whole_body_of_a_stream() -> None:
-    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(), keep_whole=True)
+    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(), store_response=True)
     assert events_of(run(translator, one_by_one(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])))) == [
         STARTED, *WORDS, BlockEnded(0), STOP, ENDED,
     ]  # fmt: skip
@@ -697,12 +699,12 @@ def test_events_may_go_somewhere_else() -> None:
 
 @pytest.mark.parametrize("forgets", [True, False])
 def test_a_keepsake(forgets: bool) -> None:
-    client = toy("client", forgets_seals=forgets)
+    client = toy("client", clients_drop_signatures=forgets)
     translator = machine(client)
-    thought: list[Event] = [start_of(BlockKind.REASONING), SealDelta(0, SEAL), BlockEnded(0)]
+    thought: list[Event] = [start_of(BlockKind.REASONING), SignatureDelta(0, SEAL), BlockEnded(0)]
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
     run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
-    assert translator.keepsake() == ((("call-1",), (Thought("", SEAL),)) if forgets else None)
+    assert translator.cached_reasoning() == ((("call-1",), (Reasoning("", SEAL),)) if forgets else None)
 
 
 # Figures that nobody told
@@ -760,8 +762,8 @@ def test_arguments_and_reasoning_count_as_output() -> None:
 
 
 def test_an_error_of_the_upstream_is_told_without_what_the_client_may_not_see() -> None:
-    said = Fault(FaultKind.SERVER, "no: a secret", code="secret")
-    shown = Fault(FaultKind.SERVER, "no: a ****", code="****")
+    said = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
+    shown = WireError(ErrorKind.SERVER, "no: a ****", code="****")
     exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
     translator = ResponseTranslator(UPSTREAM, CLIENT, exchange)
     out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(said)])])

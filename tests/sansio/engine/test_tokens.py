@@ -14,16 +14,16 @@ from dragoman.document import (
     Media,
     Message,
     OpaquePart,
+    Reasoning,
     Refusal,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
     WebSearch,
 )
-from dragoman.events import Seal
+from dragoman.events import Signature
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "description": "a city " * 20}}}
 LONG = "some words " * 100
@@ -81,10 +81,10 @@ def media(kind: Any = "image", source: Any = "base64", data: str = "", **more: A
 # What each part costs, in tokens.
 PARTS: dict[str, tuple[Part, int]] = {
     "refusal": (Refusal("x" * 400), 100),
-    "thought": (Thought("x" * 400), 100),
-    "thought with text and seal": (Thought("x" * 400, Seal("p", "y" * 9000)), 100),
-    "sealed thought": (Thought("", Seal("p", "y" * 1198)), 100),
-    "empty thought": (Thought(""), 0),
+    "thought": (Reasoning("x" * 400), 100),
+    "thought with text and seal": (Reasoning("x" * 400, Signature("p", "y" * 9000)), 100),
+    "sealed thought": (Reasoning("", Signature("p", "y" * 1198)), 100),
+    "empty thought": (Reasoning(""), 0),
     "call": (ToolCall("id", "name", "x" * 396), 12 + 100),
     "result": (ToolResult("id", (Text("x" * 400), media(detail="low"))), 12 + 100 + 85),
     "opaque part with words": (OpaquePart("p", "k", {"data": "y" * 9000}, text="x" * 400), 100),

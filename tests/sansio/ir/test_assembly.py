@@ -6,7 +6,7 @@ from core_events import FAULT, SEAL, STARTED, answers, start_of
 from core_toy import events_of_block
 from hypothesis import given
 
-from dragoman._ir.assembly import Answer, Block, Fold, ReasoningPart
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -20,7 +20,7 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -35,11 +35,11 @@ CITE = Annotation(0, "other", {"n": 1})
 HEAD = ToolHead("c1", "look", namespace="n")
 
 
-def folded(*events: Event) -> Answer:
+def folded(*events: Event) -> AssembledResponse:
     fold = Fold()
     for event in events:
         fold.send(event)
-    return fold.answer()
+    return fold.response()
 
 
 def test_whether_it_has_started() -> None:
@@ -49,7 +49,7 @@ def test_whether_it_has_started() -> None:
     assert fold.started
 
 
-BLOCKS: dict[str, tuple[list[Event], Block]] = {
+BLOCKS: dict[str, tuple[list[Event], AssembledBlock]] = {
     "text": (
         [
             BlockStarted(0, BlockKind.TEXT, item_id="i", phase="final_answer"),
@@ -60,7 +60,7 @@ BLOCKS: dict[str, tuple[list[Event], Block]] = {
             Logprobs(0, [{"token": "b"}, {"token": "c"}]),
             BlockEnded(0),
         ],
-        Block(
+        AssembledBlock(
             0,
             BlockKind.TEXT,
             "ab",
@@ -72,7 +72,7 @@ BLOCKS: dict[str, tuple[list[Event], Block]] = {
     ),
     "refusal": (
         [start_of(BlockKind.REFUSAL, 4), TextDelta(4, "no"), BlockEnded(4)],
-        Block(4, BlockKind.REFUSAL, "no"),
+        AssembledBlock(4, BlockKind.REFUSAL, "no"),
     ),
     "tool call": (
         [
@@ -81,7 +81,7 @@ BLOCKS: dict[str, tuple[list[Event], Block]] = {
             ArgumentsDelta(0, ":1"),
             BlockEnded(0, complete=False),
         ],
-        Block(0, BlockKind.TOOL_CALL, '{"a":1', tool=HEAD, complete=False),
+        AssembledBlock(0, BlockKind.TOOL_CALL, '{"a":1', tool=HEAD, complete=False),
     ),
     "reasoning": (
         [
@@ -90,10 +90,10 @@ BLOCKS: dict[str, tuple[list[Event], Block]] = {
             ReasoningDelta(0, "s", 0, ReasoningForm.SUMMARY),
             ReasoningDelta(0, "b", 1),
             ReasoningDelta(0, "c"),
-            SealDelta(0, SEAL),
+            SignatureDelta(0, SEAL),
             BlockEnded(0),
         ],
-        Block(
+        AssembledBlock(
             0,
             BlockKind.REASONING,
             "",
@@ -109,8 +109,8 @@ BLOCKS: dict[str, tuple[list[Event], Block]] = {
 
 
 @pytest.mark.parametrize(("events", "block"), BLOCKS.values(), ids=BLOCKS)
-def test_block(events: list[Event], block: Block) -> None:
-    assert folded(STARTED, *events, STOP, ENDED) == Answer(STARTED, (block,), (STOP,), Usage())
+def test_block(events: list[Event], block: AssembledBlock) -> None:
+    assert folded(STARTED, *events, STOP, ENDED) == AssembledResponse(STARTED, (block,), (STOP,), Usage())
 
 
 def test_blocks_stand_in_the_order_of_their_starts() -> None:
@@ -126,7 +126,12 @@ def test_blocks_stand_in_the_order_of_their_starts() -> None:
         STOP,
         ENDED,
     )
-    assert answer.blocks == (Block(7, BlockKind.TEXT, ""), aside, Block(2, BlockKind.TEXT, ""), other)
+    assert answer.blocks == (
+        AssembledBlock(7, BlockKind.TEXT, ""),
+        aside,
+        AssembledBlock(2, BlockKind.TEXT, ""),
+        other,
+    )
 
 
 def test_usage_is_cumulative() -> None:
@@ -143,7 +148,9 @@ def test_choices_stop_each() -> None:
 
 def test_after_a_failure_open_blocks_are_incomplete() -> None:
     answer = folded(STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), Failed(FAULT))
-    assert answer == Answer(STARTED, (Block(0, BlockKind.TEXT, "a", complete=False),), (), Usage(), FAULT)
+    assert answer == AssembledResponse(
+        STARTED, (AssembledBlock(0, BlockKind.TEXT, "a", complete=False),), (), Usage(), FAULT
+    )
 
 
 def test_finished() -> None:
@@ -153,12 +160,12 @@ def test_finished() -> None:
         with pytest.raises(LocalProtocolError, match=f"block {block} has not ended"):
             fold.finished(block)
     fold.send(BlockEnded(0))
-    assert fold.finished(0) == Block(0, BlockKind.TEXT, "")
+    assert fold.finished(0) == AssembledBlock(0, BlockKind.TEXT, "")
 
 
 def test_no_answer_before_the_start() -> None:
     with pytest.raises(LocalProtocolError, match="has not started"):
-        Fold().answer()
+        Fold().response()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,7 @@ def test_pieces_fold_like_the_whole(events: list[Event]) -> None:
     assert again.stops == answer.stops
 
 
-def _unnumbered(answer: Answer) -> list[tuple[object, ...]]:
+def _unnumbered(answer: AssembledResponse) -> list[tuple[object, ...]]:
     """The blocks without the numbers of reasoning parts, which the fold does not keep."""
     return [
         (block,)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman._ir.effort import BUDGETS, EFFORTS, MIN_BUDGET, UNSAID, effort_of_budget, fit_effort
+from dragoman._ir.effort import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_each_budget_comes_back_as_its_effort() -> None:
         assert budget is None or effort_of_budget(budget) == effort
     assert set(BUDGETS) == set(EFFORTS) - {"none"}
     assert min(filter(None, BUDGETS.values())) == MIN_BUDGET
-    assert UNSAID in EFFORTS
+    assert DEFAULT_EFFORT in EFFORTS
 
 
 @pytest.mark.parametrize(

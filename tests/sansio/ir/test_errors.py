@@ -5,39 +5,39 @@ import pytest
 from dragoman._ir.errors import (
     KIND_BY_STATUS,
     STATUS_BY_KIND,
-    Fault,
-    FaultKind,
-    kind_by_words,
+    ErrorKind,
+    WireError,
+    kind_from_message,
     kind_of_status,
-    masked,
-    masked_document,
-    unreadable,
+    mask_document,
+    mask_error,
+    unreadable_error,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 
 
 def test_every_kind_has_a_status_of_an_error() -> None:
-    assert set(STATUS_BY_KIND) == set(FaultKind)
+    assert set(STATUS_BY_KIND) == set(ErrorKind)
     assert all(400 <= status < 600 for status in STATUS_BY_KIND.values())
 
 
 @pytest.mark.parametrize(("status", "kind"), KIND_BY_STATUS.items())
-def test_known_status(status: int, kind: FaultKind) -> None:
+def test_known_status(status: int, kind: ErrorKind) -> None:
     assert kind_of_status(status) is kind
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (418, FaultKind.INVALID_REQUEST),
-        (499 - 1, FaultKind.INVALID_REQUEST),
-        (501, FaultKind.SERVER),
-        (599, FaultKind.SERVER),
-        (302, FaultKind.SERVER),
-        (200, FaultKind.SERVER),
+        (418, ErrorKind.INVALID_REQUEST),
+        (499 - 1, ErrorKind.INVALID_REQUEST),
+        (501, ErrorKind.SERVER),
+        (599, ErrorKind.SERVER),
+        (302, ErrorKind.SERVER),
+        (200, ErrorKind.SERVER),
     ],
 )
-def test_any_other_status(status: int, kind: FaultKind) -> None:
+def test_any_other_status(status: int, kind: ErrorKind) -> None:
     assert kind_of_status(status) is kind
 
 
@@ -45,35 +45,35 @@ def test_any_other_status(status: int, kind: FaultKind) -> None:
     ("kind", "text", "meant"),
     [
         (
-            FaultKind.INVALID_REQUEST,
+            ErrorKind.INVALID_REQUEST,
             "This model's maximum context length is 8192 tokens",
-            FaultKind.CONTEXT_LENGTH,
+            ErrorKind.CONTEXT_LENGTH,
         ),
-        (FaultKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", FaultKind.CONTEXT_LENGTH),
+        (ErrorKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
         (
-            FaultKind.UNPROCESSABLE,
+            ErrorKind.UNPROCESSABLE,
             "Your input exceeds the Context Window of this model",
-            FaultKind.CONTEXT_LENGTH,
+            ErrorKind.CONTEXT_LENGTH,
         ),
-        (FaultKind.INVALID_REQUEST, "context_length_exceeded", FaultKind.CONTEXT_LENGTH),
-        (FaultKind.RATE_LIMIT, "the context window of this minute is used up", FaultKind.RATE_LIMIT),
-        (FaultKind.INVALID_REQUEST, "Your credit balance is too low to access the API", FaultKind.BILLING),
-        (FaultKind.SERVER, "credit balance is too low", FaultKind.BILLING),
-        (FaultKind.INVALID_REQUEST, "API key not valid. Pass a valid one.", FaultKind.AUTHENTICATION),
-        (FaultKind.INVALID_REQUEST, "Incorrect API key provided: xa***1", FaultKind.AUTHENTICATION),
-        (FaultKind.RATE_LIMIT, "API key not valid for this many requests", FaultKind.RATE_LIMIT),
-        (FaultKind.INVALID_REQUEST, "the model is too long in the tooth", FaultKind.INVALID_REQUEST),
-        (FaultKind.SERVER, "", FaultKind.SERVER),
+        (ErrorKind.INVALID_REQUEST, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
+        (ErrorKind.RATE_LIMIT, "the context window of this minute is used up", ErrorKind.RATE_LIMIT),
+        (ErrorKind.INVALID_REQUEST, "Your credit balance is too low to access the API", ErrorKind.BILLING),
+        (ErrorKind.SERVER, "credit balance is too low", ErrorKind.BILLING),
+        (ErrorKind.INVALID_REQUEST, "API key not valid. Pass a valid one.", ErrorKind.AUTHENTICATION),
+        (ErrorKind.INVALID_REQUEST, "Incorrect API key provided: xa***1", ErrorKind.AUTHENTICATION),
+        (ErrorKind.RATE_LIMIT, "API key not valid for this many requests", ErrorKind.RATE_LIMIT),
+        (ErrorKind.INVALID_REQUEST, "the model is too long in the tooth", ErrorKind.INVALID_REQUEST),
+        (ErrorKind.SERVER, "", ErrorKind.SERVER),
     ],
 )
-def test_the_words_of_an_error_may_say_more(kind: FaultKind, text: str, meant: FaultKind) -> None:
-    assert kind_by_words(kind, text) is meant
+def test_the_words_of_an_error_may_say_more(kind: ErrorKind, text: str, meant: ErrorKind) -> None:
+    assert kind_from_message(kind, text) is meant
 
 
 def test_what_cannot_be_read() -> None:
-    fault = unreadable(RemoteProtocolError("it has no choices"))
-    assert fault == Fault(FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no choices")
-    assert STATUS_BY_KIND[fault.kind] == 502
+    error = unreadable_error(RemoteProtocolError("it has no choices"))
+    assert error == WireError(ErrorKind.UNREADABLE, "the upstream's answer cannot be read: it has no choices")
+    assert STATUS_BY_KIND[error.kind] == 502
 
 
 def hide(text: str) -> str:
@@ -81,11 +81,13 @@ def hide(text: str) -> str:
 
 
 def test_what_a_fault_says_can_be_masked_in_every_text() -> None:
-    fault = Fault(FaultKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
-    assert masked(fault, hide) == Fault(FaultKind.SERVER, "a ****", 500, "****", "****", "****", "****")
-    assert masked(fault, None) is fault
-    clean = Fault(FaultKind.SERVER, "nothing")
-    assert masked(clean, hide) is clean
+    error = WireError(ErrorKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
+    assert mask_error(error, hide) == WireError(
+        ErrorKind.SERVER, "a ****", 500, "****", "****", "****", "****"
+    )
+    assert mask_error(error, None) is error
+    clean = WireError(ErrorKind.SERVER, "nothing")
+    assert mask_error(clean, hide) is clean
 
 
 @pytest.mark.parametrize(
@@ -101,5 +103,5 @@ def test_what_a_fault_says_can_be_masked_in_every_text() -> None:
     ],
 )
 def test_a_document_is_masked_as_it_reads(data: bytes, shown: bytes) -> None:
-    assert masked_document(data, hide) == shown
-    assert masked_document(data, None) is data
+    assert mask_document(data, hide) == shown
+    assert mask_document(data, None) is data

@@ -8,7 +8,7 @@ from core_events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._ir.event_order import DELTAS, TRANSITIONS, Checker, Phase
+from dragoman._ir.event_order import DELTAS, TRANSITIONS, EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -22,7 +22,7 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    SealDelta,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -32,32 +32,32 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import LocalProtocolError
 
 STOP = Stopped(StopReason.END)
-FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SealDelta, Annotation, Logprobs})
+FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs})
 
 
-def checked(*events: Event) -> Checker:
-    checker = Checker()
+def checked(*events: Event) -> EventOrderChecker:
+    checker = EventOrderChecker()
     for event in events:
         checker.check(event)
     return checker
 
 
-def refused(checker: Checker, event: Event, message: str) -> None:
+def refused(checker: EventOrderChecker, event: Event, message: str) -> None:
     """The event is refused, with this message, and the checker stays where it was."""
-    before = checker.phase, checker.open_blocks
+    before = checker.state, checker.open_blocks
     with pytest.raises(LocalProtocolError, match=message):
         checker.check(event)
-    assert (checker.phase, checker.open_blocks) == before
+    assert (checker.state, checker.open_blocks) == before
 
 
 # The tables
 
 
-IN_PHASE: dict[Phase, tuple[Event, ...]] = {
-    Phase.IDLE: (),
-    Phase.ACTIVE: (STARTED,),
-    Phase.ENDED: (STARTED, STOP, ENDED),
-    Phase.FAILED: (STARTED, Failed(FAULT)),
+IN_PHASE: dict[ResponseState, tuple[Event, ...]] = {
+    ResponseState.IDLE: (),
+    ResponseState.ACTIVE: (STARTED,),
+    ResponseState.ENDED: (STARTED, STOP, ENDED),
+    ResponseState.FAILED: (STARTED, Failed(FAULT)),
 }
 # What has to come before an event so that nothing but the phase can forbid it.
 BEFORE: dict[type[Event], tuple[Event, ...]] = {
@@ -65,7 +65,7 @@ BEFORE: dict[type[Event], tuple[Event, ...]] = {
     Annotation: (start_of(BlockKind.TEXT),),
     Logprobs: (start_of(BlockKind.TEXT),),
     ReasoningDelta: (start_of(BlockKind.REASONING),),
-    SealDelta: (start_of(BlockKind.REASONING),),
+    SignatureDelta: (start_of(BlockKind.REASONING),),
     ArgumentsDelta: (start_of(BlockKind.TOOL_CALL),),
     BlockEnded: (start_of(BlockKind.TEXT),),
     Ended: (STOP,),
@@ -74,33 +74,33 @@ BEFORE: dict[type[Event], tuple[Event, ...]] = {
 
 def test_every_event_type_has_a_sample() -> None:
     assert set(SAMPLES) == {kind for row in TRANSITIONS.values() for kind in row}
-    assert set(TRANSITIONS) == set(IN_PHASE) == set(Phase)
+    assert set(TRANSITIONS) == set(IN_PHASE) == set(ResponseState)
 
 
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", ResponseState)
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_every_phase_with_every_event(phase: Phase, kind: type[Event]) -> None:
-    before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is Phase.ACTIVE else ())
+def test_every_phase_with_every_event(phase: ResponseState, kind: type[Event]) -> None:
+    before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is ResponseState.ACTIVE else ())
     checker = checked(*before)
-    assert checker.phase is phase
+    assert checker.state is phase
     after = TRANSITIONS[phase].get(kind)
     if after is None:
         refused(checker, SAMPLES[kind], f"{kind.__name__} may not come while the answer is {phase.value}")
     else:
         checker.check(SAMPLES[kind])
-        assert checker.phase is after
+        assert checker.state is after
 
 
 def test_the_transitions_are_those_of_the_design() -> None:
     """Started once and first; Ended or Failed once and last; everything else between."""
     between = set(SAMPLES) - {Started, Ended, Failed}
-    assert TRANSITIONS[Phase.IDLE] == {Started: Phase.ACTIVE, Failed: Phase.FAILED}
-    assert TRANSITIONS[Phase.ACTIVE] == {
-        **dict.fromkeys(between, Phase.ACTIVE),
-        Ended: Phase.ENDED,
-        Failed: Phase.FAILED,
+    assert TRANSITIONS[ResponseState.IDLE] == {Started: ResponseState.ACTIVE, Failed: ResponseState.FAILED}
+    assert TRANSITIONS[ResponseState.ACTIVE] == {
+        **dict.fromkeys(between, ResponseState.ACTIVE),
+        Ended: ResponseState.ENDED,
+        Failed: ResponseState.FAILED,
     }
-    assert TRANSITIONS[Phase.ENDED] == TRANSITIONS[Phase.FAILED] == {}
+    assert TRANSITIONS[ResponseState.ENDED] == TRANSITIONS[ResponseState.FAILED] == {}
 
 
 @pytest.mark.parametrize("block", BlockKind)
@@ -140,8 +140,8 @@ REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
     "a tool call without a head": ((), BlockStarted(0, BlockKind.TOOL_CALL), "a tool call has a tool head"),
     "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "nothing else has one"),
     "a second seal": (
-        (start_of(BlockKind.REASONING), SealDelta(0, SEAL)),
-        SealDelta(0, SEAL),
+        (start_of(BlockKind.REASONING), SignatureDelta(0, SEAL)),
+        SignatureDelta(0, SEAL),
         "block 0 has its seal already",
     ),
     "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
@@ -185,7 +185,7 @@ def test_choices_stop_on_their_own() -> None:
         SAMPLES[Opaque],
         ENDED,
     )
-    assert checker.phase is Phase.ENDED
+    assert checker.state is ResponseState.ENDED
 
 
 def test_open_blocks_are_given_oldest_first() -> None:
@@ -247,14 +247,14 @@ class Model:
                 return kind == "tool_call"
             case ReasoningDelta():
                 return kind == "reasoning"
-            case SealDelta(block=number):
-                return kind == "reasoning" and all(each.block != number for each in self._of(SealDelta))
+            case SignatureDelta(block=number):
+                return kind == "reasoning" and all(each.block != number for each in self._of(SignatureDelta))
         raise AssertionError(event)
 
 
 def agree(events: list[Event]) -> None:
-    """Checker and model take and refuse the same events; what is refused leaves no trace."""
-    checker, model = Checker(), Model()
+    """EventOrderChecker and model take and refuse the same events; what is refused leaves no trace."""
+    checker, model = EventOrderChecker(), Model()
     for event in events:
         allowed = model.allows(event)
         try:
@@ -276,7 +276,7 @@ def test_arbitrary_sequences(events: list[Event]) -> None:
 @PROPERTY
 @given(answers(choices=2))
 def test_legal_answers_are_legal(events: list[Event]) -> None:
-    assert checked(*events).phase is Phase.ENDED
+    assert checked(*events).state is ResponseState.ENDED
     agree(events)
 
 

@@ -90,4 +90,4 @@ def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
     ],
 )
 def test_whether_an_annotation_says_more(native: dict[str, object], more: bool) -> None:
-    assert Annotation(0, "toy", native, "u", "t", 1, 9).says_more() is more
+    assert Annotation(0, "toy", native, "u", "t", 1, 9).has_unmapped_fields() is more

@@ -25,10 +25,10 @@ from dragoman._ir.events import (
     StopReason,
     TextDelta,
 )
-from dragoman._ir.fast_path import Delta, Lane, LaneHint, learn
+from dragoman._ir.fast_path import Delta, DeltaTemplate, FastPath, build_extractor
 from dragoman.codec import ProtocolSpec
 
-HINT = LaneHint(b"text", number=b"n", padding=b"pad")
+HINT = DeltaTemplate(b"text", number=b"n", padding=b"pad")
 
 # A frame and the text it was read as; then other frames and what the lane makes of them, None for nothing.
 SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
@@ -116,7 +116,7 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
 
 @pytest.mark.parametrize(("frame", "others"), SHAPES.values(), ids=SHAPES)
 def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
-    text_of = learn(frame, HINT, "a")
+    text_of = build_extractor(frame, HINT, "a")
     assert text_of is not None
     assert text_of(frame) == "a"
     for other, text in others:
@@ -137,11 +137,11 @@ def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
     ],
 )
 def test_what_cannot_be_learned(frame: bytes) -> None:
-    assert learn(frame, HINT, "a") is None
+    assert build_extractor(frame, HINT, "a") is None
 
 
 def test_a_protocol_without_counter_and_padding() -> None:
-    text_of = learn(b'data: {"n":1,"text":"a","pad":"x"}', LaneHint(b"text"), "a")
+    text_of = build_extractor(b'data: {"n":1,"text":"a","pad":"x"}', DeltaTemplate(b"text"), "a")
     assert text_of is not None
     assert text_of(b'data: {"n":1,"text":"b","pad":"x"}') == "b"
     assert text_of(b'data: {"n":2,"text":"b","pad":"x"}') is None
@@ -155,9 +155,9 @@ DELTAS: list[Delta] = [
 ]
 
 
-def taken(lane: Lane, frame: bytes) -> bool:
+def taken(lane: FastPath, frame: bytes) -> bool:
     """What the lane's owner does with each frame."""
-    text = None if lane.text_of is None else lane.text_of(frame)
+    text = None if lane.extract_text is None else lane.extract_text(frame)
     if text is None:
         return False
     lane.emit(text)
@@ -167,10 +167,12 @@ def taken(lane: Lane, frame: bytes) -> bool:
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("noted", [True, False])
 def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
-    lane = Lane()
+    lane = FastPath()
     notes: list[str] = []
     put: list[Delta] = []
-    lane.keep(b'data: {"text":"a"}', delta, LaneHint(b"text", notes.append if noted else None), put.append)
+    lane.learn_from(
+        b'data: {"text":"a"}', delta, DeltaTemplate(b"text", notes.append if noted else None), put.append
+    )
     assert taken(lane, b'data: {"text":"b"}')
     assert not taken(lane, b'data: {"t":"b"}')
     assert put == [msgspec.structs.replace(delta, text="b")]
@@ -178,13 +180,13 @@ def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
 
 
 def test_nothing_is_known_at_first_and_after_forget() -> None:
-    lane = Lane()
+    lane = FastPath()
     put: list[Delta] = []
     frame = b'data: {"text":"a"}'
     assert not taken(lane, frame)
     with pytest.raises(AssertionError, match="nothing was learned"):
         lane.emit("a")
-    lane.keep(frame, DELTAS[0], LaneHint(b"text"), put.append)
+    lane.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
     assert taken(lane, frame)
     lane.forget()
     assert not taken(lane, frame)
@@ -192,10 +194,10 @@ def test_nothing_is_known_at_first_and_after_forget() -> None:
 
 
 def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
-    lane = Lane()
+    lane = FastPath()
     tries = 0
-    while lane.wants():
-        lane.keep(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
+    while lane.should_learn():
+        lane.learn_from(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
         assert not taken(lane, b'data: {"other":"a"}')
         tries += 1
         assert tries < 100
@@ -204,10 +206,10 @@ def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
 
 def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
     """A clock in every frame: each can be learned, and none is like the next."""
-    lane = Lane()
+    lane = FastPath()
     tries = 0
-    while lane.wants():
-        lane.keep(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
+    while lane.should_learn():
+        lane.learn_from(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
         tries += 1
         assert not taken(lane, b'data: {"time":%d,"text":"a"}' % tries)
         assert tries < 100
@@ -215,17 +217,17 @@ def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
 
 
 def test_one_that_can_is_not() -> None:
-    lane = Lane()
+    lane = FastPath()
     for _ in range(100):
-        lane.keep(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
+        lane.learn_from(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
         assert taken(lane, b'data: {"text":"b"}')
-        assert lane.wants()
+        assert lane.should_learn()
 
 
 def test_a_text_of_megabytes() -> None:
     frame = b'data: {"text":"' + b'a\\"' * 2_000_000 + b'"}'
     start = time.perf_counter()
-    assert learn(frame, HINT, 'a"' * 2_000_000) is not None
+    assert build_extractor(frame, HINT, 'a"' * 2_000_000) is not None
     assert time.perf_counter() - start < 2
 
 
@@ -240,7 +242,7 @@ class Slow(ToyReader):
         super().__init__()
         READERS.append(self)
 
-    def lane(self, delta: Delta) -> LaneHint | None:
+    def lane(self, delta: Delta) -> DeltaTemplate | None:
         return None
 
 
@@ -266,7 +268,7 @@ def told(upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]) -> t
         machine.receive_data(piece)
         out += machine.data_to_send()
     machine.receive_eof()
-    return out + machine.data_to_send(), (machine.outcome, machine.fault), reader.texts
+    return out + machine.data_to_send(), (machine.outcome, machine.error), reader.texts
 
 
 STARTS: list[Event] = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman._ir.losses import MAX_ENTRIES, Ledger, Loss, LossCode, Policy, child
+from dragoman._ir.losses import MAX_ENTRIES, Ledger, Loss, LossCode, LossPolicy, child
 from dragoman._wire.exceptions import RemoteProtocolError
 
 
@@ -67,11 +67,11 @@ def test_child(path: str, key: str | int, pointer: str) -> None:
 def test_record_never_refuses() -> None:
     ledger = Ledger()
     ledger.dropped("/a", "gone")
-    ledger.enforce(Policy.RECORD)
+    ledger.enforce(LossPolicy.RECORD)
 
 
 def test_refuse_takes_what_is_whole() -> None:
-    Ledger().enforce(Policy.REFUSE)
+    Ledger().enforce(LossPolicy.REFUSE)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_refuse(paths: list[str], message: str) -> None:
     for path in paths:
         ledger.dropped(path, "gone")
     with pytest.raises(RemoteProtocolError) as caught:
-        ledger.enforce(Policy.REFUSE)
+        ledger.enforce(LossPolicy.REFUSE)
     error = caught.value
     assert (error.message, error.path, error.status_hint) == (message, paths[0], 400)
     assert error.code == "lossy_translation"

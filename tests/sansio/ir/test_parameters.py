@@ -7,7 +7,7 @@ import pytest
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.parameters import (
     Converter,
-    hashed_beyond,
+    hash_longer_than,
     param_paths,
     read_params,
     write_params,
@@ -97,5 +97,5 @@ def test_a_converter_without_a_name_consumes() -> None:
 )
 def test_a_long_name_of_a_user_is_hashed(value: JSON, sent: JSON) -> None:
     ledger = Ledger()
-    assert hashed_beyond(3)(value, "/user", ledger) == sent
+    assert hash_longer_than(3)(value, "/user", ledger) == sent
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/user")] * (sent != value)

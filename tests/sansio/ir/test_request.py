@@ -44,8 +44,8 @@ def test_every_part_knows_where_it_stood(kind: type) -> None:
 
 
 def test_a_hosted_tool_that_others_have_too_is_no_unknown_kind() -> None:
-    assert HostedTool("vendor", "odd_tool", {}).loss is LossCode.UNKNOWN_KIND
-    assert HostedTool("vendor", "web_search", {}, use=WebSearch()).loss is LossCode.DROPPED
+    assert HostedTool("vendor", "odd_tool", {}).loss_code is LossCode.UNKNOWN_KIND
+    assert HostedTool("vendor", "web_search", {}, use=WebSearch()).loss_code is LossCode.DROPPED
 
 
 def test_neutral_names_are_unique_and_sorted() -> None:
@@ -62,7 +62,7 @@ def test_no_secret_is_shown() -> None:
     ("config", "thinks"),
     [
         (ReasoningConfig(), False),
-        (ReasoningConfig(show="omitted"), False),
+        (ReasoningConfig(display="omitted"), False),
         (ReasoningConfig(effort="none"), False),
         (ReasoningConfig(mode="disabled", effort="low"), False),
         (ReasoningConfig(effort="low"), True),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.shape import ByType, Counters, Shape, Unless, note_unread
+from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape, note_unread
 
 UNKNOWN, DROPPED = LossCode.UNKNOWN_FIELD, LossCode.DROPPED
 
@@ -30,10 +30,10 @@ CASES: dict[str, tuple[Any, Shape, list[tuple[LossCode, str]]]] = {
         dict.fromkeys("abc", "no such thing there"),
         [],
     ),
-    "a string that says nothing": ({"a": "safe"}, {"a": Unless("why", frozenset({"safe"}))}, []),
+    "a string that says nothing": ({"a": "safe"}, {"a": DroppedUnless("why", frozenset({"safe"}))}, []),
     "strings of which one says something": (
         {"a": [{"b": "safe"}, {"b": "bad"}]},
-        {"a": Unless("why", frozenset({"safe"}))},
+        {"a": DroppedUnless("why", frozenset({"safe"}))},
         [(DROPPED, "/r/a")],
     ),
     "counters": (

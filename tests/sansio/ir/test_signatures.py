@@ -7,25 +7,27 @@ from core_chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._ir.events import Seal
-from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._ir.events import Signature
+from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._wire.json import encode
 
-SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "é😀", "signature": "abc=="}, "model-1")
-PLAIN, KEYED, OTHER = Sealer(), Sealer(secret=b"hush-hush"), Sealer(secret=b"another")
+SEAL = Signature(
+    "anthropic_messages", {"type": "thinking", "thinking": "é😀", "signature": "abc=="}, "model-1"
+)
+PLAIN, KEYED, OTHER = Signer(), Signer(secret=b"hush-hush"), Signer(secret=b"another")
 
 
 def packed(value: object) -> str:
-    return PREFIX + urlsafe_b64encode(encode(value)).rstrip(b"=").decode()
+    return WRAPPED_PREFIX + urlsafe_b64encode(encode(value)).rstrip(b"=").decode()
 
 
-@pytest.mark.parametrize("sealer", [PLAIN, KEYED], ids=["no secret", "secret"])
-def test_round_trip(sealer: Sealer) -> None:
-    text = sealer.wrap(SEAL)
-    assert Sealer.is_wrapped(text)
+@pytest.mark.parametrize("signer", [PLAIN, KEYED], ids=["no secret", "secret"])
+def test_round_trip(signer: Signer) -> None:
+    text = signer.wrap(SEAL)
+    assert Signer.is_wrapped(text)
     assert text.isascii()
-    assert sealer.unwrap(text) == SEAL
-    assert sealer.wrap(SEAL) == text  # the same turn gives the same bytes
+    assert signer.unwrap(text) == SEAL
+    assert signer.wrap(SEAL) == text  # the same turn gives the same bytes
 
 
 natives = st.recursive(
@@ -38,12 +40,12 @@ natives = st.recursive(
 @PROPERTY
 @given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(max_size=8))
 def test_any_seal(origin: str, native: object, model: str, secret: bytes | None) -> None:
-    seal = Seal(origin, native, model)
-    assert Sealer(secret).unwrap(Sealer(secret).wrap(seal)) == seal
+    seal = Signature(origin, native, model)
+    assert Signer(secret).unwrap(Signer(secret).wrap(seal)) == seal
 
 
 def test_lone_surrogates_travel() -> None:
-    seal = Seal("a", {"thinking": "cut \ud83d"})
+    seal = Signature("a", {"thinking": "cut \ud83d"})
     assert KEYED.unwrap(KEYED.wrap(seal)) == seal
 
 
@@ -59,7 +61,7 @@ def test_the_mac() -> None:
 
 def test_every_changed_character_is_seen() -> None:
     text = KEYED.wrap(SEAL)
-    for at in range(len(PREFIX), len(text)):
+    for at in range(len(WRAPPED_PREFIX), len(text)):
         changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
         assert KEYED.unwrap(changed) is None
         assert KEYED.unwrap(text[:at]) is None
@@ -72,13 +74,13 @@ def test_every_changed_character_is_seen() -> None:
     [
         "",
         "EqQBCkYIBRgCKkAx",  # a vendor's own signature
-        PREFIX[:-1],
-        PREFIX,
-        PREFIX + "!!!!",
-        PREFIX + "é",
-        PREFIX + "A",
-        PREFIX + urlsafe_b64encode(b"no json").decode(),
-        PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
+        WRAPPED_PREFIX[:-1],
+        WRAPPED_PREFIX,
+        WRAPPED_PREFIX + "!!!!",
+        WRAPPED_PREFIX + "é",
+        WRAPPED_PREFIX + "A",
+        WRAPPED_PREFIX + urlsafe_b64encode(b"no json").decode(),
+        WRAPPED_PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
         packed("text"),
         packed(7),
         packed([1]),
@@ -98,12 +100,12 @@ def test_not_ours(text: str) -> None:
 
 
 def test_is_wrapped_looks_at_the_form_alone() -> None:
-    assert Sealer.is_wrapped(PREFIX + "whatever")
-    assert not Sealer.is_wrapped("whatever")
+    assert Signer.is_wrapped(WRAPPED_PREFIX + "whatever")
+    assert not Signer.is_wrapped("whatever")
 
 
 def test_no_repr_shows_the_secret() -> None:
-    assert repr(KEYED) == str(KEYED) == f"{KEYED}" == "Sealer(secret=...)"
-    assert repr(PLAIN) == "Sealer(secret=None)"
+    assert repr(KEYED) == str(KEYED) == f"{KEYED}" == "Signer(secret=...)"
+    assert repr(PLAIN) == "Signer(secret=None)"
     assert "hush" not in repr([KEYED])
     assert "hush" not in KEYED.wrap(SEAL)

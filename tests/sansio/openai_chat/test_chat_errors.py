@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from openai.types.shared import ErrorObject
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman.protocols.openai_chat import SPEC
 
-K = FaultKind
+K = ErrorKind
 
 
 def body(value: Any) -> bytes:
@@ -24,60 +24,61 @@ def body(value: Any) -> bytes:
         (
             400,
             body({"error": {"message": "m", "type": "invalid_request_error", "param": "n", "code": "unsupported"}}),
-            Fault(K.INVALID_REQUEST, "m", 400, "unsupported", "invalid_request_error", "n"),
+            WireError(K.INVALID_REQUEST, "m", 400, "unsupported", "invalid_request_error", "n"),
         ),
         (
             400,
             body({"error": {"message": "m", "type": "x", "param": None, "code": "context_length_exceeded"}}),
-            Fault(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
+            WireError(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
         ),
         # Words alone.
         (
             400,
             body({"error": {"message": "This model's maximum context length is 5", "code": "invalid_request_error"}}),
-            Fault(K.CONTEXT_LENGTH, "This model's maximum context length is 5", 400, "invalid_request_error"),
+            WireError(K.CONTEXT_LENGTH, "This model's maximum context length is 5", 400, "invalid_request_error"),
         ),
         (400, body({"error": {"message": "m", "type": "too_many_prompt_tokens", "code": 400}}),
-         Fault(K.CONTEXT_LENGTH, "m", 400, None, "too_many_prompt_tokens")),
+         WireError(K.CONTEXT_LENGTH, "m", 400, None, "too_many_prompt_tokens")),
         (429, body({"error": {"message": "m", "code": "insufficient_quota"}}),
-         Fault(K.BILLING, "m", 429, "insufficient_quota")),
+         WireError(K.BILLING, "m", 429, "insufficient_quota")),
         (400, body({"error": {"message": "Your credit balance is too low", "type": "invalid_request_error"}}),
-         Fault(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error")),
+         WireError(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error")),
         (400, body([{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}}]),
-         Fault(K.AUTHENTICATION, "API key not valid.", 400)),
+         WireError(K.AUTHENTICATION, "API key not valid.", 400)),
         (400, body({"error": {"message": "m", "code": "model_not_found"}}),
-         Fault(K.NOT_FOUND, "m", 400, "model_not_found")),
+         WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
         (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
-         Fault(K.AUTHENTICATION, "m", 401, request_id="r")),
+         WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
         # OpenRouter puts its provider's words beside.
         (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
-         Fault(K.RATE_LIMIT, "Provider returned error: slow", 429)),
-        (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), Fault(K.INVALID_REQUEST, "m", 400)),
+         WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
+        (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), WireError(K.INVALID_REQUEST, "m", 400)),
         # Other shapes.
-        (401, body({"detail": "Invalid API Key"}), Fault(K.AUTHENTICATION, "Invalid API Key", 401)),
-        (422, body({"detail": [{"loc": ["body"]}]}), Fault(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),
+        (401, body({"detail": "Invalid API Key"}), WireError(K.AUTHENTICATION, "Invalid API Key", 401)),
+        (422, body({"detail": [{"loc": ["body"]}]}), WireError(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),
         (400, body({"code": "invalid-argument", "error": "bad"}),
-         Fault(K.INVALID_REQUEST, "bad", 400, "invalid-argument")),
-        (400, body([{"error": {"message": "m"}}]), Fault(K.INVALID_REQUEST, "m", 400)),
-        (500, body({"odd": 1}), Fault(K.SERVER, "the upstream reported an error (status 500)", 500)),
-        (500, body("broken"), Fault(K.SERVER, "broken", 500)),
-        (404, b"no such page", Fault(K.NOT_FOUND, "no such page", 404)),
-        (413, b"prompt is too long", Fault(K.CONTEXT_LENGTH, "prompt is too long", 413)),
+         WireError(K.INVALID_REQUEST, "bad", 400, "invalid-argument")),
+        (400, body([{"error": {"message": "m"}}]), WireError(K.INVALID_REQUEST, "m", 400)),
+        (500, body({"odd": 1}), WireError(K.SERVER, "the upstream reported an error (status 500)", 500)),
+        (500, body("broken"), WireError(K.SERVER, "broken", 500)),
+        (404, b"no such page", WireError(K.NOT_FOUND, "no such page", 404)),
+        (413, b"prompt is too long", WireError(K.CONTEXT_LENGTH, "prompt is too long", 413)),
         (502, b"<html>bad gateway</html>",
-         Fault(K.UNREACHABLE, "the upstream answered with status 502 and no readable message", 502)),
-        (503, b"", Fault(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
-        (503, b"\xff\xfe", Fault(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
-        (500, body([]), Fault(K.SERVER, "[]", 500)),
+         WireError(K.UNREACHABLE, "the upstream answered with status 502 and no readable message", 502)),
+        (503, b"", WireError(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
+        (503, b"\xff\xfe",
+         WireError(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
+        (500, body([]), WireError(K.SERVER, "[]", 500)),
     ],
 )  # fmt: skip
-def test_read(status: int, sent: bytes, expected: Fault) -> None:
-    assert SPEC.read_fault(status, sent) == expected
+def test_read(status: int, sent: bytes, expected: WireError) -> None:
+    assert SPEC.read_error(status, sent) == expected
 
 
 @pytest.mark.promise("S18")
 def test_long_messages_are_cut() -> None:
-    assert len(SPEC.read_fault(500, b"x" * 9999).message) == 2000
-    assert len(SPEC.read_fault(500, body({"error": {"message": "x" * 9999}})).message) == 2000
+    assert len(SPEC.read_error(500, b"x" * 9999).message) == 2000
+    assert len(SPEC.read_error(500, body({"error": {"message": "x" * 9999}})).message) == 2000
 
 
 @pytest.mark.parametrize(
@@ -91,38 +92,43 @@ def test_long_messages_are_cut() -> None:
     ],
 )
 def test_whether_clients_can_read_a_body(sent: bytes, expected: bool) -> None:
-    assert SPEC.is_fault(sent) is expected
+    assert SPEC.is_native_error(sent) is expected
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "named", "code"),
+    ("wire_error", "status", "named", "code"),
     [
-        (Fault(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", None),
+        (WireError(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", None),
         (
-            Fault(K.INVALID_REQUEST, "m", 422, "unsupported_value"),
+            WireError(K.INVALID_REQUEST, "m", 422, "unsupported_value"),
             422,
             "invalid_request_error",
             "unsupported_value",
         ),
-        (Fault(K.CONTEXT_LENGTH, "m", 413, "odd"), 413, "invalid_request_error", "context_length_exceeded"),
-        (Fault(K.BILLING, "m", 402, "odd"), 429, "insufficient_quota", "insufficient_quota"),
-        (Fault(K.BILLING, "m"), 429, "insufficient_quota", "insufficient_quota"),
-        (Fault(K.OVERLOADED, "m", 529), 503, "server_error", "overloaded"),
-        (Fault(K.RATE_LIMIT, "m", 200), 429, "rate_limit_error", "rate_limit_exceeded"),
-        (Fault(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
-        (Fault(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
+        (
+            WireError(K.CONTEXT_LENGTH, "m", 413, "odd"),
+            413,
+            "invalid_request_error",
+            "context_length_exceeded",
+        ),
+        (WireError(K.BILLING, "m", 402, "odd"), 429, "insufficient_quota", "insufficient_quota"),
+        (WireError(K.BILLING, "m"), 429, "insufficient_quota", "insufficient_quota"),
+        (WireError(K.OVERLOADED, "m", 529), 503, "server_error", "overloaded"),
+        (WireError(K.RATE_LIMIT, "m", 200), 429, "rate_limit_error", "rate_limit_exceeded"),
+        (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
+        (WireError(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
     ],
 )
-def test_write(fault: Fault, status: int, named: str, code: str | None) -> None:
-    got, sent = SPEC.write_fault(fault, "req_1")
+def test_write(wire_error: WireError, status: int, named: str, code: str | None) -> None:
+    got, sent = SPEC.write_error(wire_error, "req_1")
     error = msgspec.json.decode(sent)["error"]
     assert got == status
-    assert error == {"message": "m", "type": named, "param": fault.param, "code": code}
+    assert error == {"message": "m", "type": named, "param": wire_error.param, "code": code}
     ErrorObject.model_validate(error, strict=True)
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
-def test_every_kind_has_a_form_that_reads_back_as_an_error(kind: FaultKind) -> None:
-    status, sent = SPEC.write_fault(Fault(kind, "m"), None)
+@pytest.mark.parametrize("kind", list(ErrorKind))
+def test_every_kind_has_a_form_that_reads_back_as_an_error(kind: ErrorKind) -> None:
+    status, sent = SPEC.write_error(WireError(kind, "m"), None)
     assert 400 <= status < 600
-    assert SPEC.is_fault(sent)
+    assert SPEC.is_native_error(sent)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.assembly import Block, Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.assembly import AssembledBlock, Fold
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -39,10 +39,10 @@ from dragoman._ir.request import (
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame, SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
-EXCHANGE = Exchange(Request("other", "m", (), {}), "X1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "X1", 1, "alias")
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
@@ -59,7 +59,7 @@ def piece(index: Any, call_id: Any, name: Any, arguments: Any) -> dict[str, Any]
 
 def events(*chunks: Any, done: bool = True, eof: bool = True) -> list[Event]:
     """The events of a stream, checked for their legal order."""
-    reader, checker = SPEC.stream_reader(EXCHANGE, Ledger()), Checker()
+    reader, checker = SPEC.stream_reader(EXCHANGE, Ledger()), EventOrderChecker()
     out: list[Event] = []
     for each in chunks:
         out += reader.read(Frame(b"", encode(each)))
@@ -83,8 +83,8 @@ def blocks(found: list[Event]) -> list[tuple[str, str, str]]:
             block.tool.call_id if block.tool else "",
             block.text or "".join([part.text for part in block.reasoning]),
         )
-        for block in fold.answer().blocks
-        if isinstance(block, Block)
+        for block in fold.response().blocks
+        if isinstance(block, AssembledBlock)
     ]
 
 
@@ -123,7 +123,7 @@ def test_calls_are_told_apart(deltas: list[Any]) -> None:
 def printed(*inner: Event, stop: StopReason = StopReason.END, include_usage: bool = False) -> list[Any]:
     """The chunks of a stream for a client."""
     request = Request("openai_chat", "m", (), {}, stream=True, include_usage=include_usage)
-    writer = SPEC.stream_writer(Exchange(request, "X1", 1, "alias"), Ledger())
+    writer = SPEC.stream_writer(ResponseContext(request, "X1", 1, "alias"), Ledger())
     events: list[Event] = [Started("i", "m"), *inner, Stopped(stop), ENDED]
     stream = b"".join([writer.send(event) for event in events])
     *frames, done = SSEParser().receive_data(stream)
@@ -208,7 +208,7 @@ def test_e1_an_early_end_is_never_a_success(chunks: list[Any]) -> None:
 def test_e5_e11_an_error_in_a_stream_ends_it() -> None:
     found = events(chunk({"content": "x"}), {"error": {"message": "no", "code": "tool_use_failed"}})
     assert isinstance(found[-1], Failed)
-    assert found[-1].fault.code == "tool_use_failed"
+    assert found[-1].error.code == "tool_use_failed"
 
 
 def test_e10_reasoning_that_eats_the_limit_is_an_empty_answer_cut_short() -> None:
@@ -217,8 +217,8 @@ def test_e10_reasoning_that_eats_the_limit_is_an_empty_answer_cut_short() -> Non
     assert stop_of(found) is StopReason.MAX_TOKENS
 
 
-def write(*messages: Message, target: Target = Target(), **fields: Any) -> Any:
-    return SPEC.write_request(Request("other", "m", messages, {}, **fields), target, Ledger())
+def write(*messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any) -> Any:
+    return SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, Ledger())
 
 
 def test_b5_results_of_a_turn_are_contiguous() -> None:
@@ -234,13 +234,13 @@ def test_d7_usage_is_always_asked_for() -> None:
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_i7_the_limit_has_the_name_that_the_upstream_knows(field: Any) -> None:
-    body = write(params={"max_output_tokens": 9}, target=Target(max_tokens_field=field))
+    body = write(params={"max_output_tokens": 9}, capabilities=Capabilities(max_tokens_field=field))
     assert {key: body[key] for key in body if key.startswith("max")} == {field: 9}
 
 
 @pytest.mark.parametrize(("knows", "role"), [(True, "developer"), (False, "system")])
 def test_i8_the_role_developer_goes_where_it_is_known(knows: bool, role: str) -> None:
-    body = write(Message("developer", (Text("a"),)), target=Target(developer_role=knows))
+    body = write(Message("developer", (Text("a"),)), capabilities=Capabilities(developer_role=knows))
     assert body["messages"] == [{"role": role, "content": "a"}]
 
 

@@ -14,7 +14,7 @@ from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
     Event,
-    Seal,
+    Signature,
     Started,
     Stopped,
     StopReason,
@@ -22,20 +22,20 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import CacheMark, Media, Message, Request, Text, Thought, ToolResult
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.request import CacheMark, Media, Message, Reasoning, Request, Text, ToolResult
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
 POINT = {"mode": "explicit", "ttl": "30m"}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
 
 
 def tool(**fields: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def test_a_ciphertext_of_openai_needs_no_id() -> None:
     request = read(messages=[{"role": "assistant", "content": None, "reasoning_details": details}])
     item = {"type": "reasoning", "summary": [], "encrypted_content": "E"}
     assert request.messages[0].parts == (
-        Thought("", Seal("openai_responses", item), path="/messages/0/reasoning_details/0"),
+        Reasoning("", Signature("openai_responses", item), path="/messages/0/reasoning_details/0"),
     )
 
 
@@ -158,15 +158,15 @@ def test_text_before_a_signature_is_a_thought_of_its_own() -> None:
     at = "/messages/0/reasoning_details"
     block = {"type": "thinking", "thinking": "a", "signature": "s"}
     assert request.messages[0].parts[:3] == (
-        Thought("loose", path=at),
-        Thought("a", Seal("anthropic_messages", block), extra={"x": 1}, path=f"{at}/2"),
-        Thought("", Seal(CHAT, {"reasoning_details": [details[1]]}), path=f"{at}/1"),
+        Reasoning("loose", path=at),
+        Reasoning("a", Signature("anthropic_messages", block), extra={"x": 1}, path=f"{at}/2"),
+        Reasoning("", Signature(CHAT, {"reasoning_details": [details[1]]}), path=f"{at}/1"),
     )
 
 
 def written(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    SPEC.write_request(request, Target(), ledger)
+    SPEC.write_request(request, Capabilities(), ledger)
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -256,12 +256,12 @@ REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
 )
 def test_answers_that_say_more(events: list[Event], losses: set[str], whole: bool) -> None:
     ledger = Ledger()
-    asked = Exchange(Request(CHAT, "m", (), {}), "x1", 1, "alias")
+    asked = ResponseContext(Request(CHAT, "m", (), {}), "x1", 1, "alias")
     if whole:
         fold = Fold()
         for event in (*events, ENDED):
             fold.send(event)
-        SPEC.write_whole(fold.answer(), asked, ledger)
+        SPEC.write_whole(fold.response(), asked, ledger)
     else:
         writer = SPEC.stream_writer(asked, ledger)
         for event in (*events, ENDED):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Text, Thought, ToolResult
-from dragoman._ir.signatures import Sealer
-from dragoman._transforms.reasoning_cache import recall_thoughts
-from dragoman.codec import Target
+from dragoman._ir.request import Message, Reasoning, Text, ToolResult
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.reasoning_cache import restore_reasoning
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 HI = {"role": "user", "content": "Hi"}
@@ -22,11 +22,11 @@ FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type":
 MARK = {"type": "ephemeral", "ttl": "5m"}
 
 
-def mended(body: dict[str, Any], **target: Any) -> tuple[dict[str, Any], list[str]]:
+def mended(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """The body for the upstream, and the places in the ledger."""
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", **body}, Sealer())
-    out = SPEC.write_request(request, Target(relay="mend", **target), ledger)
+    request = SPEC.read_request({"model": "m", **body}, Signer())
+    out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
     return out, [loss.path for loss in ledger]
 
 
@@ -35,7 +35,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "after", "losses"),
+    ("capabilities", "before", "after", "losses"),
     [
         # Shapes.
         (
@@ -149,13 +149,13 @@ def text(words: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_messages(
-    target: dict[str, Any],
+    capabilities: dict[str, Any],
     before: list[dict[str, Any]],
     after: list[dict[str, Any]] | None,
     losses: list[str],
 ) -> None:
     """after: None when they stay as they came."""
-    out, lost = mended({"messages": before}, **target)
+    out, lost = mended({"messages": before}, **capabilities)
     assert out["messages"] == (before if after is None else after)
     assert lost == losses
 
@@ -211,7 +211,7 @@ def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
         "model": "m",
         "messages": [HI, {**CALLS, "content": "", **more}, {"role": "assistant", "content": ""}],
     }
-    _, turn, silent = SPEC.read_request(body, Sealer()).messages
+    _, turn, silent = SPEC.read_request(body, Signer()).messages
     assert not [part for part in turn.parts if isinstance(part, Text)]
     assert [part for part in silent.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
@@ -221,9 +221,9 @@ def test_reasoning_that_was_kept_stands_instead_of_the_clients(field: str) -> No
     """Some clients give it back, under a name of theirs: the upstream gets it once, as it said it."""
     turn = {**CALLS, "reasoning_content": "so"}
     body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
-    kept = Thought("", Seal("openai_chat", {field: "so"}))
-    request = recall_thoughts(SPEC.read_request(body, Sealer()), lambda calls: (kept,))
-    out = SPEC.write_request(request, Target(relay="mend", reasoning_field=field), Ledger())
+    kept = Reasoning("", Signature("openai_chat", {field: "so"}))
+    request = restore_reasoning(SPEC.read_request(body, Signer()), lambda calls: (kept,))
+    out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
     assert out["messages"][1] == {**CALLS, field: "so"}
 
 
@@ -238,7 +238,7 @@ def test_reasoning_of_turns_that_become_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "after", "losses"),
+    ("capabilities", "before", "after", "losses"),
     [
         ({}, {"max_tokens": 5}, {"max_completion_tokens": 5}, []),
         ({"max_tokens_field": "max_tokens"}, {"max_completion_tokens": 5}, {"max_tokens": 5}, []),
@@ -331,9 +331,9 @@ def test_reasoning_of_turns_that_become_one() -> None:
     ],
 )
 def test_settings_and_tools(
-    target: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = mended({"messages": [HI], **before}, **target)
+    out, lost = mended({"messages": [HI], **before}, **capabilities)
     assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
     assert lost == losses
 
@@ -342,7 +342,7 @@ def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
     """Its path leads to what it stands in for."""
     ledger = Ledger()
     annotated = {**CALLS, "annotations": [{"type": "odd"}]}
-    request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Sealer())
+    request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Signer())
     call = request.messages[1].parts[0]
     result = ToolResult("c1", (Text("none"),), path=call.path)
     asked = type(request)(
@@ -351,7 +351,7 @@ def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
         (*request.messages, Message("user", (result,), call.path)),
         request.raw,
     )
-    out = SPEC.write_request(asked, Target(relay="mend"), ledger)
+    out = SPEC.write_request(asked, Capabilities(relay="rewrite"), ledger)
     assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
 
 

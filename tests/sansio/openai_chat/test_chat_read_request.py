@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
     CacheMark,
     CustomTool,
@@ -16,30 +16,30 @@ from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     ToolCall,
     ToolChoice,
     ToolRef,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
 
 
-def read(sealer: Sealer = Sealer(), **body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, sealer)
+def read(signer: Signer = Signer(), **body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "messages": [], **body}, signer)
 
 
-def parts(message: dict[str, Any], sealer: Sealer = Sealer()) -> tuple[Any, ...]:
-    [found] = read(sealer, messages=[message]).messages
+def parts(message: dict[str, Any], signer: Signer = Signer()) -> tuple[Any, ...]:
+    [found] = read(signer, messages=[message]).messages
     return found.parts
 
 
@@ -121,9 +121,11 @@ PATH = "/messages/0/content/0"
         ({"type": "refusal", "refusal": "no"}, Refusal("no", path=PATH)),
         (
             {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
-            Thought(
+            Reasoning(
                 "hm",
-                Seal(CHAT, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
+                Signature(
+                    CHAT, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
+                ),
                 path=PATH,
             ),
         ),
@@ -304,7 +306,7 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
         ),
         (
             {"reasoning": {"enabled": True, "exclude": False}},
-            ReasoningConfig("adaptive", show="summarized", path="/reasoning"),
+            ReasoningConfig("adaptive", display="summarized", path="/reasoning"),
         ),
         (
             {"reasoning": {"enabled": False, "max_tokens": 9}},
@@ -325,8 +327,8 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
             {"chat_template_kwargs": {"thinking": True}},
             ReasoningConfig("adaptive", path="/chat_template_kwargs"),
         ),
-        ({"include_reasoning": False}, ReasoningConfig(show="omitted", path="/include_reasoning")),
-        ({"include_reasoning": True}, ReasoningConfig(show="summarized", path="/include_reasoning")),
+        ({"include_reasoning": False}, ReasoningConfig(display="omitted", path="/include_reasoning")),
+        ({"include_reasoning": True}, ReasoningConfig(display="summarized", path="/include_reasoning")),
         ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
         ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
         (
@@ -396,7 +398,7 @@ def test_stream_options(options: Any, include_usage: bool, extra: Any) -> None:
 # -- earlier reasoning -------------------------------------------------------------------------------------
 
 AT = "/messages/0"
-WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "claude"))
+WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, "claude"))
 
 
 @pytest.mark.parametrize(
@@ -404,19 +406,19 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
     [
         (
             {"reasoning_content": "hm"},
-            [Thought("hm", Seal(CHAT, {"reasoning_content": "hm"}), path=f"{AT}/reasoning_content")],
+            [Reasoning("hm", Signature(CHAT, {"reasoning_content": "hm"}), path=f"{AT}/reasoning_content")],
         ),
         (
             {"reasoning": "hm", "reasoning_content": ""},
-            [Thought("hm", Seal(CHAT, {"reasoning": "hm"}), path=f"{AT}/reasoning")],
+            [Reasoning("hm", Signature(CHAT, {"reasoning": "hm"}), path=f"{AT}/reasoning")],
         ),
         # Unsigned entries are Chat's own.
         (
             {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}, 5]},
             [
-                Thought(
+                Reasoning(
                     "hm",
-                    Seal(
+                    Signature(
                         CHAT, {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}, 5]}
                     ),
                     path=f"{AT}/reasoning_details",
@@ -430,9 +432,9 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                 "reasoning_details": [{"type": "reasoning.encrypted", "data": WRAPPED_M, "index": 0}],
             },
             [
-                Thought(
+                Reasoning(
                     "hm",
-                    Seal("anthropic_messages", {"type": "thinking"}, "claude"),
+                    Signature("anthropic_messages", {"type": "thinking"}, "claude"),
                     path=f"{AT}/reasoning_details/0/data",
                 )
             ],
@@ -440,7 +442,7 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
         # One that looks like ours and is not.
         (
             {"reasoning_details": [{"type": "reasoning.encrypted", "data": "drg1.forged", "index": 0}]},
-            [Thought("", None, path=f"{AT}/reasoning_details/0/data", forged=True)],
+            [Reasoning("", None, path=f"{AT}/reasoning_details/0/data", forged=True)],
         ),
         # Real signatures of OpenRouter, in the pieces of a stream.
         (
@@ -454,14 +456,14 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                 ],
             },
             [
-                Thought(
+                Reasoning(
                     "ab",
-                    Seal("anthropic_messages", {"type": "thinking", "thinking": "ab", "signature": "S"}),
+                    Signature("anthropic_messages", {"type": "thinking", "thinking": "ab", "signature": "S"}),
                     path=f"{AT}/reasoning_details/0",
                 ),
-                Thought(
+                Reasoning(
                     "",
-                    Seal("anthropic_messages", {"type": "redacted_thinking", "data": "R"}),
+                    Signature("anthropic_messages", {"type": "redacted_thinking", "data": "R"}),
                     path=f"{AT}/reasoning_details/1",
                 ),
             ],
@@ -493,9 +495,9 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                 ]
             },
             [
-                Thought(
+                Reasoning(
                     "s",
-                    Seal(
+                    Signature(
                         "openai_responses",
                         {
                             "type": "reasoning",
@@ -506,15 +508,15 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                     ),
                     path=f"{AT}/reasoning_details/1",
                 ),
-                Thought(
+                Reasoning(
                     "",
-                    Seal(
+                    Signature(
                         "openai_responses",
                         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "F"},
                     ),
                     path=f"{AT}/reasoning_details/2",
                 ),
-                Thought("tail", path=f"{AT}/reasoning_details"),
+                Reasoning("tail", path=f"{AT}/reasoning_details"),
             ],
         ),
         # LiteLLM's blocks.
@@ -527,19 +529,19 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                 ]
             },
             [
-                Thought(
+                Reasoning(
                     "x",
-                    Seal("anthropic_messages", {"type": "thinking", "thinking": "x", "signature": "S"}),
+                    Signature("anthropic_messages", {"type": "thinking", "thinking": "x", "signature": "S"}),
                     path=f"{AT}/thinking_blocks/0",
                 ),
-                Thought(
+                Reasoning(
                     "y",
-                    Seal("anthropic_messages", {"type": "thinking", "thinking": "y", "signature": "T"}),
+                    Signature("anthropic_messages", {"type": "thinking", "thinking": "y", "signature": "T"}),
                     path=f"{AT}/thinking_blocks/1",
                 ),
-                Thought(
+                Reasoning(
                     "",
-                    Seal("anthropic_messages", {"type": "redacted_thinking", "data": "R"}),
+                    Signature("anthropic_messages", {"type": "redacted_thinking", "data": "R"}),
                     path=f"{AT}/thinking_blocks/2",
                 ),
             ],
@@ -552,9 +554,9 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
                 ]
             },
             [
-                Thought(
+                Reasoning(
                     "",
-                    Seal(
+                    Signature(
                         CHAT,
                         {
                             "reasoning_details": [
@@ -570,9 +572,9 @@ WRAPPED_M = Sealer().wrap(Seal("anthropic_messages", {"type": "thinking"}, "clau
         (
             {"thinking_blocks": [{"type": "thinking", "thinking": "x"}], "reasoning_details": "odd"},
             [
-                Thought(
+                Reasoning(
                     "x",
-                    Seal(
+                    Signature(
                         CHAT,
                         {
                             "reasoning_details": "odd",
@@ -591,8 +593,8 @@ def test_earlier_reasoning(fields: Any, expected: Any) -> None:
 
 def test_a_seal_without_its_mac_is_forged() -> None:
     entry = {"type": "reasoning.text", "text": "hm", "signature": WRAPPED_M}
-    [thought] = parts({"role": "assistant", "reasoning_details": [entry]}, Sealer(b"secret"))
-    assert thought == Thought("hm", None, path=f"{AT}/reasoning_details/0/signature", forged=True)
+    [thought] = parts({"role": "assistant", "reasoning_details": [entry]}, Signer(b"secret"))
+    assert thought == Reasoning("hm", None, path=f"{AT}/reasoning_details/0/signature", forged=True)
 
 
 # -- bodies that cannot be read ----------------------------------------------------------------------------

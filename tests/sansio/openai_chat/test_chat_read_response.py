@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._ir.assembly import Block, Fold
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.assembly import AssembledBlock, Fold
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -27,8 +27,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -42,7 +42,7 @@ from dragoman._ir.request import Request
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame, SSEParser
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -51,8 +51,8 @@ STARTED = Started("c1", "gpt", 7)
 TEXT, REASONING, CALL, REFUSAL = BlockKind.TEXT, BlockKind.REASONING, BlockKind.TOOL_CALL, BlockKind.REFUSAL
 
 
-def exchange(**params: Any) -> Exchange:
-    return Exchange(Request("other", "asked", (), {}, params=params), "X1", 1, "alias")
+def context(**params: Any) -> ResponseContext:
+    return ResponseContext(Request("other", "asked", (), {}, params=params), "X1", 1, "alias")
 
 
 def chunk(*choices: Any, **fields: Any) -> bytes:
@@ -77,11 +77,11 @@ def say(*deltas: dict[str, Any], done: bool = True) -> bytes:
 
 
 def events(
-    stream: bytes, asked: Exchange | None = None, ledger: Ledger | None = None, cut: int = 0
+    stream: bytes, asked: ResponseContext | None = None, ledger: Ledger | None = None, cut: int = 0
 ) -> list[Event]:
     """All events of a stream, checked for their legal order; read in pieces of `cut` bytes, 0 for whole."""
-    parser, checker = SSEParser(), Checker()
-    reader = SPEC.stream_reader(asked or exchange(), Ledger() if ledger is None else ledger)
+    parser, checker = SSEParser(), EventOrderChecker()
+    reader = SPEC.stream_reader(asked or context(), Ledger() if ledger is None else ledger)
     out: list[Event] = []
     pieces = [stream] if not cut else [stream[at : at + cut] for at in range(0, len(stream), cut)]
     for piece in pieces:
@@ -95,7 +95,7 @@ def events(
     return out
 
 
-def content(stream: bytes, asked: Exchange | None = None, ledger: Ledger | None = None) -> list[Event]:
+def content(stream: bytes, asked: ResponseContext | None = None, ledger: Ledger | None = None) -> list[Event]:
     """The events between Started and the stop, the stream being read whole, byte by byte, and with a tail."""
     found = events(stream, asked, ledger)
     assert events(stream, asked, cut=1) == found
@@ -105,8 +105,8 @@ def content(stream: bytes, asked: Exchange | None = None, ledger: Ledger | None 
     return [event for event in found[1:] if type(event) not in (Stopped, Usage) and event is not ENDED]
 
 
-def seal(**native: Any) -> Seal:
-    return Seal(CHAT, native, "gpt")
+def seal(**native: Any) -> Signature:
+    return Signature(CHAT, native, "gpt")
 
 
 def started(block: int, kind: BlockKind, choice: int = 0) -> BlockStarted:
@@ -140,17 +140,18 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
         ([{"content": None, "reasoning_content": "hm"}, {"reasoning_content": "!"}, {"content": "a"},
           {"reasoning_content": "so"}, {"content": "b"}],
          [started(0, REASONING), ReasoningDelta(0, "hm"), ReasoningDelta(0, "!"),
-          SealDelta(0, seal(reasoning_content="hm!")), BlockEnded(0),
+          SignatureDelta(0, seal(reasoning_content="hm!")), BlockEnded(0),
           started(1, TEXT), TextDelta(1, "a"), BlockEnded(1),
-          started(2, REASONING), ReasoningDelta(2, "so"), SealDelta(2, seal(reasoning_content="so")), BlockEnded(2),
+          started(2, REASONING), ReasoningDelta(2, "so"),
+          SignatureDelta(2, seal(reasoning_content="so")), BlockEnded(2),
           started(3, TEXT), TextDelta(3, "b"), BlockEnded(3)]),
         # The same text under two names, a repeated piece, and the other name alone.
         ([{"reasoning": "ha", "reasoning_content": "ha"}, {"reasoning": "ha", "reasoning_content": "ha"}],
          [started(0, REASONING), ReasoningDelta(0, "ha"), ReasoningDelta(0, "ha"),
-          SealDelta(0, seal(reasoning_content="haha", reasoning="haha")), BlockEnded(0)]),
+          SignatureDelta(0, seal(reasoning_content="haha", reasoning="haha")), BlockEnded(0)]),
         ([{"reasoning": "a"}, {"reasoning": "b"}, {"reasoning": ""}, {"reasoning_content": "c"}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"), ReasoningDelta(0, "c"),
-          SealDelta(0, seal(reasoning="ab", reasoning_content="c")), BlockEnded(0)]),
+          SignatureDelta(0, seal(reasoning="ab", reasoning_content="c")), BlockEnded(0)]),
         # Entries are put together by index; the signature comes last, here beside the first text.
         ([{"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]},
           {"reasoning": "b",
@@ -158,24 +159,25 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
           {"content": "x",
            "reasoning_details": [{"type": "reasoning.text", "text": None, "signature": "S", "index": 0}]}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"),
-          SealDelta(0, seal(reasoning="ab", reasoning_details=[
+          SignatureDelta(0, seal(reasoning="ab", reasoning_details=[
               {"type": "reasoning.text", "text": "ab", "index": 0, "format": None, "signature": "S"}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "x"), BlockEnded(1)]),
         # Text in the entries alone; a ciphertext of the same index; the odd thing in the list.
         ([{"reasoning_details": [{"type": "reasoning.summary", "summary": "s", "index": 0}]},
           {"reasoning_details": [{"type": "reasoning.encrypted", "data": "E", "index": 0, "id": "r"}, 5]}],
          [started(0, REASONING), ReasoningDelta(0, "s"),
-          SealDelta(0, seal(reasoning_details=[
+          SignatureDelta(0, seal(reasoning_details=[
               {"type": "reasoning.summary", "summary": "s", "index": 0},
               {"type": "reasoning.encrypted", "data": "E", "index": 0, "id": "r"}])), BlockEnded(0)]),
         ([{"reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]}, {"content": "x"}],
-         [started(0, REASONING), SealDelta(0, seal(reasoning_details=[{"type": "reasoning.encrypted", "data": "E"}])),
+         [started(0, REASONING),
+          SignatureDelta(0, seal(reasoning_details=[{"type": "reasoning.encrypted", "data": "E"}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "x"), BlockEnded(1)]),
         # The whole said again when it is signed.
         ([{"reasoning_content": "a"}, {"reasoning_content": "b"},
           {"thinking_blocks": [{"type": "thinking", "thinking": "ab", "signature": "S"}]}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"),
-          SealDelta(0, seal(reasoning_content="ab",
+          SignatureDelta(0, seal(reasoning_content="ab",
                             thinking_blocks=[{"type": "thinking", "thinking": "ab", "signature": "S"}])),
           BlockEnded(0)]),
         # Content as a list, text and thinking in one delta.
@@ -183,13 +185,14 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
           {"content": [{"type": "thinking", "thinking": "m", "closed": True}, {"type": "text", "text": "1"}]},
           {"content": "2"}, {"content": [{"type": "text", "text": ""}]}],
          [started(0, REASONING), ReasoningDelta(0, "h"), ReasoningDelta(0, "m"),
-          SealDelta(0, seal(content=[
+          SignatureDelta(0, seal(content=[
               {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "1"), TextDelta(1, "2"), BlockEnded(1)]),
         ([{"content": [{"type": "reference", "ids": [1]}]}],
-         [Opaque(CHAT, "reference", {"type": "reference", "ids": [1]}, "/choices/0/message/content", carried=False)]),
+         [Opaque(CHAT, "reference", {"type": "reference", "ids": [1]},
+                 "/choices/0/message/content", round_trip=False)]),
         ([{"audio": {"id": "a", "data": "QQ=="}}, {"images": []}],
-         [Opaque(CHAT, "audio", {"id": "a", "data": "QQ=="}, "/choices/0/message/audio", carried=False)]),
+         [Opaque(CHAT, "audio", {"id": "a", "data": "QQ=="}, "/choices/0/message/audio", round_trip=False)]),
     ],
 )  # fmt: skip
 def test_deltas(deltas: list[dict[str, Any]], expected: list[Event]) -> None:
@@ -386,7 +389,7 @@ CALLED = chunk(delta(**calls(piece(0, "c1", "add", "{}"))))
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
-def stop_of(stream: bytes, asked: Exchange | None = None) -> Stopped:
+def stop_of(stream: bytes, asked: ResponseContext | None = None) -> Stopped:
     [stop] = [event for event in events(stream, asked) if isinstance(event, Stopped)]
     return stop
 
@@ -434,7 +437,7 @@ def test_the_matched_stop_sequence(
     asked: Any, matched: Any, reason: StopReason, sequence: Any, member: str
 ) -> None:
     stream = SOME + chunk({**delta(finish="stop"), member: matched}) + DONE
-    stop = stop_of(stream, exchange(stop=asked))
+    stop = stop_of(stream, context(stop=asked))
     assert (stop.reason, stop.sequence) == (reason, sequence)
 
 
@@ -465,27 +468,27 @@ def test_a_finish_reason_may_be_an_error(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "fault"),
+    ("frame", "error"),
     [
         (chunk(error={"message": "slow down", "type": "rate_limit_error"}),
-         Fault(FaultKind.RATE_LIMIT, "slow down", type="rate_limit_error")),
+         WireError(ErrorKind.RATE_LIMIT, "slow down", type="rate_limit_error")),
         # A number as code stands for a status; here beside a choice, as OpenRouter sends it.
         (chunk(delta(content=""), error={"code": 400, "message": "Token limit reached"}),
-         Fault(FaultKind.INVALID_REQUEST, "Token limit reached", 400)),
+         WireError(ErrorKind.INVALID_REQUEST, "Token limit reached", 400)),
         (b'event: error\ndata: {"error":{"message":"bad","code":"tool_use_failed"}}\n\n',
-         Fault(FaultKind.SERVER, "bad", code="tool_use_failed")),
-        (b'data: {"error":"out of memory"}\n\n', Fault(FaultKind.SERVER, "out of memory")),
-        (b'event: error\ndata: {"message":"bad"}\n\n', Fault(FaultKind.SERVER, "bad")),
-        (b"event: error\ndata: upstream died\n\n", Fault(FaultKind.SERVER, "upstream died")),
-        (b'event: error\ndata: "died"\n\n', Fault(FaultKind.SERVER, "died")),
+         WireError(ErrorKind.SERVER, "bad", code="tool_use_failed")),
+        (b'data: {"error":"out of memory"}\n\n', WireError(ErrorKind.SERVER, "out of memory")),
+        (b'event: error\ndata: {"message":"bad"}\n\n', WireError(ErrorKind.SERVER, "bad")),
+        (b"event: error\ndata: upstream died\n\n", WireError(ErrorKind.SERVER, "upstream died")),
+        (b'event: error\ndata: "died"\n\n', WireError(ErrorKind.SERVER, "died")),
         (b'data: {"object":"error","message":"too long","type":"BadRequestError","code":400}\n\n',
-         Fault(FaultKind.INVALID_REQUEST, "too long", 400, type="BadRequestError")),
-        (b'data: {"detail":"no"}\n\n', Fault(FaultKind.SERVER, "no")),
+         WireError(ErrorKind.INVALID_REQUEST, "too long", 400, type="BadRequestError")),
+        (b'data: {"detail":"no"}\n\n', WireError(ErrorKind.SERVER, "no")),
     ],
 )  # fmt: skip
-def test_errors_inside_a_stream_end_it(frame: bytes, fault: Fault) -> None:
-    assert events(SOME + frame + SOME + DONE) == [STARTED, started(0, TEXT), TextDelta(0, "x"), Failed(fault)]
-    assert events(frame) == [Failed(fault)]
+def test_errors_inside_a_stream_end_it(frame: bytes, error: WireError) -> None:
+    assert events(SOME + frame + SOME + DONE) == [STARTED, started(0, TEXT), TextDelta(0, "x"), Failed(error)]
+    assert events(frame) == [Failed(error)]
 
 
 def test_what_a_failed_answer_has_used_counts() -> None:
@@ -575,7 +578,7 @@ def test_the_last_chunks_say_the_service_tier(
 
 
 def test_a_mended_answer_keeps_the_members_that_nobody_takes() -> None:
-    asked, ledger = msgspec.structs.replace(exchange(), mended=True), Ledger()
+    asked, ledger = msgspec.structs.replace(context(), rewritten=True), Ledger()
     stream = (
         chunk(delta(role="assistant"), system_fingerprint="fp", odd=None, obfuscation="xx")
         + chunk(delta(content="x"), provider="P", odd=1)
@@ -584,9 +587,9 @@ def test_a_mended_answer_keeps_the_members_that_nobody_takes() -> None:
     )
     found = [event for event in content(stream, asked, ledger) if isinstance(event, Opaque)]
     assert found == [
-        Opaque(CHAT, "system_fingerprint", "fp", "/system_fingerprint", carried=False),
-        Opaque(CHAT, "provider", "P", "/provider", carried=False),
-        Opaque(CHAT, "odd", 1, "/odd", carried=False),
+        Opaque(CHAT, "system_fingerprint", "fp", "/system_fingerprint", round_trip=False),
+        Opaque(CHAT, "provider", "P", "/provider", round_trip=False),
+        Opaque(CHAT, "odd", 1, "/odd", round_trip=False),
     ]
     assert list(ledger) == []
     before = chunk(system_fingerprint="fp", id=None)  # of an answer that has not begun
@@ -616,7 +619,7 @@ def test_choices_interleave() -> None:
 
 def test_a_moderation_chunk_is_opaque() -> None:
     found = events(chunk(delta(content="x")) + chunk(moderation={"input": {}}) + DONE)
-    assert Opaque(CHAT, "moderation", {"input": {}}, "/moderation", carried=False) in found
+    assert Opaque(CHAT, "moderation", {"input": {}}, "/moderation", round_trip=False) in found
 
 
 @pytest.mark.parametrize(
@@ -687,7 +690,7 @@ def test_usage_in_every_chunk_counts_once_and_may_stand_in_a_choice() -> None:
 )  # fmt: skip
 def test_the_short_lane_gives_what_the_general_lane_gives(deltas: list[dict[str, Any]]) -> None:
     def read(noise: dict[str, Any]) -> list[Event]:
-        reader = SPEC.stream_reader(exchange(), Ledger())
+        reader = SPEC.stream_reader(context(), Ledger())
         out: list[Event] = []
         try:
             for members in deltas:
@@ -718,13 +721,13 @@ def whole(message: Any, finish: Any = "stop", **fields: Any) -> dict[str, Any]:
 
 
 def blocks_of(found: Sequence[Event]) -> list[tuple[str, str, str]]:
-    checker, fold = Checker(), Fold()
+    checker, fold = EventOrderChecker(), Fold()
     for event in found:
         checker.check(event)
         fold.send(event)
     out = []
-    for block in fold.answer().blocks:
-        assert isinstance(block, Block)
+    for block in fold.response().blocks:
+        assert isinstance(block, AssembledBlock)
         text = block.text or "".join([part.text for part in block.reasoning])
         out.append((block.kind.value, text, block.tool.call_id if block.tool else ""))
     return out
@@ -743,7 +746,7 @@ def test_a_whole_answer_gives_the_blocks_of_its_stream() -> None:
             {"id": "c4", "type": "custom", "custom": {"name": "p", "input": "raw"}},
         ],
     }
-    found = SPEC.read_whole(whole(message, "tool_calls", usage=USAGE), exchange(), Ledger())
+    found = SPEC.read_whole(whole(message, "tool_calls", usage=USAGE), context(), Ledger())
     assert found[0] == STARTED
     assert blocks_of(found) == [
         ("reasoning", "hm", ""),
@@ -757,7 +760,7 @@ def test_a_whole_answer_gives_the_blocks_of_its_stream() -> None:
 
 
 def test_a_whole_answer_without_a_finish_reason_is_complete() -> None:
-    found = SPEC.read_whole(whole({"role": "assistant", "content": "hi"}, None), exchange(), Ledger())
+    found = SPEC.read_whole(whole({"role": "assistant", "content": "hi"}, None), context(), Ledger())
     assert found[-2] == Stopped(StopReason.END)
     # Perplexity sends the message beside each delta: it is the same again.
     stream = chunk({**delta(content="hi"), "message": {"content": "hi"}}) + chunk(
@@ -769,10 +772,10 @@ def test_a_whole_answer_without_a_finish_reason_is_complete() -> None:
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": "x"}, whole(5)])
 def test_whole_answers_that_cannot_be_read(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        SPEC.read_whole(body, exchange(), Ledger())
+        SPEC.read_whole(body, context(), Ledger())
     assert caught.value.status_hint == 502
 
 
 def test_an_error_with_status_200() -> None:
-    found = SPEC.read_whole({"error": {"message": "bad"}}, exchange(), Ledger())
-    assert list(found) == [Failed(Fault(FaultKind.SERVER, "bad"))]
+    found = SPEC.read_whole({"error": {"message": "bad"}}, context(), Ledger())
+    assert list(found) == [Failed(WireError(ErrorKind.SERVER, "bad"))]

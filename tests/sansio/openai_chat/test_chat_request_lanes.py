@@ -14,9 +14,9 @@ import pytest
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import CacheMark, Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 ODD = {"x_odd": 1}
@@ -25,7 +25,7 @@ TURN = {"role": "assistant", "content": "so", "tool_calls": [CALL]}
 
 
 def read(*messages: Any) -> tuple[Message, ...]:
-    return SPEC.read_request({"model": "m", "messages": [*messages]}, Sealer()).messages
+    return SPEC.read_request({"model": "m", "messages": [*messages]}, Signer()).messages
 
 
 def bare(part: Any) -> Any:
@@ -94,7 +94,7 @@ def test_paths_go_on_beyond_those_made_beforehand() -> None:
 
 def written(*messages: Message) -> tuple[Any, list[str]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}), Target(), ledger)
+    body = SPEC.write_request(Request("other", "m", messages, {}), Capabilities(), ledger)
     return body["messages"], [loss.path for loss in ledger if not loss.path.endswith("/phase")]
 
 

@@ -34,23 +34,23 @@ from dragoman._ir.request import (
     ToolRef,
     WebSearch,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame, SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
 
 
-def write(request: Request, target: Target) -> tuple[dict[str, Any], list[Any]]:
+def write(request: Request, capabilities: Capabilities) -> tuple[dict[str, Any], list[Any]]:
     ledger = Ledger()
-    body = SPEC.write_request(request, target, ledger)
+    body = SPEC.write_request(request, capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -87,7 +87,7 @@ def test_web_search_options_are_a_tool_of_the_provider(options: Any, use: WebSea
     path = "/web_search_options"
     assert request.tools == (HostedTool(CHAT, "web_search_options", options, path, use),)
     assert request.extra == (extra and {"web_search_options": extra})
-    body, losses = write(request, Target())
+    body, losses = write(request, Capabilities())
     assert (body["web_search_options"], losses) == (options, [])
 
 
@@ -97,7 +97,7 @@ def test_web_search_options_of_a_wrong_type() -> None:
     assert caught.value.path == "/web_search_options"
 
 
-SEARCHES = Target(hosted=frozenset({"web_search"}))
+SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 NATIVE = {
     "type": "web_search_20250305",
     "name": "web_search",
@@ -157,8 +157,8 @@ def test_there_is_one_web_search() -> None:
     "tool", [TOOL, HostedTool("x", "code_execution", {}, "/tools/0")], ids=lambda tool: tool.kind
 )
 def test_h6_tools_that_the_upstream_does_not_run_are_left_out(tool: HostedTool) -> None:
-    target = SEARCHES if tool is not TOOL else Target()
-    body, losses = write(asked(tool, FUNCTION), target)
+    capabilities = SEARCHES if tool is not TOOL else Capabilities()
+    body, losses = write(asked(tool, FUNCTION), capabilities)
     assert [each["type"] for each in body["tools"]] == ["function"]
     assert losses == [("dropped" if tool is TOOL else "unknown_kind", "/tools/0")]
 
@@ -184,7 +184,7 @@ F_REF = {"type": "function", "function": {"name": "f"}}
     ],
 )
 def test_what_the_provider_runs_cannot_be_chosen(choice: ToolChoice, expected: Any, losses: Any) -> None:
-    body, found = write(asked(FUNCTION, tool_choice=choice), Target())
+    body, found = write(asked(FUNCTION, tool_choice=choice), Capabilities())
     assert body.get("tool_choice") == expected
     assert found == losses
 
@@ -193,13 +193,13 @@ def test_a_choice_of_a_servers_own_tool() -> None:
     own = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
     request = read(**own)
     assert request.tool_choice == ToolChoice("named", path="/tool_choice", hosted="web_search")
-    body, losses = write(request, Target())
+    body, losses = write(request, Capabilities())
     assert ({key: body[key] for key in own}, losses) == (own, [])
 
 
 # -- what answers cite -------------------------------------------------------------------------------------
 
-EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
 
 
 def events(*chunks: Any, whole: bool = False) -> tuple[list[Event], list[Any]]:
@@ -296,7 +296,7 @@ def test_what_the_servers_search_found_is_told_before_the_text(deltas: Any, sear
     chunks = [chunk({"reasoning": "hm"}), *map(chunk, deltas), chunk({"content": "Hi"})]
     found, losses = events(*chunks)
     [told] = [event for event in found if isinstance(event, Opaque)]
-    assert (told.kind, told.path, told.carried, told.search) == ("executed_tools", PATH, False, search)
+    assert (told.kind, told.path, told.round_trip, told.search) == ("executed_tools", PATH, False, search)
     text = next(n for n, event in enumerate(found) if getattr(event, "kind", None) is BlockKind.TEXT)
     assert found.index(told) < text
     assert losses == ([("altered", PATH)] if search else [])
@@ -331,7 +331,7 @@ def test_searches_are_counted_where_openrouter_counts_them() -> None:
 
 def printed(*inner: Event) -> tuple[dict[str, Any], list[Any]]:
     """The whole answer with these events, and the annotations of its stream, which stand in one chunk if any."""
-    asked = Exchange(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    asked = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
     answer = [Started("i", "m"), *inner, Stopped(StopReason.END), ENDED]
     writer, fold = SPEC.stream_writer(asked, Ledger()), Fold()
     stream = b""
@@ -344,7 +344,7 @@ def printed(*inner: Event) -> tuple[dict[str, Any], list[Any]]:
         for choice in decode(frame.data)["choices"]
     ]
     [streamed] = [delta["annotations"] for delta in deltas if "annotations" in delta] or [[]]
-    return SPEC.write_whole(fold.answer(), asked, Ledger()), streamed
+    return SPEC.write_whole(fold.response(), asked, Ledger()), streamed
 
 
 def text(block: int, *inner: Event) -> list[Event]:
@@ -401,7 +401,7 @@ def test_annotations_of_the_history_are_sources_of_its_last_text(content: Any, e
     assert request.messages[0].parts == tuple(
         [Text(part.text, None, part.citations and cites, None, part.path, part.sources) for part in expected]
     )
-    body, losses = write(request, Target())
+    body, losses = write(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 
 
@@ -418,7 +418,7 @@ def test_annotations_of_nothing_are_kept_beside_the_message(message: Any) -> Non
     request = read(messages=[message])
     told = message["annotations"] if message["annotations"] else None
     assert request.messages[0].extra == (told and {"annotations": told})
-    body, losses = write(request, Target())
+    body, losses = write(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 
 
@@ -426,6 +426,6 @@ def test_sources_of_another_protocol_are_a_loss() -> None:
     from dragoman._ir.request import Message
 
     said = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
-    body, losses = write(Request("other", "m", (said,), {}), Target())
+    body, losses = write(Request("other", "m", (said,), {}), Capabilities())
     assert body["messages"] == [{"role": "assistant", "content": "a"}]
     assert losses == [("altered", "/m/0")]

@@ -15,19 +15,21 @@ from dragoman._ir.request import (
     ResponseFormat,
     Text,
 )
-from dragoman._ir.signatures import Sealer
-from dragoman.codec import Target
+from dragoman._ir.signatures import Signer
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
 
 
-def write(*messages: Message, target: Target = Target(), **fields: Any) -> tuple[dict[str, Any], list[Any]]:
+def write(
+    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
+) -> tuple[dict[str, Any], list[Any]]:
     """The body for a request of another protocol, and the losses as (code, path)."""
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), target, ledger)
+    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -79,7 +81,7 @@ def test_reasoning_in_any_dialect_is_printed_again() -> None:
         "response_format": {"type": "json_object"},
     }
     ledger = Ledger()
-    out = SPEC.write_request(read(**body), Target(), ledger)
+    out = SPEC.write_request(read(**body), Capabilities(), ledger)
     assert {key: out[key] for key in body} == body
     assert len(ledger) == 0
 
@@ -121,16 +123,16 @@ NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
 def test_reasoning_is_asked_for_in_the_upstreams_way(
     setting: Any, config: ReasoningConfig, expected: Any, losses: Any
 ) -> None:
-    body, found = write(reasoning=config, target=Target(reasoning_setting=setting))
+    body, found = write(reasoning=config, capabilities=Capabilities(reasoning_setting=setting))
     assert body == {"model": "m", "messages": [], **expected}
     assert found == losses
 
 
 def test_the_word_for_thinking_is_the_upstreams() -> None:
     # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
-    target = Target(reasoning_setting="thinking", thinking_word="adaptive")
-    assert write(reasoning=ADAPTIVE, target=target)[0]["thinking"] == {"type": "adaptive"}
-    assert write(reasoning=OFF, target=target)[0]["thinking"] == {"type": "disabled"}
+    capabilities = Capabilities(reasoning_setting="thinking", thinking_type="adaptive")
+    assert write(reasoning=ADAPTIVE, capabilities=capabilities)[0]["thinking"] == {"type": "adaptive"}
+    assert write(reasoning=OFF, capabilities=capabilities)[0]["thinking"] == {"type": "disabled"}
 
 
 @pytest.mark.parametrize(
@@ -152,8 +154,8 @@ def test_the_word_for_thinking_is_the_upstreams() -> None:
     ],
 )
 def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected: Any, losses: Any) -> None:
-    target = Target(tools_with_effort=False, efforts=efforts)
-    body, found = write(tools=tools, reasoning=config, target=target)
+    capabilities = Capabilities(tools_with_effort=False, efforts=efforts)
+    body, found = write(tools=tools, reasoning=config, capabilities=capabilities)
     assert body.get("reasoning_effort") == expected
     assert found == losses
 
@@ -161,7 +163,9 @@ def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected:
 @pytest.mark.parametrize("setting", ["thinking", "enable_thinking"])
 def test_c5_no_effort_goes_beside_thinking_that_is_off(setting: Any) -> None:
     config = ReasoningConfig("disabled", "high", path="/thinking", effort_path="/output_config/effort")
-    body, losses = write(reasoning=config, target=Target(reasoning_setting=setting, efforts=("high", "max")))
+    body, losses = write(
+        reasoning=config, capabilities=Capabilities(reasoning_setting=setting, efforts=("high", "max"))
+    )
     assert body == {
         "model": "m",
         "messages": [],
@@ -186,8 +190,8 @@ def test_c5_no_effort_goes_beside_thinking_that_is_off(setting: Any) -> None:
     ],
 )
 def test_efforts_are_fitted_to_the_model(setting: Any, config: Any, expected: Any, losses: Any) -> None:
-    target = Target(reasoning_setting=setting, efforts=("low", "medium", "high"))
-    body, found = write(reasoning=config, target=target)
+    capabilities = Capabilities(reasoning_setting=setting, efforts=("low", "medium", "high"))
+    body, found = write(reasoning=config, capabilities=capabilities)
     assert body == {"model": "m", "messages": [], **expected}
     assert found == losses
 
@@ -198,10 +202,12 @@ def test_c10_effort_wins_over_a_budget() -> None:
 
 @pytest.mark.parametrize("show", ["summarized", "omitted"])
 def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
-    body, losses = write(reasoning=ReasoningConfig(show=show, path="/reasoning"))
+    body, losses = write(reasoning=ReasoningConfig(display=show, path="/reasoning"))
     assert body == {"model": "m", "messages": []}
     assert losses == [("dropped", "/reasoning")]
-    _, losses = write(reasoning=ReasoningConfig(show=show, path="/reasoning", show_path="/reasoning/summary"))
+    _, losses = write(
+        reasoning=ReasoningConfig(display=show, path="/reasoning", display_path="/reasoning/summary")
+    )
     assert losses == [("dropped", "/reasoning/summary")]
 
 
@@ -280,21 +286,23 @@ def test_the_word_json_stands_in_the_messages(messages: Any, expected: Any, loss
 
 def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
     message = Message("system", (Text("a"), Text("b")))
-    body, _ = write(message, target=Target(text_content="parts"), response_format=ResponseFormat())
+    body, _ = write(
+        message, capabilities=Capabilities(text_content="parts"), response_format=ResponseFormat()
+    )
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)
     ]
 
 
 def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
-    target = Target(refuses=frozenset({"service_tier"}))
+    capabilities = Capabilities(refuses=frozenset({"service_tier"}))
     for speed, expected in (("fast", [("dropped", "/speed")]), ("standard", [])):
-        body, losses = write(params={"speed": speed}, target=target)
+        body, losses = write(params={"speed": speed}, capabilities=capabilities)
         assert ("service_tier" in body, losses) == (False, expected)
 
 
 def test_logprobs_that_are_refused_are_not_included() -> None:
     # "a 400 error will be returned"
-    target = Target(refuses=frozenset({"logprobs", "top_logprobs"}))
-    body, losses = write(params={"include": ["message.output_text.logprobs"]}, target=target)
+    capabilities = Capabilities(refuses=frozenset({"logprobs", "top_logprobs"}))
+    body, losses = write(params={"include": ["message.output_text.logprobs"]}, capabilities=capabilities)
     assert ("logprobs" in body, losses) == (False, [("dropped", "/include")])

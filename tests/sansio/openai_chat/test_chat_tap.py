@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.request import Request
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange, Tap
+from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CONTENT = b'{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}'
 GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""},"finish_reason":null}]}'
 
 
-def tap() -> Tap:
-    return SPEC.tap(Exchange(Request("openai_chat", "m", (), {}), "X1", 1, "m"))
+def observer() -> RelayObserver:
+    return SPEC.observer(ResponseContext(Request("openai_chat", "m", (), {}), "X1", 1, "m"))
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def tap() -> Tap:
     ],
 )
 def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> None:
-    watcher = tap()
+    watcher = observer()
     for data in frames:
-        watcher.watch(Frame(b"", data))
-    assert (watcher.ended, watcher.fault is not None, watcher.usage) == (ended, failed, usage)
+        watcher.observe(Frame(b"", data))
+    assert (watcher.ended, watcher.error is not None, watcher.usage) == (ended, failed, usage)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> 
     [(b"[DONE]", True), (b'{"choices":[{"delta":{},"finish_reason":"stop"}]}', False), (b'"[DONE]"', False)],
 )
 def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
-    watcher = tap()
-    watcher.watch(Frame(b"", data))
-    assert watcher.last is last
-    assert not last or any(mark in data for mark in SPEC.end_marks)
+    watcher = observer()
+    watcher.observe(Frame(b"", data))
+    assert watcher.stream_finished is last
+    assert not last or any(mark in data for mark in SPEC.end_markers)
 
 
 @pytest.mark.parametrize(
-    ("delta", "begun"),
+    ("delta", "content_started"),
     [
         (b'{"role":"assistant"}', False),
         (b'{"role":"assistant","content":""}', False),
@@ -77,29 +77,29 @@ def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
         (b'{"tool_calls":[{"index":0}]}', True),
     ],
 )
-def test_r5_an_answer_begins_with_its_first_content(delta: bytes, begun: bool) -> None:
-    watcher = tap()
-    watcher.watch(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
-    assert watcher.begun is begun
+def test_r5_an_answer_begins_with_its_first_content(delta: bytes, content_started: bool) -> None:
+    watcher = observer()
+    watcher.observe(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
+    assert watcher.content_started is content_started
 
 
 def test_f8_an_error_in_the_stream_is_told_apart() -> None:
-    watcher = tap()
-    watcher.watch(Frame(b"", b'{"error":{"message":"slow down","type":"rate_limit_error","code":429}}'))
-    watcher.watch(Frame(b"", b'{"error":{"message":"again"}}'))
-    assert watcher.fault is not None
-    assert (watcher.fault.kind, watcher.fault.message) == (FaultKind.RATE_LIMIT, "slow down")
+    watcher = observer()
+    watcher.observe(Frame(b"", b'{"error":{"message":"slow down","type":"rate_limit_error","code":429}}'))
+    watcher.observe(Frame(b"", b'{"error":{"message":"again"}}'))
+    assert watcher.error is not None
+    assert (watcher.error.kind, watcher.error.message) == (ErrorKind.RATE_LIMIT, "slow down")
 
 
 def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
-    watcher = tap()
-    watcher.watch(Frame(b"error", b"gone"))
-    assert watcher.fault is not None
-    assert watcher.fault.message == "gone"
+    watcher = observer()
+    watcher.observe(Frame(b"error", b"gone"))
+    assert watcher.error is not None
+    assert watcher.error.message == "gone"
 
 
 def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:
-    printed = tap().fail(Fault(FaultKind.TRUNCATED, "cut"))
+    printed = observer().fail(WireError(ErrorKind.TRUNCATED, "cut"))
     assert printed.startswith(b"data: ")
     assert printed.endswith(b"\n\n")
     assert msgspec.json.decode(printed[6:])["error"]["code"] == "upstream_truncated"

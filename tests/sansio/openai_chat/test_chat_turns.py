@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -16,8 +16,8 @@ from dragoman._ir.events import (
     BlockStarted,
     Event,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -32,17 +32,17 @@ from dragoman._ir.request import (
     Media,
     Message,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame, SSEParser
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -51,22 +51,22 @@ AT = "/messages/0"
 
 
 def read(message: Any) -> tuple[Part, ...]:
-    request = SPEC.read_request({"model": "m", "messages": [message]}, Sealer())
+    request = SPEC.read_request({"model": "m", "messages": [message]}, Signer())
     return request.messages[0].parts
 
 
-def write(*messages: Message, target: Target = Target()) -> tuple[list[Any], list[Any]]:
+def write(*messages: Message, capabilities: Capabilities = Capabilities()) -> tuple[list[Any], list[Any]]:
     """The wire messages for a conversation of another protocol, and the losses as (code, path)."""
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}), target, ledger)
+    body = SPEC.write_request(Request("other", "m", messages, {}), capabilities, ledger)
     return body["messages"], [(loss.code.value, loss.path) for loss in ledger]
 
 
 def own(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """A Chat request read and printed again."""
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", **body}, Sealer())
-    return SPEC.write_request(request, Target(mid_system=True), ledger), [loss.path for loss in ledger]
+    request = SPEC.read_request({"model": "m", **body}, Signer())
+    return SPEC.write_request(request, Capabilities(mid_system=True), ledger), [loss.path for loss in ledger]
 
 
 def said(*parts: Part) -> Message:
@@ -93,15 +93,15 @@ def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
 # -- the place of reasoning --------------------------------------------------------------------------------
 
 
-def seal(n: int) -> Seal:
-    return Seal(MESSAGES, {"type": "thinking", "thinking": f"t{n}", "signature": f"s{n}"}, "claude")
+def seal(n: int) -> Signature:
+    return Signature(MESSAGES, {"type": "thinking", "thinking": f"t{n}", "signature": f"s{n}"}, "claude")
 
 
 def thinking(block: int, n: int) -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING),
         ReasoningDelta(block, f"t{n}"),
-        SealDelta(block, seal(n)),
+        SignatureDelta(block, seal(n)),
         BlockEnded(block),
     ]
 
@@ -135,7 +135,7 @@ def shape(parts: Any) -> list[str]:
     """What the parts of a turn say, in their order."""
     return [
         part.seal.native["signature"]
-        if isinstance(part, Thought)
+        if isinstance(part, Reasoning)
         else part.call_id
         if isinstance(part, ToolCall)
         else part.text
@@ -145,13 +145,13 @@ def shape(parts: Any) -> list[str]:
 
 def shown(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The message of a whole answer, and the one that a client makes of the stream."""
-    asked = Exchange(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    asked = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
     writer, fold = SPEC.stream_writer(asked, Ledger()), Fold()
     stream = b""
     for event in [Started("i", "m"), *events, Stopped(StopReason.END)]:
         stream += writer.send(event)
         fold.send(event)
-    whole = SPEC.write_whole(fold.answer(), asked, Ledger())["choices"][0]["message"]
+    whole = SPEC.write_whole(fold.response(), asked, Ledger())["choices"][0]["message"]
     built: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "reasoning_details": []}
     for frame in SSEParser().receive_data(stream):
         delta = decode(frame.data)["choices"][0]["delta"]
@@ -169,7 +169,7 @@ def shown(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_b12_blocks_of_reasoning_come_back_in_their_place(events: list[Event]) -> None:
     expected = []
     for event in events:
-        if isinstance(event, SealDelta):
+        if isinstance(event, SignatureDelta):
             expected.append(event.seal.native["signature"])
         elif isinstance(event, BlockStarted) and event.tool is not None:
             expected.append(event.tool.call_id)
@@ -188,7 +188,7 @@ def test_the_first_place_needs_no_name() -> None:
 
 
 def entry(place: Any, n: int = 1) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": Sealer().wrap(seal(n)), "index": n, "id": place}
+    return {"type": "reasoning.encrypted", "data": Signer().wrap(seal(n)), "index": n, "id": place}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_text_that_is_cut_keeps_its_marks_and_sources_at_its_end() -> None:
     path = f"{AT}/content"
     assert read(message) == (
         Text("ab", path=path),
-        Thought("", seal(1), path=f"{AT}/reasoning_details/0/data"),
+        Reasoning("", seal(1), path=f"{AT}/reasoning_details/0/data"),
         Text("cd", CacheMark(f"{AT}/cache_control"), cites, None, path, (Citation("https://a"),)),
     )
     body, losses = own({"messages": [message]})
@@ -234,7 +234,7 @@ def test_a_text_that_is_cut_keeps_its_marks_and_sources_at_its_end() -> None:
 
 
 def test_text_after_a_call_is_told_to_stand_before_it() -> None:
-    asked = Exchange(Request(CHAT, "m", (), {}), "x1", 1, "alias")
+    asked = ResponseContext(Request(CHAT, "m", (), {}), "x1", 1, "alias")
     events = [Started("i", "m"), *tool(0, "c1"), *text(1, "late"), Stopped(StopReason.TOOL_USE), ENDED]
     ledger, fold = Ledger(), Fold()
     writer = SPEC.stream_writer(asked, ledger)
@@ -243,14 +243,14 @@ def test_text_after_a_call_is_told_to_stand_before_it() -> None:
         fold.send(event)
     assert [loss.path for loss in ledger] == ["/choices/0/message/content"]
     whole = Ledger()
-    SPEC.write_whole(fold.answer(), asked, whole)
+    SPEC.write_whole(fold.response(), asked, whole)
     assert list(whole) == list(ledger)
 
 
 # -- what a server wants back with a call ------------------------------------------------------------------
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "G1"}}}
-EXCHANGE = Exchange(Request("other", "m", (), {}), "X1", 1, "alias")
+EXCHANGE = ResponseContext(Request("other", "m", (), {}), "X1", 1, "alias")
 
 
 def answered(*deltas: Any, whole: bool = False) -> list[Event]:
@@ -270,7 +270,7 @@ def answered(*deltas: Any, whole: bool = False) -> list[Event]:
             frame = {"id": "c", "model": "gem", "choices": [{"index": 0, "delta": delta}]}
             out += reader.read(Frame(b"", encode(frame)))
         out += reader.read(Frame(b"", b"[DONE]"))
-    checker = Checker()
+    checker = EventOrderChecker()
     for event in out:
         checker.check(event)
     assert len(ledger) == 0
@@ -280,7 +280,7 @@ def answered(*deltas: Any, whole: bool = False) -> list[Event]:
 def sealed(block: int, **native: Any) -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING),
-        SealDelta(block, Seal(CHAT, native, "gem")),
+        SignatureDelta(block, Signature(CHAT, native, "gem")),
         BlockEnded(block),
     ]
 
@@ -383,8 +383,8 @@ def test_c14_a_whole_answer_carries_the_same() -> None:
     ]
 
 
-def thought(**native: Any) -> Thought:
-    return Thought("", Seal(CHAT, native), path="/t")
+def thought(**native: Any) -> Reasoning:
+    return Reasoning("", Signature(CHAT, native), path="/t")
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", None])
@@ -423,7 +423,7 @@ def thought(**native: Any) -> Thought:
     ],
 )  # fmt: skip
 def test_c14_what_a_call_carried_goes_back_with_it(parts: Any, calls: Any, losses: Any, field: Any) -> None:
-    [message], found = write(said(*parts), target=Target(reasoning_field=field))
+    [message], found = write(said(*parts), capabilities=Capabilities(reasoning_field=field))
     assert message == {"role": "assistant", "content": None, "tool_calls": calls}
     assert found == losses
 
@@ -449,10 +449,10 @@ DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
 @pytest.mark.parametrize(
     ("field", "parts", "expected", "losses"),
     [
-        ("reasoning", [Thought("a"), Thought("b")], {"reasoning": "a\n\nb"}, []),
+        ("reasoning", [Reasoning("a"), Reasoning("b")], {"reasoning": "a\n\nb"}, []),
         (
             "reasoning_details",
-            [Thought("a"), Thought("b")],
+            [Reasoning("a"), Reasoning("b")],
             {
                 "reasoning_details": [
                     {"type": "reasoning.text", "text": "a", "format": "unknown", "index": 0},
@@ -463,7 +463,7 @@ DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
         ),
         (
             "reasoning_details",
-            [Thought("own", Seal(CHAT, {"reasoning_details": [DETAIL]})), Thought("b")],
+            [Reasoning("own", Signature(CHAT, {"reasoning_details": [DETAIL]})), Reasoning("b")],
             {
                 "reasoning_details": [
                     DETAIL,
@@ -473,21 +473,21 @@ DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
             [],
         ),
         # Signatures are not forged.
-        ("thinking_blocks", [Thought("a", path="/t")], {}, [("dropped", "/t")]),
-        ("reasoning", [Thought("", Seal(CHAT, "odd"), path="/t")], {}, [("foreign_seal", "/t")]),
+        ("thinking_blocks", [Reasoning("a", path="/t")], {}, [("dropped", "/t")]),
+        ("reasoning", [Reasoning("", Signature(CHAT, "odd"), path="/t")], {}, [("foreign_seal", "/t")]),
     ],
 )
 def test_c4_earlier_reasoning_goes_where_the_upstream_reads_it(
     field: Any, parts: Any, expected: Any, losses: Any
 ) -> None:
-    [message], found = write(said(*parts, Text("x")), target=Target(reasoning_field=field))
+    [message], found = write(said(*parts, Text("x")), capabilities=Capabilities(reasoning_field=field))
     assert message == {"role": "assistant", "content": "x", **expected}
     assert found == losses
 
 
 def test_a_seal_of_mistrals_goes_into_a_list() -> None:
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    wrapped = Sealer().wrap(Seal(CHAT, {"content": [part]}))
+    wrapped = Signer().wrap(Signature(CHAT, {"content": [part]}))
     details = [{"type": "reasoning.encrypted", "data": wrapped, "id": "drg-1-0", "index": 0}]
     body, losses = own({"messages": [{"role": "assistant", "content": "ab", "reasoning_details": details}]})
     assert body["messages"] == [
@@ -501,10 +501,10 @@ def test_a_seal_of_mistrals_goes_into_a_list() -> None:
 
 def test_a_recalled_thought_stands_in_no_member_of_its_message() -> None:
     raw = {"model": "m", "messages": [{"role": "assistant", "content": "a"}]}
-    request = SPEC.read_request(raw, Sealer())
-    kept = Thought("", Seal(CHAT, {"reasoning_content": "hm"}), path=AT)
+    request = SPEC.read_request(raw, Signer())
+    kept = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
     turn = Message("assistant", (kept, *request.messages[0].parts), AT)
-    body = SPEC.write_request(Request(CHAT, "m", (turn,), raw), Target(), Ledger())
+    body = SPEC.write_request(Request(CHAT, "m", (turn,), raw), Capabilities(), Ledger())
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
 
 
@@ -535,7 +535,7 @@ def test_the_name_of_a_function_message_is_that_of_its_call() -> None:
         {"role": "function", "name": "g", "content": "5"},
         {"role": "function", "name": "f", "content": "4"},
     ]
-    request = SPEC.read_request({"model": "m", "messages": messages}, Sealer())
+    request = SPEC.read_request({"model": "m", "messages": messages}, Signer())
     results = [message.parts[0] for message in request.messages]
     assert [part.call_id for part in results] == ["call_0_f", "call_1_g", "call_0_f"]  # type: ignore[union-attr]
     assert [message.name for message in request.messages] == [None, None, None]
@@ -548,7 +548,7 @@ def test_a_choice_without_tools_is_printed_again() -> None:
 
 # -- marks and images --------------------------------------------------------------------------------------
 
-MARKS = Target(cache_marks="breakpoint")
+MARKS = Capabilities(cache_marks="breakpoint")
 POINT = {"mode": "explicit"}
 
 
@@ -557,23 +557,23 @@ def mark(n: int) -> CacheMark:
 
 
 def test_a_mark_on_a_call_moves_to_the_text_before_it() -> None:
-    [message], losses = write(said(Text("a"), call("c1", cache=mark(1))), target=MARKS)
+    [message], losses = write(said(Text("a"), call("c1", cache=mark(1))), capabilities=MARKS)
     assert message["content"] == [{"type": "text", "text": "a", "prompt_cache_breakpoint": POINT}]
     assert losses == [("altered", "/mark/1")]
-    [message], losses = write(said(call("c1", cache=mark(1))), target=MARKS)
+    [message], losses = write(said(call("c1", cache=mark(1))), capabilities=MARKS)
     assert message["content"] is None
     assert losses == [("dropped", "/mark/1")]
 
 
 def test_two_marks_at_one_place_are_one() -> None:
-    [message], losses = write(said(Text("a", mark(0)), call("c1", cache=mark(1))), target=MARKS)
+    [message], losses = write(said(Text("a", mark(0)), call("c1", cache=mark(1))), capabilities=MARKS)
     assert message["content"] == [{"type": "text", "text": "a", "prompt_cache_breakpoint": POINT}]
     assert losses == [("altered", "/mark/1")]
 
 
 def test_the_last_four_marks_are_kept() -> None:
     texts = [Text(str(n), mark(n)) for n in range(6)]
-    [message], losses = write(Message("user", tuple(texts), "/u"), target=MARKS)
+    [message], losses = write(Message("user", tuple(texts), "/u"), capabilities=MARKS)
     marked = [part["text"] for part in message["content"] if "prompt_cache_breakpoint" in part]
     assert marked == ["2", "3", "4", "5"]
     assert losses == [("dropped", "/mark/0"), ("dropped", "/mark/1")]
@@ -606,7 +606,7 @@ def test_i1_images_of_results_come_after_all_results() -> None:
 
 def test_i1_images_stay_in_results_where_the_upstream_takes_them() -> None:
     file = Media("file", "base64", "QQ==", "application/pdf", "a.pdf", path="/f")
-    out, losses = write(*results(IMAGE, file), target=Target(tool_images=True))
+    out, losses = write(*results(IMAGE, file), capabilities=Capabilities(tool_images=True))
     assert out[1]["content"] == [SHOWN, {"type": "text", "text": "[file: see the next message]"}]
     assert [part["type"] for part in out[3]["content"]] == ["file", "text"]
     assert losses == [("altered", "/f")]
@@ -634,9 +634,9 @@ def system(*parts: Part, **fields: Any) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("messages", "target", "expected"),
+    ("messages", "capabilities", "expected"),
     [
-        ([system(Text("a")), system(Text("b"))], Target(), ["a\n\nb"]),
+        ([system(Text("a")), system(Text("b"))], Capabilities(), ["a\n\nb"]),
         (
             [system(Text("a", mark(0))), system(Text("b"))],
             MARKS,
@@ -647,24 +647,30 @@ def system(*parts: Part, **fields: Any) -> Message:
                 ]
             ],
         ),
-        ([system(Text("a")), system(Text("b"))], Target(mid_system=True), ["a", "b"]),
-        ([system(Text("a"), name="x"), system(Text("b"))], Target(), ["a", "b"]),
-        ([system(Text("a")), system(Text("b"), name="x")], Target(), ["a", "b"]),
-        ([system(Text("a")), Message("developer", (Text("b"),))], Target(developer_role=True), ["a\n\nb"]),
+        ([system(Text("a")), system(Text("b"))], Capabilities(mid_system=True), ["a", "b"]),
+        ([system(Text("a"), name="x"), system(Text("b"))], Capabilities(), ["a", "b"]),
+        ([system(Text("a")), system(Text("b"), name="x")], Capabilities(), ["a", "b"]),
+        (
+            [system(Text("a")), Message("developer", (Text("b"),))],
+            Capabilities(developer_role=True),
+            ["a\n\nb"],
+        ),
     ],
 )
-def test_h13_system_messages_at_the_head_are_one(messages: Any, target: Target, expected: Any) -> None:
-    out, _ = write(*messages, target=target)
+def test_h13_system_messages_at_the_head_are_one(
+    messages: Any, capabilities: Capabilities, expected: Any
+) -> None:
+    out, _ = write(*messages, capabilities=capabilities)
     assert [message["content"] for message in out] == expected
 
 
 def test_a_developers_words_behind_the_systems_are_in_its_message() -> None:
     # "invalid chat setting (2013)": hosts of many models hand the messages on as they are.
     developer = Message("developer", (Text("b"),), "/messages/1")
-    out, losses = write(system(Text("a")), developer, target=Target(developer_role=True))
+    out, losses = write(system(Text("a")), developer, capabilities=Capabilities(developer_role=True))
     assert out == [{"role": "system", "content": "a\n\nb"}]
     assert losses == [("altered", "/messages/1/role")]
-    out, losses = write(developer, system(Text("a")), target=Target(developer_role=True))
+    out, losses = write(developer, system(Text("a")), capabilities=Capabilities(developer_role=True))
     assert out == [{"role": "developer", "content": "b\n\na"}]
     assert losses == [("altered", "/s/role")]
 
@@ -678,7 +684,7 @@ def test_a_refusal_of_the_history_is_a_member_of_its_message() -> None:
 # -- what some hosts demand of earlier turns ---------------------------------------------------------------
 
 ASKED = Message("user", (Text("go"),), "/u")
-WITH_THOUGHT = Message("assistant", (Thought("hm", path="/t"), call("c1")), "/a0")
+WITH_THOUGHT = Message("assistant", (Reasoning("hm", path="/t"), call("c1")), "/a0")
 WITHOUT = Message("assistant", (call("c2"),), "/a1")
 ANSWERED = Message("assistant", (Text("done"),), "/a2")
 LOOP = (ASKED, WITHOUT, answer("c2"), ANSWERED, ASKED, WITH_THOUGHT, answer("c1"), WITHOUT, answer("c2"))
@@ -686,19 +692,19 @@ SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}
 
 
 @pytest.mark.parametrize(
-    ("target", "thoughts", "lost"),
+    ("capabilities", "thoughts", "lost"),
     [
-        (Target(), [None, None, "hm", None], []),
+        (Capabilities(), [None, None, "hm", None], []),
         # "The `reasoning_content` in the thinking mode must be passed back to the API."
-        (Target(reasoning_back="always"), [" ", " ", "hm", " "], ["/a1", "/a2"]),
-        (Target(reasoning_back="tool_loop"), [None, None, "hm", " "], ["/a1"]),
-        (Target(reasoning_back="always", reasoning_field=None), [None] * 4, ["/t"]),
+        (Capabilities(reasoning_back="always"), [" ", " ", "hm", " "], ["/a1", "/a2"]),
+        (Capabilities(reasoning_back="tool_loop"), [None, None, "hm", " "], ["/a1"]),
+        (Capabilities(reasoning_back="always", reasoning_field=None), [None] * 4, ["/t"]),
     ],
 )
 def test_reasoning_that_is_demanded_and_lost(
-    target: Target, thoughts: list[str | None], lost: list[str]
+    capabilities: Capabilities, thoughts: list[str | None], lost: list[str]
 ) -> None:
-    out, losses = write(*LOOP, target=target)
+    out, losses = write(*LOOP, capabilities=capabilities)
     turns = [message for message in out if message["role"] == "assistant"]
     assert [turn.get("reasoning_content") for turn in turns] == thoughts
     code = "dropped" if lost == ["/t"] else "repaired"
@@ -706,25 +712,28 @@ def test_reasoning_that_is_demanded_and_lost(
 
 
 def test_a_loop_without_a_user() -> None:
-    [message], losses = write(WITHOUT, target=Target(reasoning_back="tool_loop"))
+    [message], losses = write(WITHOUT, capabilities=Capabilities(reasoning_back="tool_loop"))
     assert message["reasoning_content"] == " "
     assert losses == [("repaired", "/a1")]
 
 
 def test_the_first_call_of_a_turn_has_a_signature_where_it_is_demanded() -> None:
     # "Function call is missing a thought_signature in functionCall parts."
-    target = Target(thought_signatures=True)
-    [message, _], losses = write(said(Text("a"), call("c1"), call("c2")), answer("c1"), target=target)
+    capabilities = Capabilities(thought_signatures=True)
+    [message, _], losses = write(
+        said(Text("a"), call("c1"), call("c2")), answer("c1"), capabilities=capabilities
+    )
     assert [each.get("extra_content") for each in message["tool_calls"]] == [SIGNATURE, None]
     assert losses == []
-    assert "tool_calls" not in write(said(Text("a")), target=target)[0][0]
+    assert "tool_calls" not in write(said(Text("a")), capabilities=capabilities)[0][0]
 
 
 def test_a_signature_of_its_own_is_given_back() -> None:
     own_signature = {"google": {"thought_signature": "c2ln"}}
-    seal = Seal(CHAT, {"tool_calls_extra": {"c1": {"extra_content": own_signature}}})
+    seal = Signature(CHAT, {"tool_calls_extra": {"c1": {"extra_content": own_signature}}})
     [message], _ = write(
-        said(Thought("", seal, path="/t"), call("c1"), call("c2")), target=Target(thought_signatures=True)
+        said(Reasoning("", seal, path="/t"), call("c1"), call("c2")),
+        capabilities=Capabilities(thought_signatures=True),
     )
     assert [each.get("extra_content") for each in message["tool_calls"]] == [own_signature, None]
 
@@ -732,12 +741,12 @@ def test_a_signature_of_its_own_is_given_back() -> None:
 def test_a_mended_relay_adds_what_is_demanded() -> None:
     turn = {"role": "assistant", "content": None, "tool_calls": [wire_call("c1")]}
     body = {"model": "m", "messages": [{"role": "user", "content": "go"}, turn]}
-    request = SPEC.read_request(body, Sealer())
+    request = SPEC.read_request(body, Signer())
     ledger = Ledger()
-    target = Target(relay="mend", reasoning_back="always", thought_signatures=True)
-    [_, out] = SPEC.write_request(request, target, ledger)["messages"]
+    capabilities = Capabilities(relay="rewrite", reasoning_back="always", thought_signatures=True)
+    [_, out] = SPEC.write_request(request, capabilities, ledger)["messages"]
     assert out["reasoning_content"] == " "
     assert out["tool_calls"] == [{**wire_call("c1"), "extra_content": SIGNATURE}]
     assert [(loss.code.value, loss.path) for loss in ledger] == [("repaired", "/messages/1")]
     # The bytes of any other relay stay as they are.
-    assert SPEC.write_request(request, Target(reasoning_back="always"), Ledger())["messages"][1] == turn
+    assert SPEC.write_request(request, Capabilities(reasoning_back="always"), Ledger())["messages"][1] == turn

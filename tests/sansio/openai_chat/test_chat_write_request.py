@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
     CacheMark,
@@ -19,18 +19,18 @@ from dragoman._ir.request import (
     Message,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolChoice,
     ToolRef,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -39,17 +39,19 @@ F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
 
 
 def write(
-    *messages: Message, target: Target = Target(), **fields: Any
+    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The body for a request of another protocol, and the losses as (code, path)."""
     request = Request("other", "m", messages, {}, **fields)
     ledger = Ledger()
-    body = SPEC.write_request(request, target, ledger)
+    body = SPEC.write_request(request, capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
-def messages_of(*messages: Message, target: Target = Target()) -> tuple[list[Any], list[tuple[str, str]]]:
-    body, losses = write(*messages, target=target)
+def messages_of(
+    *messages: Message, capabilities: Capabilities = Capabilities()
+) -> tuple[list[Any], list[tuple[str, str]]]:
+    body, losses = write(*messages, capabilities=capabilities)
     return body["messages"], losses
 
 
@@ -77,7 +79,7 @@ TEXTS = (
     Message("system", (Text("a"), Text("b"))),
     user(Text("hi"), Text("there")),
     said(Text("x"), Text("y")),
-    said(Thought("", path="/h"), Text("z"), ToolCall("c", "f", "{}")),
+    said(Reasoning("", path="/h"), Text("z"), ToolCall("c", "f", "{}")),
     user(ToolResult("c", (Text("1"), Text("2"))), Text("and"), Text("now")),
     user(Text("?")),
 )
@@ -98,7 +100,7 @@ def test_texts_are_one_string_in_every_role() -> None:
 
 
 def test_texts_keep_their_boundaries_where_the_upstream_takes_parts() -> None:
-    out, losses = messages_of(*TEXTS, target=Target(text_content="parts"))
+    out, losses = messages_of(*TEXTS, capabilities=Capabilities(text_content="parts"))
     parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
     assert [message["content"] for message in out[:4]] == parts
     assert out[4]["content"] == [text_part("and"), text_part("now"), text_part("?")]
@@ -121,9 +123,9 @@ CITES = [{"type": "page_location"}]
         ((Text("The "), Text("sky", citations=CITES), Text(" is blue.")), "The sky is blue."),
         ((Text("It is "), Text("blue", citations=CITES), Text("ish.", CacheMark("/c"))), "It is blueish."),
         # the words of what else stood there are not part of it
-        ((Text("results", stand_in=True), Text("Blue", citations=CITES)), "results\n\nBlue"),
-        ((Text("Blue", citations=CITES), Text("results", stand_in=True)), "Blue\n\nresults"),
-        ((Text("a", citations=CITES), Thought("", path="/h"), Text("b")), "a\n\nb"),
+        ((Text("results", rendered=True), Text("Blue", citations=CITES)), "results\n\nBlue"),
+        ((Text("Blue", citations=CITES), Text("results", rendered=True)), "Blue\n\nresults"),
+        ((Text("a", citations=CITES), Reasoning("", path="/h"), Text("b")), "a\n\nb"),
     ],
 )
 def test_a_text_that_citations_cut_is_put_together_again(parts: tuple[Part, ...], content: str) -> None:
@@ -144,8 +146,8 @@ RESULTS = (
     user(result("c", Text("r")), Text("note")),
     Message("system", (Text("rule"),), "/s"),
 )
-NO_USER = Target(turn_order="no_user_after_tool")
-ALTERNATE = Target(turn_order="alternate")
+NO_USER = Capabilities(turn_order="no_user_after_tool")
+ALTERNATE = Capabilities(turn_order="alternate")
 INSIDE = "r\n\n<user>\nnote\n</user>\n\n<system>\nrule\n</system>"
 
 
@@ -160,10 +162,10 @@ def test_the_user_speaks_after_results_where_the_upstream_takes_it() -> None:
     assert losses == [("altered", "/s/role")]
 
 
-@pytest.mark.parametrize("target", [NO_USER, ALTERNATE])
-def test_what_the_user_says_after_results_becomes_part_of_them(target: Target) -> None:
+@pytest.mark.parametrize("capabilities", [NO_USER, ALTERNATE])
+def test_what_the_user_says_after_results_becomes_part_of_them(capabilities: Capabilities) -> None:
     # "Unexpected role 'user' after role 'tool'"
-    out, losses = messages_of(*RESULTS, said(Text("ok")), user(Text("more")), target=target)
+    out, losses = messages_of(*RESULTS, said(Text("ok")), user(Text("more")), capabilities=capabilities)
     assert roles(out) == ["user", "assistant", "tool", "assistant", "user"]
     assert out[2]["content"] == INSIDE
     assert losses == [("altered", "/s/role"), ("altered", "/u"), ("altered", "/s")]
@@ -171,7 +173,10 @@ def test_what_the_user_says_after_results_becomes_part_of_them(target: Target) -
 
 def test_an_image_after_results_has_a_turn_before_it() -> None:
     out, losses = messages_of(
-        *RESULTS[:2], user(result("c", Text("r"), IMAGE), Text("note")), user(Text("now")), target=NO_USER
+        *RESULTS[:2],
+        user(result("c", Text("r"), IMAGE), Text("note")),
+        user(Text("now")),
+        capabilities=NO_USER,
     )
     assert roles(out) == ["user", "assistant", "tool", "assistant", "user"]
     assert out[2]["content"] == "r\n\n[image: see the next message]"
@@ -181,7 +186,7 @@ def test_an_image_after_results_has_a_turn_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "expected"),
+    ("capabilities", "before", "expected"),
     [
         (NO_USER, (), ["assistant", "user"]),
         (ALTERNATE, (), ["user", "assistant", "user"]),
@@ -190,9 +195,9 @@ def test_an_image_after_results_has_a_turn_before_it() -> None:
     ],
 )
 def test_the_user_speaks_first_where_turns_alternate(
-    target: Target, before: tuple[Message, ...], expected: list[str]
+    capabilities: Capabilities, before: tuple[Message, ...], expected: list[str]
 ) -> None:
-    out, losses = messages_of(*before, said(Text("a")), user(Text("b")), target=target)
+    out, losses = messages_of(*before, said(Text("a")), user(Text("b")), capabilities=capabilities)
     assert roles(out) == expected
     added = len(expected) > len(before) + 2
     assert losses == ([("repaired", "/a")] if added else [])
@@ -336,7 +341,7 @@ def test_media(media: Media, expected: Any, losses: Any) -> None:
 def test_parts_without_a_place_are_losses() -> None:
     out, losses = messages_of(
         user(Text("hi", citations=[1], path="/t"), Refusal("no", path="/f")),
-        said(Thought("", path="/h")),
+        said(Reasoning("", path="/h")),
         user(Text("and?")),
         Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
@@ -369,7 +374,7 @@ def test_system_text_keeps_its_place() -> None:
     assert out[1]["content"] == [text_part("hi"), text_part("<system>\nc\n</system>"), IMAGE_PART]
     assert out[3]["content"] == "<system>\nd\n</system>"
     assert losses == [("altered", "/3/role"), ("altered", "/5/role")]
-    out, losses = messages_of(*late, target=Target(mid_system=True, developer_role=True))
+    out, losses = messages_of(*late, capabilities=Capabilities(mid_system=True, developer_role=True))
     assert [message["role"] for message in out] == [
         "system",
         "developer",
@@ -384,10 +389,10 @@ def test_system_text_keeps_its_place() -> None:
 def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
     out, losses = messages_of(
         said(
-            Thought("t1", Seal("other", {}), path="/t1"),
+            Reasoning("t1", Signature("other", {}), path="/t1"),
             ToolCall("c1", "p", "free", ToolKind.CUSTOM, cache=CacheMark("/c1/cache")),
         ),
-        said(Thought("t2", Seal(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")),
+        said(Reasoning("t2", Signature(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")),
         said(Text("late", path="/late"), Refusal("no"), OpaquePart("other", "server_tool_use", {}, "/s")),
     )
     assert out == [
@@ -412,7 +417,7 @@ def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
     [
         ((Refusal("no"),), {"content": None, "refusal": "no"}),
         ((ToolCall("c", "f", "{}"),), {"content": None}),
-        ((Thought("t"),), {"content": "", "reasoning_content": "t"}),
+        ((Reasoning("t"),), {"content": "", "reasoning_content": "t"}),
     ],
 )
 def test_content_is_null_only_where_it_may_be(parts: Any, expected: Any) -> None:
@@ -428,9 +433,9 @@ def test_own_seals_go_back_as_they_came() -> None:
     one = {"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}
     two = {"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "signature": "S", "index": 0}]}
     out, losses = messages_of(
-        said(Thought("a", Seal(CHAT, one)), Thought("b", Seal(CHAT, two)), Text("x")),
+        said(Reasoning("a", Signature(CHAT, one)), Reasoning("b", Signature(CHAT, two)), Text("x")),
         user(Text("go on")),
-        said(Thought("hm", Seal(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
+        said(Reasoning("hm", Signature(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
     )
     assert out[0] == {
         "role": "assistant",
@@ -445,12 +450,12 @@ def test_own_seals_go_back_as_they_came() -> None:
 def test_an_upstream_that_takes_no_reasoning_gets_none() -> None:
     out, losses = messages_of(
         said(
-            Thought("a", Seal(CHAT, {"reasoning": "a"}), path="/a"),
-            Thought("b", Seal("other", 1), path="/b"),
-            Thought("", path="/c"),
+            Reasoning("a", Signature(CHAT, {"reasoning": "a"}), path="/a"),
+            Reasoning("b", Signature("other", 1), path="/b"),
+            Reasoning("", path="/c"),
             Text("x"),
         ),
-        target=Target(reasoning_field=None),
+        capabilities=Capabilities(reasoning_field=None),
     )
     assert out == [{"role": "assistant", "content": "x"}]
     assert losses == [("dropped", "/a"), ("foreign_seal", "/b"), ("dropped", "/b")]
@@ -465,13 +470,13 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
     out, losses = messages_of(*conversation)
     assert out[0] == {"role": "system", "content": "s"}
     assert losses == [("dropped", "/s/c"), ("dropped", "/r/c"), ("dropped", "/d/c")]
-    out, losses = messages_of(*conversation, target=Target(cache_marks="breakpoint"))
+    out, losses = messages_of(*conversation, capabilities=Capabilities(cache_marks="breakpoint"))
     assert out[0]["content"] == [
         {"type": "text", "text": "s", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
     ]
     assert out[2]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "30m"}
     assert losses == [("dropped", "/d/c")]
-    out, losses = messages_of(*conversation, target=Target(cache_marks="cache_control"))
+    out, losses = messages_of(*conversation, capabilities=Capabilities(cache_marks="cache_control"))
     assert out[0]["content"] == [
         {"type": "text", "text": "s", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     ]
@@ -482,8 +487,8 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
 def test_names_of_speakers_go_where_the_upstream_takes_them() -> None:
     message = Message("user", (Text("hi"),), "/u", name="ann")
     assert messages_of(message) == ([{"role": "user", "name": "ann", "content": "hi"}], [])
-    target = Target(refuses=frozenset({"message_name"}))
-    assert messages_of(message, target=target) == (
+    capabilities = Capabilities(refuses=frozenset({"message_name"}))
+    assert messages_of(message, capabilities=capabilities) == (
         [{"role": "user", "content": "hi"}],
         [("dropped", "/u/name")],
     )
@@ -651,7 +656,7 @@ def test_settings(params: Any, expected: Any, losses: Any) -> None:
 
 
 def test_the_name_of_the_limit_is_the_targets() -> None:
-    body, _ = write(params={"max_output_tokens": 9}, target=Target(max_tokens_field="max_tokens"))
+    body, _ = write(params={"max_output_tokens": 9}, capabilities=Capabilities(max_tokens_field="max_tokens"))
     assert body["max_tokens"] == 9
 
 
@@ -673,7 +678,7 @@ def test_streams_always_ask_for_usage() -> None:
 
 # -- Chat's own requests -----------------------------------------------------------------------------------
 
-OWN = Target(developer_role=True, max_tokens_field="max_completion_tokens")
+OWN = Capabilities(developer_role=True, max_tokens_field="max_completion_tokens")
 MARK = {"type": "ephemeral", "ttl": "1h"}
 BARE_MARK = {"type": "ephemeral"}
 
@@ -771,10 +776,10 @@ OWN_BODY: dict[str, Any] = {
 
 
 def own(
-    body: dict[str, Any], sealer: Sealer = Sealer(), target: Target = OWN
+    body: dict[str, Any], signer: Signer = Signer(), capabilities: Capabilities = OWN
 ) -> tuple[dict[str, Any], list[Any]]:
     ledger = Ledger()
-    return SPEC.write_request(SPEC.read_request(body, sealer), target, ledger), list(ledger)
+    return SPEC.write_request(SPEC.read_request(body, signer), capabilities, ledger), list(ledger)
 
 
 def test_a_chat_request_read_and_written_is_itself() -> None:
@@ -799,26 +804,29 @@ def test_nothing_is_asked_for_that_the_client_did_not_ask_for(fields: dict[str, 
 
 
 def test_where_developer_is_not_known_its_purpose_is_that_of_system() -> None:
-    body, losses = own({"model": "m", "messages": OWN_MESSAGES[1:2]}, target=Target())
+    body, losses = own({"model": "m", "messages": OWN_MESSAGES[1:2]}, capabilities=Capabilities())
     assert (body["messages"][0]["role"], losses) == ("system", [])
 
 
 def test_wrapped_seals_are_opened_on_the_way_to_a_chat_upstream() -> None:
-    sealer = Sealer()
+    signer = Signer()
     native = {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.encrypted", "data": "G"}]}
 
-    def message(seal: Seal) -> dict[str, Any]:
+    def message(seal: Signature) -> dict[str, Any]:
         entry = {
             "type": "reasoning.encrypted",
-            "data": sealer.wrap(seal),
+            "data": signer.wrap(seal),
             "format": "dragoman-v1",
             "index": 0,
         }
         return {"role": "assistant", "content": "x", "reasoning_content": "hm", "reasoning_details": [entry]}
 
     body, losses = own(
-        {"model": "m", "messages": [message(Seal(CHAT, native)), message(Seal("anthropic_messages", {}))]},
-        sealer,
+        {
+            "model": "m",
+            "messages": [message(Signature(CHAT, native)), message(Signature("anthropic_messages", {}))],
+        },
+        signer,
     )
     assert body["messages"] == [
         {"role": "assistant", "content": "x", "reasoning_content": "hm", **native},

@@ -16,8 +16,8 @@ from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import Fault, FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -31,8 +31,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -44,7 +44,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -60,13 +60,13 @@ USAGE_BODY = {
 }
 
 
-def exchange(*, include_usage: bool = False, **raw: Any) -> Exchange:
+def context(*, include_usage: bool = False, **raw: Any) -> ResponseContext:
     request = Request(CHAT, "alias", (), raw, stream=True, include_usage=include_usage)
-    return Exchange(request, "X1", 7, "alias")
+    return ResponseContext(request, "X1", 7, "alias")
 
 
-def printed(events: list[Event], asked: Exchange, ledger: Ledger) -> bytes:
-    writer, checker = SPEC.stream_writer(asked, ledger), Checker()
+def printed(events: list[Event], asked: ResponseContext, ledger: Ledger) -> bytes:
+    writer, checker = SPEC.stream_writer(asked, ledger), EventOrderChecker()
     out = b""
     for event in events:
         checker.check(event)
@@ -90,9 +90,11 @@ def chunks(stream: bytes) -> list[Any]:
     return [msgspec.json.decode(body) for body in bodies]
 
 
-def deltas(events: list[Event], asked: Exchange | None = None, ledger: Ledger | None = None) -> list[Any]:
+def deltas(
+    events: list[Event], asked: ResponseContext | None = None, ledger: Ledger | None = None
+) -> list[Any]:
     """The deltas between the first one and the stop, of a whole answer around `events`."""
-    found = chunks(printed(answer(*events), asked or exchange(), Ledger() if ledger is None else ledger))
+    found = chunks(printed(answer(*events), asked or context(), Ledger() if ledger is None else ledger))
     assert found[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
     return [chunk["choices"][0]["delta"] for chunk in found[1:-1]]
 
@@ -101,11 +103,11 @@ def answer(*events: Event, stop: StopReason = StopReason.END, **fields: Any) -> 
     return [STARTED, *events, Stopped(stop, **fields), ENDED]
 
 
-def whole(events: list[Event], asked: Exchange | None = None, ledger: Ledger | None = None) -> Any:
+def whole(events: list[Event], asked: ResponseContext | None = None, ledger: Ledger | None = None) -> Any:
     fold = Fold()
     for event in events:
         fold.send(event)
-    body = SPEC.write_whole(fold.answer(), asked or exchange(), Ledger() if ledger is None else ledger)
+    body = SPEC.write_whole(fold.response(), asked or context(), Ledger() if ledger is None else ledger)
     ChatCompletion.model_validate(body, strict=True)
     return body
 
@@ -129,7 +131,7 @@ def call(
 
 
 def test_every_chunk_has_all_its_members() -> None:
-    found = chunks(printed(answer(*text(0, "hi")), exchange(), Ledger()))
+    found = chunks(printed(answer(*text(0, "hi")), context(), Ledger()))
     for chunk in found:
         choices = chunk.pop("choices")
         assert chunk == {
@@ -143,8 +145,8 @@ def test_every_chunk_has_all_its_members() -> None:
 
 def test_usage_comes_last_and_only_when_asked_for() -> None:
     events = [*answer(USAGE, *text(0, "hi"))]
-    assert all("usage" not in chunk for chunk in chunks(printed(events, exchange(), Ledger())))
-    *others, last = chunks(printed(events, exchange(include_usage=True), Ledger()))
+    assert all("usage" not in chunk for chunk in chunks(printed(events, context(), Ledger())))
+    *others, last = chunks(printed(events, context(include_usage=True), Ledger()))
     assert all(chunk["usage"] is None for chunk in others)
     assert (last["choices"], last["usage"]) == ([], USAGE_BODY)
 
@@ -175,27 +177,27 @@ def test_counters_of_chat_itself_are_printed() -> None:
 
 def test_a_service_tier_is_told_when_the_enum_has_it() -> None:
     events = [Started("a", "b", None, "flex"), *answer()[1:]]
-    assert all(chunk["service_tier"] == "flex" for chunk in chunks(printed(events, exchange(), Ledger())))
+    assert all(chunk["service_tier"] == "flex" for chunk in chunks(printed(events, context(), Ledger())))
     assert whole(events)["service_tier"] == "flex"
     assert "service_tier" not in whole([Started("a", "b", None, "batch"), *answer()[1:]])
 
 
 def test_a_service_tier_that_is_known_late_is_told_with_the_end() -> None:
     late = [Started("a", "b", None, "auto"), *answer(*text(0, "hi"), Usage(service_tier="flex"))[1:]]
-    tiers = [chunk["service_tier"] for chunk in chunks(printed(late, exchange(include_usage=True), Ledger()))]
+    tiers = [chunk["service_tier"] for chunk in chunks(printed(late, context(include_usage=True), Ledger()))]
     assert tiers == ["auto", "auto", "flex", "flex"]  # role, text, finish, usage
     assert whole(late)["service_tier"] == "flex"
 
 
-SEALED = Seal("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
+SEALED = Signature("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
 ENTRY = {
     "type": "reasoning.encrypted",
-    "data": exchange().sealer.wrap(SEALED),
+    "data": context().signer.wrap(SEALED),
     "format": "dragoman-v1",
     "index": 0,
 }
-PLAIN = Seal(CHAT, {"reasoning": "hm"}, "m")
-PLAIN_ENTRY = {**ENTRY, "data": exchange().sealer.wrap(PLAIN)}
+PLAIN = Signature(CHAT, {"reasoning": "hm"}, "m")
+PLAIN_ENTRY = {**ENTRY, "data": context().signer.wrap(PLAIN)}
 OWN_DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "S", "index": 0}]
 CITE = {
     "type": "url_citation",
@@ -203,8 +205,8 @@ CITE = {
 }
 
 
-def thought(block: int, *pieces: ReasoningDelta, seal: Seal | None = None) -> list[Event]:
-    sealed = [] if seal is None else [SealDelta(block, seal)]
+def thought(block: int, *pieces: ReasoningDelta, seal: Signature | None = None) -> list[Event]:
+    sealed = [] if seal is None else [SignatureDelta(block, seal)]
     return [BlockStarted(block, REASONING), *pieces, *sealed, BlockEnded(block)]
 
 
@@ -243,7 +245,7 @@ def next_piece(index: int, arguments: str) -> dict[str, Any]:
         ),
         # Chat's own entries need no wrapping.
         (
-            thought(0, ReasoningDelta(0, "hm"), seal=Seal(CHAT, {"reasoning_details": OWN_DETAILS})),
+            thought(0, ReasoningDelta(0, "hm"), seal=Signature(CHAT, {"reasoning_details": OWN_DETAILS})),
             [{"reasoning_content": "hm"}, {"reasoning_details": OWN_DETAILS}],
             {"content": "", "reasoning_content": "hm", "reasoning_details": OWN_DETAILS},
         ),
@@ -290,7 +292,7 @@ def test_blocks(events: list[Event], expected: list[Any], message: Any) -> None:
 
 def accumulated(events: list[Event]) -> None:
     """The SDK's accumulator makes of the stream what the whole answer says."""
-    asked = exchange(include_usage=True)
+    asked = context(include_usage=True)
     state = ChatCompletionStreamState()
     for body in chunks(printed(events, asked, Ledger())):
         state.handle_chunk(ChatCompletionChunk.model_validate(body))
@@ -323,7 +325,7 @@ def cite(block: int, at: int) -> list[Event]:
 
 def test_citations_of_several_texts_reach_the_sdks_stream_helper_in_one_chunk() -> None:
     events = answer(*cite(0, 0), *cite(1, 1), *text(2, "c"))
-    stream = printed(events, exchange(), Ledger())
+    stream = printed(events, context(), Ledger())
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
     )
@@ -341,7 +343,7 @@ def test_citations_of_several_texts_reach_the_sdks_stream_helper_in_one_chunk() 
 def test_citations_before_a_failure_are_told() -> None:
     begun = [STARTED, *cite(0, 0), *cite(1, 1)[:-1]]
     *_, annotations, _ = frames(
-        printed([*begun, Failed(Fault(FaultKind.SERVER, "no"))], exchange(), Ledger())
+        printed([*begun, Failed(WireError(ErrorKind.SERVER, "no"))], context(), Ledger())
     )
     found = msgspec.json.decode(annotations)["choices"][0]["delta"]["annotations"]
     assert [each["url_citation"]["url"] for each in found] == ["https://0", "https://1"]
@@ -350,7 +352,7 @@ def test_citations_before_a_failure_are_told() -> None:
 def test_custom_calls_have_their_own_member() -> None:
     events = call(0, "c1", "patch", "*** ", "Begin", kind=ToolKind.CUSTOM)
     first = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "patch", "input": ""}}
-    stream = printed(answer(*events), exchange(), Ledger())
+    stream = printed(answer(*events), context(), Ledger())
     bodies = [msgspec.json.decode(body) for body in frames(stream)[1:-2]]
     assert [body["choices"][0]["delta"]["tool_calls"] for body in bodies] == [
         [first],
@@ -388,7 +390,7 @@ TOKEN = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
 @pytest.mark.parametrize(("kind", "member"), [(TEXT, "content"), (REFUSAL, "refusal")])
 def test_logprobs_stand_beside_the_delta(kind: BlockKind, member: str) -> None:
     events = answer(BlockStarted(0, kind), TextDelta(0, "a"), Logprobs(0, [TOKEN]), BlockEnded(0))
-    choice = chunks(printed(events, exchange(), Ledger()))[2]["choices"][0]
+    choice = chunks(printed(events, context(), Ledger()))[2]["choices"][0]
     expected = {"content": None, "refusal": None, member: [TOKEN]}
     assert (choice["delta"], choice["logprobs"]) == ({}, expected)
     assert whole(events)["choices"][0]["logprobs"] == expected
@@ -426,21 +428,21 @@ def test_logprobs_without_bytes_get_null() -> None:
 def test_finish_reasons(reason: StopReason, calls: bool, finish: str, losses: int) -> None:
     events = answer(*(call(0, "c1", "f", "{}") if calls else []), stop=reason)
     ledger = Ledger()
-    assert chunks(printed(events, exchange(), ledger))[-1]["choices"][0]["finish_reason"] == finish
+    assert chunks(printed(events, context(), ledger))[-1]["choices"][0]["finish_reason"] == finish
     assert whole(events)["choices"][0]["finish_reason"] == finish
     assert len(ledger) == losses
 
 
 def test_a_matched_stop_sequence_is_named() -> None:
     events = answer(*text(0, "a"), stop=StopReason.STOP_SEQUENCE, sequence="END")
-    assert chunks(printed(events, exchange(), Ledger()))[-1]["choices"][0]["stop_reason"] == "END"
+    assert chunks(printed(events, context(), Ledger()))[-1]["choices"][0]["stop_reason"] == "END"
     assert whole(events)["choices"][0]["stop_reason"] == "END"
 
 
 @pytest.mark.parametrize(("said", "refusal"), [(False, "why"), (True, None)])
 def test_why_an_answer_was_refused_is_its_refusal_unless_there_is_text(said: bool, refusal: Any) -> None:
     events = answer(*(text(0, "a") if said else []), stop=StopReason.CONTENT_FILTER, explanation="why")
-    found = [chunk["choices"][0]["delta"] for chunk in chunks(printed(events, exchange(), Ledger()))]
+    found = [chunk["choices"][0]["delta"] for chunk in chunks(printed(events, context(), Ledger()))]
     assert ({"refusal": "why"} in found) is not said
     assert whole(events)["choices"][0]["message"]["refusal"] == refusal
 
@@ -456,7 +458,7 @@ def test_choices_have_their_own_first_delta_calls_and_stop() -> None:
         Stopped(StopReason.END),
         ENDED,
     ]
-    found = [chunk["choices"][0] for chunk in chunks(printed(events, exchange(), Ledger()))]
+    found = [chunk["choices"][0] for chunk in chunks(printed(events, context(), Ledger()))]
     assert [(choice["index"], "role" in choice["delta"], choice["finish_reason"]) for choice in found] == [
         (0, True, None),
         (0, False, None),
@@ -479,19 +481,19 @@ def test_choices_have_their_own_first_delta_calls_and_stop() -> None:
 
 def test_a_member_of_the_answer_itself_stands_at_its_top() -> None:
     events = answer(Opaque(CHAT, "moderation", {"odd": 1}, "/moderation"))
-    for asked in (exchange(), exchange(include_usage=True)):
+    for asked in (context(), context(include_usage=True)):
         body = msgspec.json.decode(frames(printed(events, asked, Ledger()))[1])
         assert (body["choices"], body["moderation"]) == ([], {"odd": 1})
     fold = Fold()
     for event in events:
         fold.send(event)
-    assert SPEC.write_whole(fold.answer(), exchange(), Ledger())["moderation"] == {"odd": 1}
+    assert SPEC.write_whole(fold.response(), context(), Ledger())["moderation"] == {"odd": 1}
 
 
 def test_other_members_of_the_answer_go_with_the_chunks_that_follow() -> None:
     """A chunk of their own would have no choice, which clients do not expect before the last one."""
     events = answer(Opaque(CHAT, "provider", "P", "/provider"), *text(0, "x"))
-    found = chunks(printed(events, exchange(), Ledger()))
+    found = chunks(printed(events, context(), Ledger()))
     assert [(chunk.get("provider"), len(chunk["choices"])) for chunk in found] == [
         (None, 1),
         ("P", 1),
@@ -500,7 +502,7 @@ def test_other_members_of_the_answer_go_with_the_chunks_that_follow() -> None:
 
 
 def test_clients_of_functions_get_function_call() -> None:
-    asked = exchange(functions=[{"name": "f"}])
+    asked = context(functions=[{"name": "f"}])
     events = answer(*call(0, "c1", "f", "{}"), stop=StopReason.TOOL_USE)
     found = chunks(printed(events, asked, Ledger()))
     assert [chunk["choices"][0]["delta"] for chunk in found[1:-1]] == [
@@ -517,8 +519,8 @@ def test_clients_of_functions_get_function_call() -> None:
 
 @pytest.mark.parametrize("before", [[], [STARTED, BlockStarted(0, TEXT), TextDelta(0, "a")]])
 def test_a_failure_is_an_error_frame_without_done(before: list[Event]) -> None:
-    fault = Fault(FaultKind.RATE_LIMIT, "slow down")
-    *_, last = frames(printed([*before, Failed(fault)], exchange(), Ledger()))
+    error = WireError(ErrorKind.RATE_LIMIT, "slow down")
+    *_, last = frames(printed([*before, Failed(error)], context(), Ledger()))
     assert msgspec.json.decode(last) == {
         "error": {
             "message": "slow down",
@@ -530,7 +532,7 @@ def test_a_failure_is_an_error_frame_without_done(before: list[Event]) -> None:
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_stream() -> None:
-    assert b'"content":"\\ud83d"' in printed(answer(*text(0, "\ud83d")), exchange(), Ledger())
+    assert b'"content":"\\ud83d"' in printed(answer(*text(0, "\ud83d")), context(), Ledger())
 
 
 def test_a_summary_is_printed_as_text() -> None:

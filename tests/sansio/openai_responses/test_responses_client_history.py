@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
 from dragoman.protocols.openai_responses import SPEC
@@ -19,7 +19,7 @@ PATCH = {"type": "update_file", "path": "a", "diff": "@@\n-a\n+b"}
 
 
 def read(*items: dict[str, Any]) -> Any:
-    return SPEC.read_request({"model": "m", "input": [*items]}, Sealer())
+    return SPEC.read_request({"model": "m", "input": [*items]}, Signer())
 
 
 def said(item: dict[str, Any]) -> Message:

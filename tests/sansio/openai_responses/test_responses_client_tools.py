@@ -21,18 +21,18 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import FunctionTool, HostedTool, ToolCall
-from dragoman._ir.signatures import Sealer
-from dragoman._transforms.tool_calls import CallStage
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._wire.json import encode_text
-from dragoman.codec import Target, ToolRule
+from dragoman.codec import Capabilities, ToolLimits
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 
 
 def read(*items: dict[str, Any], **body: Any) -> Any:
-    return SPEC.read_request({"model": "m", "input": [*items], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "input": [*items], **body}, Signer())
 
 
 def declared(tool: dict[str, Any]) -> HostedTool:
@@ -76,7 +76,7 @@ STAND_INS: list[tuple[dict[str, Any], str, set[str]]] = [
 
 @pytest.mark.parametrize(("tool", "name", "properties"), STAND_INS)
 def test_a_function_with_a_schema_stands_in(tool: dict[str, Any], name: str, properties: set[str]) -> None:
-    found = declared(tool).stand_in
+    found = declared(tool).function_fallback
     assert isinstance(found, FunctionTool)
     assert (found.name, found.path) == (name, "/tools/0")
     assert found.description
@@ -86,9 +86,9 @@ def test_a_function_with_a_schema_stands_in(tool: dict[str, Any], name: str, pro
 
 def test_what_a_tool_says_of_itself_is_told_to_the_model() -> None:
     skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
-    shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).stand_in
-    screen = declared(STAND_INS[5][0]).stand_in
-    search = declared(STAND_INS[7][0]).stand_in
+    shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
+    screen = declared(STAND_INS[5][0]).function_fallback
+    search = declared(STAND_INS[7][0]).function_fallback
     assert shell is not None
     assert (shell.description or "").endswith("Skills that can be read there:\npdf (/s/pdf): Reads them.")
     assert screen is not None
@@ -109,7 +109,7 @@ def test_what_a_tool_says_of_itself_is_told_to_the_model() -> None:
     ],
 )
 def test_nothing_stands_in_for_what_the_provider_runs(tool: dict[str, Any]) -> None:
-    assert declared(tool).stand_in is None
+    assert declared(tool).function_fallback is None
 
 
 # --- calls in answers -------------------------------------------------------------------------------------------
@@ -369,14 +369,14 @@ CODEX = {
 
 
 def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
-    request = SPEC.read_request(CODEX, Sealer())
-    fitted, book = fit_tools(request, ToolRule(), Target(), Ledger())
+    request = SPEC.read_request(CODEX, Signer())
+    fitted, undo = fit_tools(request, ToolLimits(), Capabilities(), Ledger())
     names = [tool.name for tool in fitted.tools if isinstance(tool, FunctionTool)]
     assert names == ["multi_agent_v1__spawn_agent", "tool_search", "local_shell"]
     [earlier] = fitted.messages[1].parts
     assert isinstance(earlier, ToolCall)
     assert earlier.name == "multi_agent_v1__spawn_agent"
-    stage = CallStage(book, SPEC.tools, "x1", Ledger())
+    stage = ToolCallStage(undo, SPEC.tool_limits, "x1", Ledger())
     events = [
         each
         for event in (
@@ -386,7 +386,7 @@ def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
         )
         for each in stage.send(event)
     ]
-    payloads = answer(*events, stop=Stopped(StopReason.TOOL_USE), exchange=FOREIGN)
+    payloads = answer(*events, stop=Stopped(StopReason.TOOL_USE), context=FOREIGN)
     assert output(payloads) == [
         {
             "id": "fc_x1_0",

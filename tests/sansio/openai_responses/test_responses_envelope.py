@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from resp_answers import STARTED, answer, call, output, own, stream, text, thought, whole
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockKind,
@@ -21,9 +21,9 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 
-FAULT = Fault(FaultKind.RATE_LIMIT, "slow down")
+FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")
 NUMBER = (int, float)
 NULL = type(None)
 # What `ResponseResource` of the Open Responses specification (2026-04-24) requires, and of which types.
@@ -65,8 +65,8 @@ OPEN_RESPONSES: dict[str, tuple[type, ...]] = {
 @pytest.mark.parametrize(
     "asked", [own(), own(temperature=None, top_p=None, service_tier=None, metadata=None)]
 )
-def test_every_response_has_what_open_responses_requires(asked: Exchange) -> None:
-    answers = [answer(*text(), exchange=asked), stream(STARTED, Failed(FAULT), exchange=asked)]
+def test_every_response_has_what_open_responses_requires(asked: ResponseContext) -> None:
+    answers = [answer(*text(), context=asked), stream(STARTED, Failed(FAULT), context=asked)]
     found = [payload["response"] for each in answers for payload in each if "response" in payload]
     assert {each["status"] for each in found} == {"in_progress", "completed", "failed"}
     for response in found:
@@ -78,7 +78,7 @@ def test_every_response_has_what_open_responses_requires(asked: Exchange) -> Non
 
 def test_an_answer_is_complete_when_the_clock_says_so() -> None:
     asked = msgspec.structs.replace(own(), clock=lambda: 9)
-    ends = [answer(exchange=asked)[-1], answer(exchange=asked, stop=Stopped(StopReason.MAX_TOKENS))[-1]]
+    ends = [answer(context=asked)[-1], answer(context=asked, stop=Stopped(StopReason.MAX_TOKENS))[-1]]
     told = [(each["response"]["created_at"], each["response"]["completed_at"]) for each in ends]
     assert told == [(7, 9), (7, None)]
 

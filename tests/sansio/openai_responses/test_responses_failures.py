@@ -9,7 +9,7 @@ import pytest
 from resp_answers import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, stream, text, thought
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
@@ -17,18 +17,18 @@ from dragoman._ir.events import (
     Event,
     Failed,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
     TextDelta,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Message, Request, Text, Thought, ToolCall
+from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
 from dragoman._wire.json import encode
-from dragoman._wire.sse import frame
-from dragoman.codec import Target
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
@@ -37,7 +37,7 @@ ORIGIN = "openai_responses"
 def rich() -> list[Event]:
     """An answer with an item of every kind that other vendors' answers have."""
     return [
-        *thought(ReasoningDelta(0, "hm"), SealDelta(0, MESSAGES_SEAL)),
+        *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, MESSAGES_SEAL)),
         *text(1, "Be", "fore"),
         *call(2, '{"a"', ":1}"),
         BlockStarted(3, BlockKind.REFUSAL),
@@ -94,7 +94,7 @@ def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
 
 def test_c7_reasoning_has_its_full_life() -> None:
     payloads = answer(
-        *thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SealDelta(0, MESSAGES_SEAL))
+        *thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SignatureDelta(0, MESSAGES_SEAL))
     )
     part = [
         "reasoning_summary_part.added",
@@ -108,10 +108,10 @@ def test_c7_reasoning_has_its_full_life() -> None:
 
 
 def test_c3_reasoning_of_another_vendor_can_be_sent_back() -> None:
-    [item] = output(answer(*thought(SealDelta(0, MESSAGES_SEAL))))
+    [item] = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL))))
     request = SPEC.read_request({"model": "m", "input": [item]}, SEALER)
     [found] = request.messages[0].parts
-    assert isinstance(found, Thought)
+    assert isinstance(found, Reasoning)
     assert found.seal == MESSAGES_SEAL
 
 
@@ -119,10 +119,10 @@ def test_a16_reasoning_after_a_call_is_an_item_of_its_own() -> None:
     again = [
         BlockStarted(2, BlockKind.REASONING),
         ReasoningDelta(2, "so"),
-        SealDelta(2, MESSAGES_SEAL),
+        SignatureDelta(2, MESSAGES_SEAL),
         BlockEnded(2),
     ]
-    items = output(answer(*thought(SealDelta(0, MESSAGES_SEAL)), *call(1, "{}"), *again))
+    items = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL)), *call(1, "{}"), *again))
     assert [item["id"] for item in items] == ["rs_x1_0", "fc_x1_1", "rs_x1_2"]
 
 
@@ -178,7 +178,7 @@ OPENING = [
 def sent(payloads: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], ResponseTranslator]:
     machine = ResponseTranslator(SPEC, SPEC, FOREIGN, client_streams=True)
     for payload in payloads:
-        machine.receive_data(frame(encode(payload), payload["type"].encode()))
+        machine.receive_data(encode_frame(encode(payload), payload["type"].encode()))
     machine.receive_eof()
     frames = machine.data_to_send().decode().strip().split("\n\n")
     return [json.loads(each.partition("data: ")[2]) for each in frames], machine
@@ -206,7 +206,7 @@ def test_e3_an_end_has_the_full_output() -> None:
 
 
 def test_e3_a_failure_keeps_what_was_done() -> None:
-    failed = stream(Started("u", "m"), *text(0, "a"), Failed(Fault(FaultKind.OVERLOADED, "busy")))[-1]
+    failed = stream(Started("u", "m"), *text(0, "a"), Failed(WireError(ErrorKind.OVERLOADED, "busy")))[-1]
     assert failed["response"]["output"][0]["content"][0]["text"] == "a"
 
 
@@ -215,12 +215,12 @@ def test_e3_a_failure_keeps_what_was_done() -> None:
 
 def written(*messages: Message) -> tuple[list[dict[str, Any]], list[LossCode]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("anthropic_messages", "m", messages, {}), Target(), ledger)
+    body = SPEC.write_request(Request("anthropic_messages", "m", messages, {}), Capabilities(), ledger)
     return body["input"], [loss.code for loss in ledger]
 
 
-def reasoning(**fields: Any) -> Thought:
-    return Thought("", Seal(ORIGIN, {"type": "reasoning", "summary": [], **fields}), path="/p")
+def reasoning(**fields: Any) -> Reasoning:
+    return Reasoning("", Signature(ORIGIN, {"type": "reasoning", "summary": [], **fields}), path="/p")
 
 
 SAID = Text("so")
@@ -249,6 +249,6 @@ def test_b11_reasoning_is_not_sent_without_what_follows_it() -> None:
 
 
 def test_ciphertext_of_another_maker_is_not_sent() -> None:
-    items, losses = written(Message("assistant", (Thought("", MESSAGES_SEAL), SAID)))
+    items, losses = written(Message("assistant", (Reasoning("", MESSAGES_SEAL), SAID)))
     assert [item["type"] for item in items] == ["message"]
     assert losses == [LossCode.FOREIGN_SEAL]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     CodeExecution,
@@ -18,22 +18,22 @@ from dragoman._ir.request import (
     McpServer,
     Message,
     OpaquePart,
+    Reasoning,
     ReasoningConfig,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     ToolResult,
     WebSearch,
 )
-from dragoman._ir.signatures import PREFIX, Sealer
-from dragoman._transforms.extensions import leave_protocol
+from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN, MESSAGES = "openai_responses", "anthropic_messages"
-SEALER = Sealer(b"secret")
+SEALER = Signer(b"secret")
 USER = {"type": "message", "role": "user", "content": "hi"}
 
 
@@ -44,14 +44,14 @@ def read(*items: Any, **body: Any) -> Request:
 def own(*items: Any, **body: Any) -> list[Any]:
     """The items as an upstream of the same protocol gets them, without any loss."""
     ledger = Ledger()
-    written: list[Any] = SPEC.write_request(read(*items, **body), Target(), ledger)["input"]
+    written: list[Any] = SPEC.write_request(read(*items, **body), Capabilities(), ledger)["input"]
     assert list(ledger) == []
     return written
 
 
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    leave_protocol(request, ledger)
+    strip_extensions(request, ledger)
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -220,7 +220,7 @@ def test_what_was_declared_at_first_stays_and_is_seen_once_it_was_found(kind: st
 def test_own_requests_keep_what_was_declared_twice() -> None:
     hidden = {**FUNCTION, "defer_loading": True}
     body = {"model": "m", "input": [{**FOUND, "tools": [hidden]}], "tools": [hidden]}
-    assert SPEC.write_request(SPEC.read_request(body, SEALER), Target(), Ledger()) == body
+    assert SPEC.write_request(SPEC.read_request(body, SEALER), Capabilities(), Ledger()) == body
 
 
 SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
@@ -294,7 +294,7 @@ def compaction(text: str) -> dict[str, Any]:
 
 
 def test_a_summary_that_was_made_here_takes_the_place_of_the_conversation() -> None:
-    item = compaction(SEALER.wrap(Seal("dragoman", {"summary": "all of it"})))
+    item = compaction(SEALER.wrap(Signature("dragoman", {"summary": "all of it"})))
     place = "/input/0/encrypted_content"
     text = Text("Summary of the conversation so far:\nall of it", path=place)
     assert read(item).messages == (Message("user", (text,), "/input/0"),)
@@ -307,10 +307,10 @@ def test_a_summary_that_was_made_here_takes_the_place_of_the_conversation() -> N
     "text",
     [
         "gAAAA",
-        PREFIX + "AAAA.mac",
-        SEALER.wrap(Seal("dragoman", {"summary": ""})),
-        SEALER.wrap(Seal("dragoman", "x")),
-        SEALER.wrap(Seal(MESSAGES, {"summary": "x"})),
+        WRAPPED_PREFIX + "AAAA.mac",
+        SEALER.wrap(Signature("dragoman", {"summary": ""})),
+        SEALER.wrap(Signature("dragoman", "x")),
+        SEALER.wrap(Signature(MESSAGES, {"summary": "x"})),
     ],
 )
 def test_any_other_compaction_is_read_by_its_maker_alone(text: str) -> None:
@@ -329,7 +329,7 @@ def test_a_reference_to_the_vendors_store_is_a_wish_that_others_refuse(item: dic
     assert request.param_paths["previous_response_id"] == "/input/1/id"
     assert own(USER, item) == [USER, item]
     body = {"model": "m", "input": [item]}
-    assert SPEC.write_request(SPEC.read_request(body, SEALER), Target(), Ledger()) == body
+    assert SPEC.write_request(SPEC.read_request(body, SEALER), Capabilities(), Ledger()) == body
 
 
 def test_a_response_that_is_referred_to_counts_more_than_an_item() -> None:
@@ -341,13 +341,13 @@ def test_a_response_that_is_referred_to_counts_more_than_an_item() -> None:
 # --- searches of another vendor, which were told twice ------------------------------------------------------------
 
 SEARCH = {"type": "web_search_call", "id": "ws_x_1", "action": {"type": "search", "query": "cats"}}
-RESULT = Seal(MESSAGES, {"type": "web_search_tool_result"}, "c")
+RESULT = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
 SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALER.wrap(RESULT)}
 
 
 def test_a_search_that_its_maker_gets_back_is_not_told_again() -> None:
     request = read(SEALED, SEARCH)
-    thought = Thought('Searched the web for "cats"', RESULT, "rs_1", path="/input/0")
+    thought = Reasoning('Searched the web for "cats"', RESULT, "rs_1", path="/input/0")
     assert request.messages == (Message("assistant", (thought,), "/input/0"),)
     assert lost(request) == []
 
@@ -358,7 +358,7 @@ def test_a_search_that_its_maker_gets_back_is_not_told_again() -> None:
         USER,
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
         {**SEALED, "summary": [{"type": "summary_text", "text": "hm"}]},
-        {**SEALED, "encrypted_content": PREFIX + "AAAA.mac"},
+        {**SEALED, "encrypted_content": WRAPPED_PREFIX + "AAAA.mac"},
     ],
 )
 def test_any_other_search_is(before: dict[str, Any]) -> None:
@@ -425,4 +425,4 @@ def test_what_hosted_tools_are_for(tool: dict[str, Any], use: Any) -> None:
 )
 def test_own_choices_of_hosted_tools_come_back_whole(choice: dict[str, Any]) -> None:
     body = {"model": "m", "input": [USER], "tools": [MCP, FUNCTION], "tool_choice": choice}
-    assert SPEC.write_request(SPEC.read_request(body, SEALER), Target(), Ledger()) == body
+    assert SPEC.write_request(SPEC.read_request(body, SEALER), Capabilities(), Ledger()) == body

@@ -21,18 +21,18 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import CacheMark, Message, Namespace, ReasoningConfig, Request, Text
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
-EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
+EXCHANGE = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
 FUNCTION = {"type": "function", "name": "f"}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": "hi", **body}, Sealer())
+    return SPEC.read_request({"model": "m", "input": "hi", **body}, Signer())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_cache_mark_that_says_more() -> None:
 def test_reasoning_that_is_told_otherwise(config: ReasoningConfig) -> None:
     ledger = Ledger()
     said = (Message("user", (Text("hi"),), "/m"),)
-    SPEC.write_request(Request("openai_chat", "m", said, {}, reasoning=config), Target(), ledger)
+    SPEC.write_request(Request("openai_chat", "m", said, {}, reasoning=config), Capabilities(), ledger)
     assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/thinking")]
 
 

@@ -17,20 +17,20 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
-from dragoman.codec import Target
+from dragoman._ir.signatures import Signer
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 DROPPED, ALTERED = LossCode.DROPPED, LossCode.ALTERED
 EXPLICIT = {"mode": "explicit"}
-TAKES = Target(cache_marks="breakpoint")
+TAKES = Capabilities(cache_marks="breakpoint")
 Losses = list[tuple[LossCode, str]]
 
 
-def write(*messages: Message, target: Target = TAKES) -> tuple[list[Any], Losses]:
+def write(*messages: Message, capabilities: Capabilities = TAKES) -> tuple[list[Any], Losses]:
     ledger = Ledger()
     request = Request("anthropic_messages", "m", messages, {})
-    items: list[Any] = SPEC.write_request(request, target, ledger)["input"]
+    items: list[Any] = SPEC.write_request(request, capabilities, ledger)["input"]
     return items, [(loss.code, loss.path) for loss in ledger]
 
 
@@ -131,7 +131,7 @@ def test_the_text_of_a_marked_result_is_a_part() -> None:
     ],
 )
 def test_a_server_that_takes_no_marks_gets_none(message: Message) -> None:
-    items, losses = write(user(Text("first")), message, target=Target())
+    items, losses = write(user(Text("first")), message, capabilities=Capabilities())
     assert (marked(items), losses) == ([], [(DROPPED, "/m")])
 
 
@@ -139,6 +139,6 @@ def test_own_marks_stay_as_they_are() -> None:
     part = {"type": "output_text", "text": "a", "annotations": [], "prompt_cache_breakpoint": EXPLICIT}
     item = {"type": "message", "role": "assistant", "content": [part] * 6}
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [item]}, Sealer())
-    assert SPEC.write_request(request, Target(), ledger)["input"] == [item]
+    request = SPEC.read_request({"model": "m", "input": [item]}, Signer())
+    assert SPEC.write_request(request, Capabilities(), ledger)["input"] == [item]
     assert list(ledger) == []

@@ -9,10 +9,10 @@ import pytest
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ReasoningConfig, Request, ResponseFormat
-from dragoman._ir.signatures import Sealer
-from dragoman._transforms.history import mend_history
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.history import repair_history
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 HI = {"type": "message", "role": "user", "content": "Hi"}
@@ -30,19 +30,19 @@ JSON = {"type": "json_schema", "name": "n", "schema": {}, "new": 1}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": [HI], **body}, Sealer())
+    return SPEC.read_request({"model": "m", "input": [HI], **body}, Signer())
 
 
-def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]:
+def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """The body for the upstream without its model, and the places in the ledger."""
     ledger = Ledger()
-    out = decode(encode(SPEC.write_request(request, Target(relay="mend", **target), ledger)))
+    out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
     del out["model"]
     return out, [loss.path for loss in ledger]
 
 
 @pytest.mark.parametrize(
-    ("target", "before", "after", "losses"),
+    ("capabilities", "before", "after", "losses"),
     [
         (
             {"efforts": ("low", "high")},
@@ -99,9 +99,9 @@ def written(request: Request, **target: Any) -> tuple[dict[str, Any], list[str]]
     ],
 )
 def test_settings_and_tools(
-    target: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = written(read(**before), **target)
+    out, lost = written(read(**before), **capabilities)
     assert out.pop("input") == [HI]
     assert out == after
     assert lost == losses
@@ -129,7 +129,7 @@ def test_a_schema_that_a_pass_asks_for_in_words() -> None:
 
 
 def test_what_passes_put_in_is_in() -> None:
-    shows = ReasoningConfig(effort="low", show="summarized")
+    shows = ReasoningConfig(effort="low", display="summarized")
     asked = msgspec.structs.replace(read(), reasoning=shows)
     assert written(asked)[0]["reasoning"] == {"effort": "low", "summary": "auto"}
     asked = msgspec.structs.replace(read(), reasoning=ReasoningConfig(mode="disabled"))
@@ -143,7 +143,7 @@ def test_an_effort_in_mid_conversation_stays_there() -> None:
 
 
 def mended(*items: dict[str, Any]) -> list[dict[str, Any]]:
-    request = mend_history(read(input=list(items)), Ledger())
+    request = repair_history(read(input=list(items)), Ledger())
     written_items: list[dict[str, Any]] = written(request)[0]["input"]
     return written_items
 

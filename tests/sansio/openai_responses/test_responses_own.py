@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._ir.events import Seal
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import FunctionTool
-from dragoman._ir.signatures import Sealer
-from dragoman.codec import Target
+from dragoman._ir.signatures import Signer
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
@@ -128,7 +128,7 @@ RICH: dict[str, Any] = {
 
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(SPEC.read_request(body, Sealer()), Target(), ledger)
+    out = SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), ledger)
     assert list(ledger) == []
     return out
 
@@ -189,16 +189,18 @@ def test_bare_messages_get_their_type() -> None:
 
 
 def test_reasoning_sealed_for_another_protocol_is_named() -> None:
-    seal = Seal(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
-    wrapped = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": Sealer().wrap(seal)}
+    seal = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
+    wrapped = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": Signer().wrap(seal)}
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Sealer())
-    assert SPEC.write_request(request, Target(), ledger)["input"] == []
+    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
+    assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
 
 
 def test_a_tool_that_changed_its_kind_takes_nothing_from_its_old_form() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
-    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Sealer())
+    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Signer())
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
-    assert SPEC.write_request(changed, Target(), Ledger())["tools"] == [{"type": "function", "name": "c"}]
+    assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
+        {"type": "function", "name": "c"}
+    ]

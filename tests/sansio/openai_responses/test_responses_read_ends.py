@@ -38,7 +38,7 @@ from resp_stream import (
     thought,
 )
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -184,54 +184,54 @@ def test_progress_is_no_loss_and_all_else_is_named(
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
 
 
-SERVER = FaultKind.SERVER
-FAILURES: list[tuple[dict[str, Any], Fault]] = [
+SERVER = ErrorKind.SERVER
+FAILURES: list[tuple[dict[str, Any], WireError]] = [
     (
         ended(status="failed", error={"code": "rate_limit_exceeded", "message": "slow"}),
-        Fault(FaultKind.RATE_LIMIT, "slow", code="rate_limit_exceeded"),
+        WireError(ErrorKind.RATE_LIMIT, "slow", code="rate_limit_exceeded"),
     ),
-    (ended(status="failed"), Fault(SERVER, "the upstream failed without a reason")),
+    (ended(status="failed"), WireError(SERVER, "the upstream failed without a reason")),
     *(
-        (ended(status="failed", error={"code": code, "message": "m"}), Fault(kind, "m", code=code))
+        (ended(status="failed", error={"code": code, "message": "m"}), WireError(kind, "m", code=code))
         for code, kind in (
             ("server_error", SERVER),
-            ("server_is_overloaded", FaultKind.OVERLOADED),
-            ("insufficient_quota", FaultKind.BILLING),
-            ("invalid_prompt", FaultKind.INVALID_REQUEST),
-            ("bio_policy", FaultKind.INVALID_REQUEST),
-            ("vector_store_timeout", FaultKind.TIMEOUT),
-            ("image_too_large", FaultKind.INVALID_REQUEST),
-            ("context_length_exceeded", FaultKind.CONTEXT_LENGTH),
+            ("server_is_overloaded", ErrorKind.OVERLOADED),
+            ("insufficient_quota", ErrorKind.BILLING),
+            ("invalid_prompt", ErrorKind.INVALID_REQUEST),
+            ("bio_policy", ErrorKind.INVALID_REQUEST),
+            ("vector_store_timeout", ErrorKind.TIMEOUT),
+            ("image_too_large", ErrorKind.INVALID_REQUEST),
+            ("context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
         )
     ),
-    (ended(status="cancelled"), Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")),
+    (ended(status="cancelled"), WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")),
     (
         {"type": "error", "code": "context_length_exceeded", "message": "too long", "param": "input"},
-        Fault(FaultKind.CONTEXT_LENGTH, "too long", code="context_length_exceeded", param="input"),
+        WireError(ErrorKind.CONTEXT_LENGTH, "too long", code="context_length_exceeded", param="input"),
     ),
     (
         {"type": "error", "error": {"type": "server_error", "code": None, "message": "oops", "param": None}},
-        Fault(SERVER, "oops", type="server_error"),
+        WireError(SERVER, "oops", type="server_error"),
     ),
-    ({"error": {"message": "oops", "code": 500}}, Fault(SERVER, "oops", code="500")),
+    ({"error": {"message": "oops", "code": 500}}, WireError(SERVER, "oops", code="500")),
 ]
 
 
-@pytest.mark.parametrize(("payload", "fault"), FAILURES)
-def test_failures(payload: dict[str, Any], fault: Fault) -> None:
-    assert events_of(created(), payload) == [STARTED, Failed(fault)]
-    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(fault)]
+@pytest.mark.parametrize(("payload", "error"), FAILURES)
+def test_failures(payload: dict[str, Any], error: WireError) -> None:
+    assert events_of(created(), payload) == [STARTED, Failed(error)]
+    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
 
 
 def test_an_error_named_by_the_event_line_alone() -> None:
-    for said, fault in (
-        (b'{"message":"oops"}', Fault(SERVER, "oops")),
-        (b'{"message":"oops","type":"server_error"}', Fault(SERVER, "oops", type="server_error")),
+    for said, error in (
+        (b'{"message":"oops"}', WireError(SERVER, "oops")),
+        (b'{"message":"oops","type":"server_error"}', WireError(SERVER, "oops", type="server_error")),
     ):
-        reader, tap = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.tap(EXCHANGE)
-        assert reader.read(Frame(b"error", said)) == (Failed(fault),)
-        tap.watch(Frame(b"error", said))
-        assert tap.fault == fault
+        reader, observer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.observer(EXCHANGE)
+        assert reader.read(Frame(b"error", said)) == (Failed(error),)
+        observer.observe(Frame(b"error", said))
+        assert observer.error == error
 
 
 def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:
@@ -316,11 +316,11 @@ def test_a_whole_answer_is_read_like_the_end_of_a_stream() -> None:
 
 def test_whole_answers_that_failed() -> None:
     failed = ended(status="failed", error={"code": "server_error", "message": "oops"})["response"]
-    fault = Fault(SERVER, "oops", code="server_error")
-    assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(fault)]
+    error = WireError(SERVER, "oops", code="server_error")
+    assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(error)]
     assert list(
         SPEC.read_whole({"error": {"code": "server_error", "message": "oops"}}, EXCHANGE, Ledger())
-    ) == [Failed(fault)]
+    ) == [Failed(error)]
 
 
 @pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
@@ -352,21 +352,21 @@ def test_text_that_came_through_the_fast_lane_is_not_given_again(
         reader.read(Frame(b"", encode(payload)))
     found = reader.read(Frame(b"", encode(first)))[-1]
     assert isinstance(found, (TextDelta, ArgumentsDelta, ReasoningDelta))
-    hint = reader.lane(found)
+    hint = reader.template_for(found)
     assert hint is not None
     assert (hint.key, hint.number, hint.padding) == (b"delta", b"sequence_number", b"obfuscation")
-    assert hint.note is not None
-    hint.note("lo")
+    assert hint.on_text is not None
+    hint.on_text("lo")
     after = reader.read(Frame(b"", encode(last)))
     assert [each for each in after if type(each) is type(found)] == []
-    assert reader.lane(found) is None
+    assert reader.template_for(found) is None
 
 
 def test_reasoning_of_several_parts_has_no_fast_lane() -> None:
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
     for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
         reader.read(Frame(b"", encode(payload)))
-    assert reader.lane(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
+    assert reader.template_for(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
 
 
 def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:

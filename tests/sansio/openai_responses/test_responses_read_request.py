@@ -6,33 +6,33 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
     CacheMark,
     Citation,
     Media,
     Message,
     OpaquePart,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 
 
-def read(sealer: Sealer = Sealer(), **body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": "hi", **body}, sealer)
+def read(signer: Signer = Signer(), **body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "input": "hi", **body}, signer)
 
 
-def item(value: dict[str, Any], sealer: Sealer = Sealer()) -> Message:
-    (message,) = read(sealer, input=[value]).messages
+def item(value: dict[str, Any], signer: Signer = Signer()) -> Message:
+    (message,) = read(signer, input=[value]).messages
     return message
 
 
@@ -58,7 +58,7 @@ def test_instructions_lead_and_say_where_they_stood() -> None:
 
 
 def test_input_may_be_absent_when_something_else_holds_the_conversation() -> None:
-    request = SPEC.read_request({"model": "m", "previous_response_id": "resp_1"}, Sealer())
+    request = SPEC.read_request({"model": "m", "previous_response_id": "resp_1"}, Signer())
     assert request.messages == ()
     assert request.params == {"previous_response_id": "resp_1"}
 
@@ -271,24 +271,30 @@ def test_reasoning_keeps_the_whole_item_as_its_seal() -> None:
         "encrypted_content": "gAAA",
         "odd": 1,
     }
-    assert item(value).parts == (Thought("one\n\ntwo", Seal(ORIGIN, value), "rs_1", {"odd": 1}, "/input/0"),)
+    assert item(value).parts == (
+        Reasoning("one\n\ntwo", Signature(ORIGIN, value), "rs_1", {"odd": 1}, "/input/0"),
+    )
 
 
 def test_reasoning_content_is_its_text_when_there_is_no_summary() -> None:
     value = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "deep"}]}
-    assert item(value).parts == (Thought("deep", Seal(ORIGIN, value), path="/input/0"),)
+    assert item(value).parts == (Reasoning("deep", Signature(ORIGIN, value), path="/input/0"),)
 
 
 def test_reasoning_that_we_sealed_is_unwrapped() -> None:
-    sealer = Sealer(b"secret")
-    seal = Seal("anthropic_messages", {"type": "thinking", "thinking": "t", "signature": "s"}, "c")
-    value = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealer.wrap(seal)}
-    assert item(value, sealer).parts == (Thought("", seal, "rs_1", path="/input/0"),)
+    signer = Signer(b"secret")
+    seal = Signature("anthropic_messages", {"type": "thinking", "thinking": "t", "signature": "s"}, "c")
+    value = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": signer.wrap(seal)}
+    assert item(value, signer).parts == (Reasoning("", seal, "rs_1", path="/input/0"),)
 
 
 def test_forged_reasoning_is_only_text() -> None:
-    value = {"type": "reasoning", "summary": [{"text": "t"}], "encrypted_content": PREFIX + "AAAA.mac"}
-    assert item(value, Sealer(b"secret")).parts == (Thought("t", None, path="/input/0", forged=True),)
+    value = {
+        "type": "reasoning",
+        "summary": [{"text": "t"}],
+        "encrypted_content": WRAPPED_PREFIX + "AAAA.mac",
+    }
+    assert item(value, Signer(b"secret")).parts == (Reasoning("t", None, path="/input/0", forged=True),)
 
 
 @pytest.mark.parametrize("kind", ["something_of_tomorrow", "compaction"])

@@ -54,9 +54,9 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningForm,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Stopped,
     StopReason,
     TextDelta,
@@ -65,7 +65,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._wire.json import encode
-from dragoman._wire.sse import SSEParser, frame
+from dragoman._wire.sse import SSEParser, encode_frame
 from dragoman.protocols.openai_responses import SPEC
 
 
@@ -179,9 +179,9 @@ def test_what_says_nothing_is_passed_over(payload: dict[str, Any]) -> None:
 
 
 def test_a_done_sentinel_is_tolerated() -> None:
-    stream = b"".join(frame(encode(payload)) for payload in (created(), ADDED, *TWO, FINAL)) + frame(
-        b"[DONE]"
-    )
+    stream = b"".join(
+        encode_frame(encode(payload)) for payload in (created(), ADDED, *TWO, FINAL)
+    ) + encode_frame(b"[DONE]")
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
     assert [e for f in SSEParser().receive_data(stream) for e in reader.read(f)] == HELLO
 
@@ -424,7 +424,7 @@ THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
         [event("output_item.done", item={**REASONING, "encrypted_content": "gA"})],
         [
             THINKING,
-            SealDelta(0, Seal(ORIGIN, {**REASONING, "encrypted_content": "gA"}, "gpt")),
+            SignatureDelta(0, Signature(ORIGIN, {**REASONING, "encrypted_content": "gA"}, "gpt")),
             BlockEnded(0),
         ],
     ),
@@ -440,7 +440,7 @@ THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
             THINKING,
             thought("de", 0, ReasoningForm.FULL),
             thought("ep", 0, ReasoningForm.FULL),
-            SealDelta(0, Seal(ORIGIN, {**REASONING, "content": [{"text": "deep"}, "odd"]}, "gpt")),
+            SignatureDelta(0, Signature(ORIGIN, {**REASONING, "content": [{"text": "deep"}, "odd"]}, "gpt")),
             BlockEnded(0),
         ],
     ),

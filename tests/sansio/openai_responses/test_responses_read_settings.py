@@ -18,14 +18,14 @@ from dragoman._ir.request import (
     ToolChoice,
     ToolRef,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 
 
-def read(sealer: Sealer = Sealer(), **body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": "hi", **body}, sealer)
+def read(signer: Signer = Signer(), **body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "input": "hi", **body}, signer)
 
 
 TOOLS: list[tuple[dict[str, Any], Any]] = [
@@ -173,20 +173,20 @@ def test_reasoning_settings() -> None:
     place = {"path": "/reasoning", "effort_path": "/reasoning/effort"}
     assert read(reasoning={"effort": "low"}).reasoning == ReasoningConfig(effort="low", **place)
     assert read(reasoning={"summary": "detailed", "mode": "pro"}).reasoning == ReasoningConfig(
-        show="summarized",
-        show_path="/reasoning/summary",
+        display="summarized",
+        display_path="/reasoning/summary",
         extra={"mode": "pro", "summary": "detailed"},
         **place,
     )
     assert read(reasoning={"generate_summary": "concise"}).reasoning == ReasoningConfig(
-        show="summarized",
-        show_path="/reasoning/generate_summary",
+        display="summarized",
+        display_path="/reasoning/generate_summary",
         extra={"generate_summary": "concise"},
         **place,
     )
     assert read(reasoning={"generate_summary": "auto"}).reasoning == ReasoningConfig(
-        show="summarized",
-        show_path="/reasoning/generate_summary",
+        display="summarized",
+        display_path="/reasoning/generate_summary",
         **place,
     )
 

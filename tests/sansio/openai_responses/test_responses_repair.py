@@ -8,10 +8,10 @@ import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import FunctionTool, Request, ToolCall, ToolChoice, ToolRef, ToolResult
-from dragoman._ir.signatures import Sealer
-from dragoman._transforms.extensions import leave_protocol
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -21,12 +21,12 @@ REF = {"type": "function", "function": {"name": "g"}}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": "hi", **body}, Sealer())
+    return SPEC.read_request({"model": "m", "input": "hi", **body}, Signer())
 
 
 def entered(request: Request) -> list[str]:
     ledger = Ledger()
-    leave_protocol(request, ledger)
+    strip_extensions(request, ledger)
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     return [loss.path for loss in ledger]
 
@@ -39,7 +39,7 @@ def test_functions_in_the_form_of_chat_completions() -> None:
         FunctionTool("h", None, None, True, path="/tools/2"),
     )
     assert entered(request) == ["/tools/1", "/tools/2"]
-    printed = SPEC.write_request(request, Target(), Ledger())["tools"]
+    printed = SPEC.write_request(request, Capabilities(), Ledger())["tools"]
     assert printed[0] == FLAT
     assert printed[1] == {"type": "function", "strict": False, **NESTED["function"]}  # type: ignore[dict-item]
 

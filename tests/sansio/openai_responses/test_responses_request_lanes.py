@@ -13,9 +13,9 @@ import pytest
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ODD = {"x_odd": 1}
@@ -27,7 +27,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "a"}
 
 
 def read(*items: Any) -> tuple[Message, ...]:
-    return SPEC.read_request({"model": "m", "input": [*items]}, Sealer()).messages
+    return SPEC.read_request({"model": "m", "input": [*items]}, Signer()).messages
 
 
 def bare(part: Any) -> Any:
@@ -75,7 +75,7 @@ def test_paths_go_on_beyond_those_made_beforehand() -> None:
 
 
 def items(*messages: Message) -> Any:
-    return SPEC.write_request(Request("other", "m", messages, {}), Target(), Ledger())["input"]
+    return SPEC.write_request(Request("other", "m", messages, {}), Capabilities(), Ledger())["input"]
 
 
 @pytest.mark.parametrize("kind", [ToolKind.FUNCTION, ToolKind.CUSTOM])

@@ -10,9 +10,9 @@ from resp_answers import FOREIGN, ORIGIN, SEALER, answer, kinds, output, text, t
 from dragoman._ir.events import (
     Compacted,
     Opaque,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     Stopped,
     StopReason,
@@ -25,7 +25,7 @@ MESSAGES = "anthropic_messages"
 
 def search(*queries: str, sources: tuple[Source, ...] = (), carried: bool = True) -> Opaque:
     found = Search(queries, sources)
-    return Opaque(MESSAGES, "web_search_tool_result", {}, "/content/1", carried=carried, search=found)
+    return Opaque(MESSAGES, "web_search_tool_result", {}, "/content/1", round_trip=carried, search=found)
 
 
 SOURCES = (Source("https://x", "X"), Source("https://y"))
@@ -64,8 +64,8 @@ def test_what_cannot_come_back_to_its_maker_is_named() -> None:
 
 
 def test_a_search_follows_its_sealed_form() -> None:
-    seal = Seal(MESSAGES, {"type": "web_search_tool_result"}, "c")
-    items = output(answer(*thought(SealDelta(0, seal)), search("cats")))
+    seal = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
+    items = output(answer(*thought(SignatureDelta(0, seal)), search("cats")))
     assert [each["id"] for each in items] == ["rs_x1_0", "ws_x1_1"]
     request = SPEC.read_request({"model": "m", "input": items}, SEALER)
     assert len(request.messages) == 1
@@ -73,7 +73,7 @@ def test_a_search_follows_its_sealed_form() -> None:
 
 def test_a_summary_is_one_compaction_item_and_nothing_else() -> None:
     payloads = answer(Compacted("all of it"), stop=Stopped(StopReason.COMPACTION))
-    sealed = SEALER.wrap(Seal("dragoman", {"summary": "all of it"}))
+    sealed = SEALER.wrap(Signature("dragoman", {"summary": "all of it"}))
     item = {"id": "cmp_x1_0", "type": "compaction", "encrypted_content": sealed}
     assert output(payloads) == [item]
     assert kinds(payloads)[2:] == ["output_item.added", "output_item.done", "completed"]
@@ -87,4 +87,4 @@ def test_a_summary_is_one_compaction_item_and_nothing_else() -> None:
 
 def test_a_compaction_of_this_vendor_stays_as_it_is() -> None:
     native = {"id": "cmp_up", "type": "compaction", "encrypted_content": "gAAA"}
-    assert output(answer(Opaque(ORIGIN, "compaction", native, "/output/0"), exchange=FOREIGN)) == [native]
+    assert output(answer(Opaque(ORIGIN, "compaction", native, "/output/0"), context=FOREIGN)) == [native]

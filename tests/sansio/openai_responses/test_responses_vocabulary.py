@@ -20,11 +20,11 @@ from pydantic import BaseModel
 from dragoman._ir.events import BlockStarted, Opaque
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import CustomTool, FunctionTool, HostedTool, Request
-from dragoman._ir.signatures import Sealer
-from dragoman._transforms.extensions import leave_protocol
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange, Target
+from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.read_response import _HANDLERS
 from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
@@ -79,7 +79,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "tool_search_output", "tools": [FUNCTION], **CALL}, "ToolResult", []),
     ({"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}, None, []),
     ({"type": "configuration_update", "reasoning": {"effort": "low"}}, None, []),
-    ({"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "g"}, "Thought", []),
+    ({"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "g"}, "Reasoning", []),
     ({"type": "compaction", "encrypted_content": "g"}, "OpaquePart", []),
     ({"type": "image_generation_call", "id": "i", "result": "aW1n"}, "OpaquePart", ["altered"]),
     ({"type": "code_interpreter_call", "id": "i", "code": "1"}, "OpaquePart", ["altered"]),
@@ -113,14 +113,14 @@ def test_every_input_item_has_a_row() -> None:
 @pytest.mark.parametrize(("item", "part", "losses"), INPUT_ITEMS, ids=lambda each: str(each)[10:30])
 def test_input_items(item: dict[str, Any], part: str | None, losses: list[str]) -> None:
     body = {"model": "m", "input": [item]}
-    request = SPEC.read_request(body, Sealer())
+    request = SPEC.read_request(body, Signer())
     assert [type(each).__name__ for message in request.messages for each in message.parts] == (
         [] if part is None else [part]
     )
     foreign, own = Ledger(), Ledger()
-    leave_protocol(request, foreign)
+    strip_extensions(request, foreign)
     assert [loss.code.value for loss in foreign] == losses
-    assert SPEC.write_request(request, Target(), own) == body
+    assert SPEC.write_request(request, Capabilities(), own) == body
     assert list(own) == []
 
 
@@ -155,15 +155,17 @@ def test_every_tool_has_a_row() -> None:
 def test_tools(kind: str) -> None:
     fields, row = TOOLS[kind]
     body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
-    request = SPEC.read_request(body, Sealer())
+    request = SPEC.read_request(body, Signer())
     [tool] = request.tools
     if isinstance(tool, HostedTool):
-        found = "use" if tool.use is not None else "stand-in" if tool.stand_in is not None else "itself"
+        found = (
+            "use" if tool.use is not None else "stand-in" if tool.function_fallback is not None else "itself"
+        )
     else:
         assert isinstance(tool, (FunctionTool, CustomTool))
         found = "typed"
     assert found == row
-    assert SPEC.write_request(request, Target(), Ledger()) == body
+    assert SPEC.write_request(request, Capabilities(), Ledger()) == body
 
 
 # Items that become blocks; all others travel whole, sealed where the client's protocol has no form for them.
@@ -173,7 +175,7 @@ BLOCKS = {
     "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
     "reasoning": {"summary": []},
 }
-EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
+EXCHANGE = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
 
 
 @pytest.mark.parametrize("kind", sorted(tags(ResponseOutputItem)))
@@ -186,7 +188,7 @@ def test_output_items(kind: str) -> None:
         assert any(isinstance(event, BlockStarted) for event in events)
     else:
         [opaque] = [event for event in events if isinstance(event, Opaque)]
-        assert (opaque.kind, opaque.native, opaque.carried) == (kind, item, True)
+        assert (opaque.kind, opaque.native, opaque.round_trip) == (kind, item, True)
     assert list(ledger) == []
 
 

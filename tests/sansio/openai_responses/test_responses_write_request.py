@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
     CacheMark,
@@ -15,17 +15,17 @@ from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
@@ -33,11 +33,11 @@ CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 
 
 def write(
-    *messages: Message, protocol: str = CHAT, target: Target = Target(), **fields: Any
+    *messages: Message, protocol: str = CHAT, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[LossCode, str]]]:
     request = Request(protocol, "m", messages, {}, **fields)
     ledger = Ledger()
-    body = SPEC.write_request(request, target, ledger)
+    body = SPEC.write_request(request, capabilities, ledger)
     assert decode(encode(body)) == body
     return body, [(loss.code, loss.path) for loss in ledger]
 
@@ -122,7 +122,7 @@ def test_a_system_message_of_two_blocks_keeps_them_apart() -> None:
 
 def test_cache_marks_go_where_the_upstream_takes_them() -> None:
     message = said("user", Text("a", CacheMark("/c", "short")), Text("b", CacheMark("/c")))
-    found, losses = items(message, target=Target(cache_marks="breakpoint"))
+    found, losses = items(message, capabilities=Capabilities(cache_marks="breakpoint"))
     assert found[0]["content"] == [
         {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
         {"type": "input_text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}},
@@ -180,12 +180,17 @@ LOST_PARTS: list[tuple[str, str, Any, list[Any]]] = [
         OpaquePart(MESSAGES, "compaction", {}, "/messages/0"),
         [(LossCode.UNKNOWN_KIND, "/messages/0")],
     ),
-    (MESSAGES, "assistant", Thought("t", path="/p"), [(LossCode.DROPPED, "/p")]),
-    (MESSAGES, "assistant", Thought("t", Seal(MESSAGES, {}), path="/p"), [(LossCode.FOREIGN_SEAL, "/p")]),
+    (MESSAGES, "assistant", Reasoning("t", path="/p"), [(LossCode.DROPPED, "/p")]),
+    (
+        MESSAGES,
+        "assistant",
+        Reasoning("t", Signature(MESSAGES, {}), path="/p"),
+        [(LossCode.FOREIGN_SEAL, "/p")],
+    ),
     (
         CHAT,
         "assistant",
-        Thought("t", Seal(ORIGIN, {"type": "reasoning", "id": "rs_1"}), path="/p"),
+        Reasoning("t", Signature(ORIGIN, {"type": "reasoning", "id": "rs_1"}), path="/p"),
         [(LossCode.DROPPED, "/p")],
     ),
 ]
@@ -282,7 +287,7 @@ REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_c
 def test_an_assistant_turn_becomes_items_in_the_order_of_its_parts() -> None:
     turn = said(
         "assistant",
-        Thought("hm", Seal(ORIGIN, SEALED)),
+        Reasoning("hm", Signature(ORIGIN, SEALED)),
         Text("first"),
         ToolCall("c1", "f", '{"a":1}', item_id="toolu"),
         Text("then"),
@@ -351,7 +356,7 @@ def test_a_phase_is_given_back() -> None:
     ],
 )
 def test_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: bool) -> None:
-    thought = said("assistant", Thought("hm", Seal(ORIGIN, SEALED), path="/p"))
+    thought = said("assistant", Reasoning("hm", Signature(ORIGIN, SEALED), path="/p"))
     found, losses = items(USER, thought, *after)
     assert (REASONING_ITEM in found) is kept
     assert losses == ([] if kept else [(LossCode.REPAIRED, "/p")])
@@ -360,8 +365,8 @@ def test_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: 
 def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:
     turn = said(
         "assistant",
-        Thought("hm", Seal(ORIGIN, SEALED)),
-        Thought("", Seal(ORIGIN, SEARCHED)),
+        Reasoning("hm", Signature(ORIGIN, SEALED)),
+        Reasoning("", Signature(ORIGIN, SEARCHED)),
         Text("so"),
     )
     found, losses = items(turn)
@@ -375,15 +380,15 @@ def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:
     "native", [None, "x", [], {}, {"type": 1}, {"type": "message", "content": "x"}, {"type": "function_call"}]
 )
 def test_what_was_not_sealed_here_is_left_out(native: Any) -> None:
-    thought = Thought("", Seal(ORIGIN, native), path="/p")
+    thought = Reasoning("", Signature(ORIGIN, native), path="/p")
     assert items(said("assistant", thought), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SEAL, "/p")])
 
 
 def test_two_reasoning_items_in_a_row_stay_when_something_follows() -> None:
     thought = said(
         "assistant",
-        Thought("", Seal(ORIGIN, SEALED)),
-        Thought("", Seal(ORIGIN, dict(SEALED, id="rs_2"))),
+        Reasoning("", Signature(ORIGIN, SEALED)),
+        Reasoning("", Signature(ORIGIN, dict(SEALED, id="rs_2"))),
         Text("a"),
     )
     found, losses = items(thought)

@@ -25,7 +25,7 @@ from resp_answers import (
     whole,
 )
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -37,8 +37,8 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -125,7 +125,7 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
 
 
 def test_the_response_says_whether_it_is_kept() -> None:
-    payloads = answer(exchange=msgspec.structs.replace(own(), stored=True))
+    payloads = answer(context=msgspec.structs.replace(own(), stored=True))
     assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
 
 
@@ -145,7 +145,7 @@ def test_the_clients_own_request_is_echoed() -> None:
             {"type": "custom", "name": "c"},
         ],
     }
-    response = answer(exchange=own(**request))[0]["response"]
+    response = answer(context=own(**request))[0]["response"]
     assert {name: response[name] for name in request} == {
         **request,
         "reasoning": {"effort": "low", "summary": None},
@@ -177,7 +177,7 @@ def test_service_tier(tier: str | None, shown: str, lost: tuple[str, ...]) -> No
 
 def test_items_follow_one_another_with_ids_of_their_own() -> None:
     payloads = answer(
-        *thought(ReasoningDelta(0, "hm"), SealDelta(0, Seal("openai_chat", {}))),
+        *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, Signature("openai_chat", {}))),
         *text(1, "a"),
         *call(2, '{"a"', ":1}", call_id="c2"),
         *call(3, "x", kind=ToolKind.CUSTOM, name="p", namespace="ns"),
@@ -239,7 +239,7 @@ def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
             ReasoningDelta(0, "h"),
             ReasoningDelta(0, "m"),
             ReasoningDelta(0, "so", 1),
-            SealDelta(0, MESSAGES_SEAL),
+            SignatureDelta(0, MESSAGES_SEAL),
         )
     )
     assert output(payloads) == [
@@ -267,7 +267,7 @@ def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
 
 
 def test_reasoning_without_text_is_its_carrier_alone() -> None:
-    payloads = answer(*thought(SealDelta(0, MESSAGES_SEAL)))
+    payloads = answer(*thought(SignatureDelta(0, MESSAGES_SEAL)))
     assert kinds(payloads)[2:-1] == ["output_item.added", "output_item.done"]
     assert output(payloads)[0]["summary"] == []
 
@@ -284,7 +284,7 @@ def test_own_reasoning_comes_back_as_it_was() -> None:
         *thought(
             ReasoningDelta(0, "s", 0, SUMMARY),
             ReasoningDelta(0, "deep", 0, FULL),
-            SealDelta(0, Seal(ORIGIN, {**native, "content": open_text})),
+            SignatureDelta(0, Signature(ORIGIN, {**native, "content": open_text})),
             item_id="rs_up",
         )
     )
@@ -491,7 +491,7 @@ def test_what_no_utf8_can_hold_is_escaped() -> None:
     assert data.count(b"\\ud83d") == 5  # delta, text done, part done, item done, final output
 
 
-FAULT = Fault(FaultKind.RATE_LIMIT, "slow down")
+FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")
 ERROR = {"code": "rate_limit_exceeded", "message": "slow down", "param": None}
 
 

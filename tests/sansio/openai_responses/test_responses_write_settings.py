@@ -26,7 +26,7 @@ from dragoman._ir.request import (
     ToolResult,
     WebSearch,
 )
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
@@ -42,10 +42,10 @@ OPEN = {**CLOSED, "required": []}
 
 
 def write(
-    *messages: Message, protocol: str = CHAT, target: Target = Target(), **fields: Any
+    *messages: Message, protocol: str = CHAT, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], Losses]:
     ledger = Ledger()
-    body = SPEC.write_request(Request(protocol, "m", messages, {}, **fields), target, ledger)
+    body = SPEC.write_request(Request(protocol, "m", messages, {}, **fields), capabilities, ledger)
     return body, [(loss.code, loss.path) for loss in ledger]
 
 
@@ -123,15 +123,15 @@ REASONING: list[tuple[str, ReasoningConfig, Any]] = [
     (C, ReasoningConfig(), None),
     (M, ReasoningConfig("disabled", "high"), {"effort": "none"}),
     (M, ReasoningConfig("adaptive"), {"effort": "high"}),
-    (M, ReasoningConfig("adaptive", "medium", show="omitted"), {"effort": "medium"}),
-    (M, ReasoningConfig("adaptive", "max", show="summarized"), {"effort": "max", "summary": "auto"}),
+    (M, ReasoningConfig("adaptive", "medium", display="omitted"), {"effort": "medium"}),
+    (M, ReasoningConfig("adaptive", "max", display="summarized"), {"effort": "max", "summary": "auto"}),
     (M, ReasoningConfig(effort="high"), {"effort": "high"}),
     (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low"}),
     (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal"}),
     (M, ReasoningConfig("enabled", budget=4096), {"effort": "low"}),
     (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium"}),
     (M, ReasoningConfig("enabled", budget=24576), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", budget=31999, show="omitted"), {"effort": "xhigh"}),
+    (M, ReasoningConfig("enabled", budget=31999, display="omitted"), {"effort": "xhigh"}),
     (M, ReasoningConfig("enabled", budget=60000), {"effort": "max"}),
 ]
 
@@ -147,26 +147,28 @@ def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> Non
     [
         (C, ReasoningConfig(effort="low"), {"auto"}),
         (C, ReasoningConfig(effort="none"), set()),
-        (C, ReasoningConfig(effort="low", show="summarized"), {"auto", "asked"}),
-        (C, ReasoningConfig(effort="low", show="omitted"), set()),
+        (C, ReasoningConfig(effort="low", display="summarized"), {"auto", "requested"}),
+        (C, ReasoningConfig(effort="low", display="omitted"), set()),
         (M, ReasoningConfig(effort="low"), set()),
         (M, ReasoningConfig("adaptive"), {"auto"}),
-        (M, ReasoningConfig("enabled", budget=1024, show="summarized"), {"auto", "asked"}),
-        (M, ReasoningConfig("disabled", show="summarized"), set()),
+        (M, ReasoningConfig("enabled", budget=1024, display="summarized"), {"auto", "requested"}),
+        (M, ReasoningConfig("disabled", display="summarized"), set()),
     ],
 )
 def test_summaries_are_asked_for_as_the_upstream_is_set(
     protocol: str, config: ReasoningConfig, asking: set[str]
 ) -> None:
-    for summaries in ("auto", "asked", "never"):
-        target = Target(summaries=summaries)
-        body, _ = write(USER, target=target, protocol=protocol, reasoning=config)
+    for summaries in ("auto", "requested", "never"):
+        capabilities = Capabilities(summaries=summaries)
+        body, _ = write(USER, capabilities=capabilities, protocol=protocol, reasoning=config)
         assert ("summary" in body["reasoning"]) is (summaries in asking), summaries
 
 
 def test_a_summary_that_the_upstream_is_never_asked_for_is_told() -> None:
-    config = ReasoningConfig("adaptive", show="summarized", path="/thinking", show_path="/thinking/display")
-    _, losses = write(USER, target=Target(summaries="never"), protocol=M, reasoning=config)
+    config = ReasoningConfig(
+        "adaptive", display="summarized", path="/thinking", display_path="/thinking/display"
+    )
+    _, losses = write(USER, capabilities=Capabilities(summaries="never"), protocol=M, reasoning=config)
     assert losses == [(LossCode.DROPPED, "/thinking/display")]
 
 
@@ -267,7 +269,7 @@ def test_settings(params: Any, expected: dict[str, Any], losses: list[Any]) -> N
 
 # --- tools that the provider runs -----------------------------------------------------------------------------
 
-RUNS_ALL = Target(hosted=frozenset(("web_search", "code_execution", "mcp")))
+RUNS_ALL = Capabilities(hosted_tools=frozenset(("web_search", "code_execution", "mcp")))
 PLACE = {"type": "approximate", "city": "Oslo"}
 DROPPED, ALTERED, UNKNOWN_KIND = LossCode.DROPPED, LossCode.ALTERED, LossCode.UNKNOWN_KIND
 
@@ -335,15 +337,15 @@ HOSTED: list[tuple[HostedTool, dict[str, Any], Losses]] = [
 def test_tools_that_the_upstream_runs_too_are_its_own(
     tool: HostedTool, expected: dict[str, Any], losses: Losses
 ) -> None:
-    body, lost = write(USER, protocol=MESSAGES, tools=(tool,), target=RUNS_ALL)
+    body, lost = write(USER, protocol=MESSAGES, tools=(tool,), capabilities=RUNS_ALL)
     assert body["tools"] == [expected]
     assert lost == losses
 
 
 @pytest.mark.parametrize(("use", "code"), [(None, UNKNOWN_KIND), (CodeExecution(), DROPPED)])
 def test_tools_that_it_does_not_run_are_left_out(use: Any, code: LossCode) -> None:
-    target = Target(hosted=frozenset(("web_search",)))
-    body, losses = write(USER, protocol=MESSAGES, tools=(hosted({}, use),), target=target)
+    capabilities = Capabilities(hosted_tools=frozenset(("web_search",)))
+    body, losses = write(USER, protocol=MESSAGES, tools=(hosted({}, use),), capabilities=capabilities)
     assert "tools" not in body
     assert losses == [(code, "/tools/0")]
 
@@ -352,11 +354,11 @@ SERVED = {"mcp_servers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
 
 
 @pytest.mark.parametrize(
-    ("target", "losses"),
+    ("capabilities", "losses"),
     [
         (RUNS_ALL, [(UNKNOWN_KIND, "/mcp_servers/1"), (DROPPED, "/mcp_servers/2")]),
         (
-            Target(),
+            Capabilities(),
             [
                 (DROPPED, "/tools/0"),
                 (UNKNOWN_KIND, "/mcp_servers/1"),
@@ -366,10 +368,10 @@ SERVED = {"mcp_servers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
         ),
     ],
 )
-def test_a_server_without_a_tool_that_was_sent_is_told(target: Target, losses: Losses) -> None:
+def test_a_server_without_a_tool_that_was_sent_is_told(capabilities: Capabilities, losses: Losses) -> None:
     sent = hosted({"mcp_server_name": "a"}, McpServer("a", "https://a"), "mcp_toolset")
     untold = HostedTool(MESSAGES, "mcp_server", {"name": "b"}, "/mcp_servers/1", None)
-    _, lost = write(USER, protocol=MESSAGES, tools=(sent, untold), target=target, params=SERVED)
+    _, lost = write(USER, protocol=MESSAGES, tools=(sent, untold), capabilities=capabilities, params=SERVED)
     assert lost == losses
 
 
@@ -387,7 +389,7 @@ LIMITED = hosted({"max_uses": 3}, WebSearch(max_uses=3))
     ],
 )
 def test_the_limit_of_the_only_hosted_tool_is_that_of_all(tools: Any, limit: Any, losses: Losses) -> None:
-    body, lost = write(USER, protocol=MESSAGES, tools=tools, target=RUNS_ALL)
+    body, lost = write(USER, protocol=MESSAGES, tools=tools, capabilities=RUNS_ALL)
     assert (body.get("max_tool_calls"), lost) == (limit, losses)
 
 
@@ -424,7 +426,7 @@ HOSTED_CHOICES: list[tuple[ToolChoice, Any, Losses]] = [
 
 @pytest.mark.parametrize(("choice", "expected", "losses"), HOSTED_CHOICES)
 def test_a_choice_speaks_of_tools_that_are_there(choice: ToolChoice, expected: Any, losses: Losses) -> None:
-    body, lost = write(USER, protocol=MESSAGES, tools=TOOLS, tool_choice=choice, target=RUNS_ALL)
+    body, lost = write(USER, protocol=MESSAGES, tools=TOOLS, tool_choice=choice, capabilities=RUNS_ALL)
     assert body.get("tool_choice") == expected
     assert lost == [(UNKNOWN_KIND, "/tools/0"), *losses]
 
@@ -526,7 +528,7 @@ def test_a_schema_needs_no_such_word() -> None:
 def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
     config: ReasoningConfig, efforts: Any, sent: str, losses: Losses
 ) -> None:
-    body, lost = write(USER, protocol=MESSAGES, reasoning=config, target=Target(efforts=efforts))
+    body, lost = write(USER, protocol=MESSAGES, reasoning=config, capabilities=Capabilities(efforts=efforts))
     assert (body["reasoning"]["effort"], lost) == (sent, losses)
 
 
@@ -538,32 +540,38 @@ def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
             ReasoningConfig("adaptive", "low", path="/thinking", effort_path="/output_config/effort"),
             ["/thinking", "/output_config/effort"],
         ),
-        (ReasoningConfig(show="summarized"), ["/reasoning"]),
+        (ReasoningConfig(display="summarized"), ["/reasoning"]),
         # Nothing is lost.
         (ReasoningConfig("disabled", path="/thinking"), []),
         (ReasoningConfig(effort="none"), []),
     ],
 )
 def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, losses: list[str]) -> None:
-    body, lost = write(USER, reasoning=config, target=Target(efforts=()))
+    body, lost = write(USER, reasoning=config, capabilities=Capabilities(efforts=()))
     assert not body.keys() & {"reasoning", "include"}
     assert lost == [(DROPPED, path) for path in losses]
 
 
 def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
-    body, lost = write(USER, params={"speed": "fast"}, target=Target(refuses=frozenset({"service_tier"})))
+    body, lost = write(
+        USER, params={"speed": "fast"}, capabilities=Capabilities(refuses=frozenset({"service_tier"}))
+    )
     assert ("service_tier" in body, lost) == (False, [(DROPPED, "/speed")])
 
 
 def test_what_nobody_asked_for_is_not_sent_where_it_is_refused() -> None:
     config = ReasoningConfig(effort="low")
-    body, lost = write(USER, reasoning=config, target=Target(refuses=frozenset({"store", "include"})))
+    body, lost = write(
+        USER, reasoning=config, capabilities=Capabilities(refuses=frozenset({"store", "include"}))
+    )
     assert (body.keys() & {"store", "include"}, lost) == (set(), [])
-    body, lost = write(USER, params={"logprobs": True}, target=Target(refuses=frozenset({"include"})))
+    body, lost = write(
+        USER, params={"logprobs": True}, capabilities=Capabilities(refuses=frozenset({"include"}))
+    )
     assert ("include" in body, lost) == (False, [(DROPPED, "/logprobs")])
 
 
 def test_marks_on_tools_have_no_place() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
-    _, losses = write(USER, tools=(tool,), target=Target(cache_marks="breakpoint"))
+    _, losses = write(USER, tools=(tool,), capabilities=Capabilities(cache_marks="breakpoint"))
     assert losses == [(DROPPED, "/tools/0/cache_control")]

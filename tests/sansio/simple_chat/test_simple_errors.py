@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman.protocols.simple_chat import SPEC
 
-K = FaultKind
+K = ErrorKind
 
 
-def written(fault: Fault) -> tuple[int, dict[str, Any]]:
-    status, body = SPEC.write_fault(fault, "req_1")
+def written(wire_error: WireError) -> tuple[int, dict[str, Any]]:
+    status, body = SPEC.write_error(wire_error, "req_1")
     value = json.loads(body)
     assert list(value) == ["error"]
     assert list(value["error"]) == ["message", "type", "code"]
@@ -23,38 +23,38 @@ def written(fault: Fault) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "kind", "code"),
+    ("error", "status", "kind", "code"),
     [
-        (Fault(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", "invalid_request"),
-        (Fault(K.AUTHENTICATION, "m", 401), 401, "authentication_error", "invalid_api_key"),
+        (WireError(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", "invalid_request"),
+        (WireError(K.AUTHENTICATION, "m", 401), 401, "authentication_error", "invalid_api_key"),
         (
-            Fault(K.NOT_FOUND, "m", 404, code="model_not_found"),
+            WireError(K.NOT_FOUND, "m", 404, code="model_not_found"),
             404,
             "not_found_error",
             "model_not_found",
         ),
-        (Fault(K.RATE_LIMIT, "m", 429), 429, "rate_limit_error", "rate_limit_exceeded"),
-        (Fault(K.OVERLOADED, "m", 529), 503, "overloaded_error", "overloaded"),
-        (Fault(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
+        (WireError(K.RATE_LIMIT, "m", 429), 429, "rate_limit_error", "rate_limit_exceeded"),
+        (WireError(K.OVERLOADED, "m", 529), 503, "overloaded_error", "overloaded"),
+        (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
         # Codes that clients act on are the same whoever the sender is.
         (
-            Fault(K.CONTEXT_LENGTH, "m", 400, code="too_many_prompt_tokens"),
+            WireError(K.CONTEXT_LENGTH, "m", 400, code="too_many_prompt_tokens"),
             400,
             "invalid_request_error",
             "context_length_exceeded",
         ),
-        (Fault(K.BILLING, "m", 402, code="no_money"), 402, "billing_error", "insufficient_quota"),
+        (WireError(K.BILLING, "m", 402, code="no_money"), 402, "billing_error", "insufficient_quota"),
         # An error inside of a 200 answer, told before anything was sent.
-        (Fault(K.SERVER, "m", 200), 500, "server_error", "internal_error"),
+        (WireError(K.SERVER, "m", 200), 500, "server_error", "internal_error"),
     ],
 )
-def test_status_type_and_code(fault: Fault, status: int, kind: str, code: str) -> None:
-    assert written(fault) == (status, {"message": "m", "type": kind, "code": code})
+def test_status_type_and_code(error: WireError, status: int, kind: str, code: str) -> None:
+    assert written(error) == (status, {"message": "m", "type": kind, "code": code})
 
 
-@pytest.mark.parametrize("kind", FaultKind)
-def test_every_kind_has_words_and_a_status(kind: FaultKind) -> None:
-    status, error = written(Fault(kind, "m"))
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_every_kind_has_words_and_a_status(kind: ErrorKind) -> None:
+    status, error = written(WireError(kind, "m"))
     assert 400 <= status < 600
     assert all(type(value) is str and value for value in error.values())
 
@@ -68,4 +68,4 @@ def test_every_kind_has_words_and_a_status(kind: FaultKind) -> None:
     ],
 )
 def test_the_place_at_fault_is_in_the_message(message: str, param: str | None, told: str) -> None:
-    assert written(Fault(K.INVALID_REQUEST, message, 400, param=param))[1]["message"] == told
+    assert written(WireError(K.INVALID_REQUEST, message, 400, param=param))[1]["message"] == told

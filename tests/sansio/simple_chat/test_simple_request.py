@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.request import Message, Request, Text
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.simple_chat import SPEC
 
@@ -15,7 +15,7 @@ HI = {"role": "user", "content": "Hi"}
 
 
 def read(body: dict[str, Any]) -> Request:
-    return SPEC.read_request(body, Sealer())
+    return SPEC.read_request(body, Signer())
 
 
 def test_everything() -> None:

@@ -8,7 +8,7 @@ import pytest
 from core_toy import exchange_of
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -60,7 +60,7 @@ def whole(events: list[Event]) -> tuple[dict[str, Any], Ledger]:
     ledger = Ledger()
     exchange = exchange_of(protocol="simple_chat")
     exchange = type(exchange)(exchange.request, "abc123", 1_678_048_938, "model-name", endpoint=JSON)
-    return SPEC.write_whole(fold.answer(), exchange, ledger), ledger
+    return SPEC.write_whole(fold.response(), exchange, ledger), ledger
 
 
 def content(events: list[Event]) -> str:
@@ -139,7 +139,7 @@ def test_texts_of_several_blocks_are_one_text() -> None:
     assert b'" And you?"},"done":false,"index":3}' in streamed([START, *HELLO, *more, *END], LINES)[0]
 
 
-FAULT = Fault(FaultKind.OVERLOADED, "too busy", code="busy")
+FAULT = WireError(ErrorKind.OVERLOADED, "too busy", code="busy")
 
 
 @pytest.mark.parametrize("before", [[], [START], [START, *HELLO[:2]]])

@@ -4,8 +4,8 @@ import pytest
 from core_events import FAULT, STARTED, start_of
 from msgspec.structs import replace
 
-from dragoman._ir.errors import FaultKind
-from dragoman._ir.event_order import Checker
+from dragoman._ir.errors import ErrorKind
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -31,7 +31,7 @@ from dragoman._ir.request import (
     Text,
     ToolChoice,
 )
-from dragoman._transforms.compaction import CompactStage, ask_for_summary
+from dragoman._transforms.compaction import CompactionStage, ask_for_summary
 
 HI = Message("user", (Text("hi"),))
 
@@ -101,8 +101,8 @@ USED = Usage(1, 2)
 
 
 def staged(events: list[Event]) -> list[Event]:
-    stage = CompactStage()
-    checker = Checker()
+    stage = CompactionStage()
+    checker = EventOrderChecker()
     out = [each for event in events for each in stage.send(event)]
     for event in out:
         checker.check(event)
@@ -137,7 +137,7 @@ def test_half_a_summary_is_none(events: list[Event], message: str) -> None:
     out = staged([STARTED, *events])
     assert out[0] == STARTED
     assert isinstance(out[1], Failed)
-    assert (out[1].fault.kind, out[1].fault.message, out[1].fault.status) == (FaultKind.SERVER, message, 502)
+    assert (out[1].error.kind, out[1].error.message, out[1].error.status) == (ErrorKind.SERVER, message, 502)
 
 
 def test_a_failure_passes() -> None:

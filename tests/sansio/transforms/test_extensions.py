@@ -13,19 +13,19 @@ from dragoman._ir.request import (
     Namespace,
     OpaquePart,
     Param,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     ResponseFormat,
     Text,
-    Thought,
     Tool,
     ToolCall,
     ToolChoice,
     ToolRef,
     ToolResult,
 )
-from dragoman._transforms.extensions import leave_protocol, refuse_held
+from dragoman._transforms.extensions import refuse_server_state, strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
 
 X = {"x": 1}
@@ -33,7 +33,7 @@ X = {"x": 1}
 
 def left(request: Request) -> tuple[Request, list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    out = leave_protocol(request, ledger)
+    out = strip_extensions(request, ledger)
     return out, [(loss.code, loss.path) for loss in ledger]
 
 
@@ -44,7 +44,7 @@ def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) ->
 def test_what_is_known_to_all_loses_nothing() -> None:
     given = request(
         Message("user", (Text("a"), Media("image", "url", "https://x"))),
-        Message("assistant", (Thought("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
+        Message("assistant", (Reasoning("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
         Message("user", (ToolResult("c", (Text("b"),)),)),
         tools=(FunctionTool("look"), CustomTool("run"), HostedTool("toy", "search", {})),
         reasoning=ReasoningConfig(effort="low"),
@@ -57,10 +57,10 @@ def test_what_is_known_to_all_loses_nothing() -> None:
 
 def test_what_only_its_own_servers_hold_is_refused() -> None:
     held: dict[Param, str] = {"thread": "no_thread"}
-    refuse_held(request(params={"temperature": 1}), held)
+    refuse_server_state(request(params={"temperature": 1}), held)
     given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
     with pytest.raises(RemoteProtocolError, match=r"^more\.thread: .* send all its messages") as caught:
-        refuse_held(given, held)
+        refuse_server_state(given, held)
     error = caught.value
     assert (error.status_hint, error.code, error.path) == (400, "no_thread", "/more/thread")
 
@@ -80,7 +80,7 @@ def test_every_unknown_field_is_entered_once() -> None:
         Message(
             "assistant",
             (
-                Thought("t", extra=X, path="/m/1/0"),
+                Reasoning("t", extra=X, path="/m/1/0"),
                 Refusal("r", extra=X, path="/m/1/1"),
                 ToolCall("c", "look", "{}", extra=X, path="/m/1/2"),
             ),
@@ -139,14 +139,14 @@ def test_namespaces_are_taken_apart() -> None:
 
 
 def test_parts_without_a_counterpart_leave_their_words() -> None:
-    says = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
+    has_content = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
     mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
-    plain = Text("words", path="/p", stand_in=True)
+    plain = Text("words", path="/p", rendered=True)
     quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
     given = request(
         quiet,
-        Message("user", (Text("a"), says, mute, says)),
-        Message("user", (ToolResult("c", (Text("b"), says)), ToolResult("d", (Text("b"),)))),
+        Message("user", (Text("a"), has_content, mute, has_content)),
+        Message("user", (ToolResult("c", (Text("b"), has_content)), ToolResult("d", (Text("b"),)))),
     )
     out, losses = left(given)
     assert out.messages[0] is quiet
@@ -172,7 +172,7 @@ def test_what_is_for_the_provider_goes_nowhere() -> None:
 LATE, OTHER = FunctionTool("late", path="/t/0", deferred=True), FunctionTool("other", path="/t/1")
 CALL = Message("assistant", (ToolCall("c", "late", "{}"),))
 SEARCHES = HostedTool("toy", "tool_search_tool_bm25", {}, "/t/2")
-CLIENT_SEARCHES = HostedTool("toy", "tool_search", {}, "/t/2", stand_in=FunctionTool("tool_search"))
+CLIENT_SEARCHES = HostedTool("toy", "tool_search", {}, "/t/2", function_fallback=FunctionTool("tool_search"))
 LOADED = msgspec.structs.replace(LATE, deferred=False)
 
 

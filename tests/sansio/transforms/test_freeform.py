@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._ir.request import CacheMark, CustomTool, Grammar
-from dragoman._transforms.freeform import InputUnwrapper, InputWrapper, as_function, wrap_input
+from dragoman._transforms.freeform import InputUnwrapper, InputWrapper, custom_tool_as_function, wrap_input
 
 # Text as models write it, and any other: lone surrogates included.
 texts = st.text(st.characters(codec=None, categories=None, exclude_categories=()), max_size=12)
@@ -41,7 +41,7 @@ def test_as_function() -> None:
     tool = CustomTool(
         "patch", "Changes files.", Grammar("lark", "start: /x/"), None, mark, {"x": 1}, "/tools/0"
     )
-    function = as_function(tool, "patch_1")
+    function = custom_tool_as_function(tool, "patch_1")
     assert function.name == "patch_1"
     assert function.description == (
         "Changes files.\n\nPut the input of this tool, as plain text, into `input`.\n\n"
@@ -53,7 +53,7 @@ def test_as_function() -> None:
 
 
 def test_as_function_with_nothing_said() -> None:
-    function = as_function(CustomTool("run"), "run")
+    function = custom_tool_as_function(CustomTool("run"), "run")
     assert function.description == "Put the input of this tool, as plain text, into `input`."
 
 

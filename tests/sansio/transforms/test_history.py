@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Media, Message, Request, Text, Thought, ToolCall, ToolResult
-from dragoman._transforms.history import end_with_user, mend_history
-from dragoman.codec import Target
+from dragoman._ir.request import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
+from dragoman._transforms.history import end_with_user, repair_history
+from dragoman.codec import Capabilities
 
 MISSING = "No result: the conversation went on before the tool had answered."
 
@@ -36,7 +36,7 @@ def history(text: str) -> tuple[Message, ...]:
             elif word[0] == "M":
                 parts.append(Media("image", "url", "u", path=path))
             elif word[0] == "H":
-                parts.append(Thought("hm", path=path))
+                parts.append(Reasoning("hm", path=path))
             else:
                 parts.append(Text(word, path=path))
         messages.append(Message(ROLES[role], tuple(parts), f"/{at}"))
@@ -60,7 +60,7 @@ def told(messages: tuple[Message, ...]) -> str:
                 words.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
             else:
                 said = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
-                words.append({Media: "M", Thought: "H"}.get(type(part)) or said)
+                words.append({Media: "M", Reasoning: "H"}.get(type(part)) or said)
         lines.append(f"{LETTERS[message.role]}:{' '.join(words)}")
     return " | ".join(lines)
 
@@ -68,7 +68,7 @@ def told(messages: tuple[Message, ...]) -> str:
 def mended(text: str) -> tuple[str, list[str]]:
     ledger = Ledger()
     request = Request("toy", "m", history(text), {})
-    out = mend_history(request, ledger)
+    out = repair_history(request, ledger)
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     if not len(ledger):
         assert out is request
@@ -139,13 +139,13 @@ def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
 def test_what_a_result_without_a_call_holds_is_the_users() -> None:
     media = Media("image", "url", "u", path="/0/1")
     result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
-    out = mend_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
+    out = repair_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
     assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
 def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
     call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
-    out = mend_history(Request("toy", "m", (Message("assistant", (call,)),), {}), Ledger())
+    out = repair_history(Request("toy", "m", (Message("assistant", (call,)),), {}), Ledger())
     assert out.messages[1].parts == (
         ToolResult("x", (Text(MISSING, path="/c"),), is_error=True, path="/c", hosted="shell"),
     )
@@ -161,8 +161,8 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
 def test_every_history_comes_out_sound_and_loses_nothing_in_silence(text: str) -> None:
     ledger = Ledger()
     before = Request("toy", "m", history(text), {})
-    after = mend_history(before, ledger)
-    assert mend_history(after, Ledger()) is after
+    after = repair_history(before, ledger)
+    assert repair_history(after, Ledger()) is after
     ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
     answered = [
         part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolResult)
@@ -188,8 +188,8 @@ def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
     """Prompt caches live from it: what was mended once is mended the same way when the conversation goes on."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
-        whole = mend_history(Request("toy", "m", turns, {}), Ledger()).messages
-        part = mend_history(Request("toy", "m", turns[:end], {}), Ledger()).messages
+        whole = repair_history(Request("toy", "m", turns, {}), Ledger()).messages
+        part = repair_history(Request("toy", "m", turns[:end], {}), Ledger()).messages
         assert whole[: len(part)] == part
     assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
 
@@ -211,7 +211,7 @@ CONTINUE = "Continue your last message from exactly where it ends, without repea
 def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
     ledger = Ledger()
     request = Request("toy", "m", history(before), {})
-    out = end_with_user(request, Target(prefill=prefill), ledger)
+    out = end_with_user(request, Capabilities(prefill=prefill), ledger)
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
     asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
@@ -223,6 +223,6 @@ def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
     [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
-    out = mend_history(Request("toy", "m", (call, text, result), {}), ledger)
+    out = repair_history(Request("toy", "m", (call, text, result), {}), ledger)
     assert told(out.messages) == "a:Cx | u:Rx | u:T"
     assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

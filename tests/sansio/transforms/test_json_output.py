@@ -32,13 +32,13 @@ from dragoman._ir.request import (
 )
 from dragoman._transforms.json_output import (
     JSON_TOOL,
-    BareJsonStage,
+    CodeFenceStage,
     JsonToolStage,
-    Way,
+    StructuredOutputMode,
+    choose_output_mode,
     fit_format,
-    way_of,
 )
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 FORM = ResponseFormat(SCHEMA, "n", "what it is", True, path="/format")
@@ -46,9 +46,9 @@ ANY = ResponseFormat(path="/format")
 LIST = ResponseFormat({"type": "array"}, path="/format")
 TOOL = FunctionTool("look")
 
-NATIVE = Target()
-OBJECT = Target(structured="object")
-NONE = Target(structured="none")
+NATIVE = Capabilities()
+OBJECT = Capabilities(structured_output="object")
+NONE = Capabilities(structured_output="none")
 
 
 def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
@@ -57,35 +57,35 @@ def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("request_", "target", "way"),
+    ("request_", "capabilities", "way"),
     [
-        (asked(None), NONE, Way.NATIVE),
-        (asked(), NATIVE, Way.NATIVE),
-        (asked(ANY), OBJECT, Way.NATIVE),
-        (asked(), OBJECT, Way.OBJECT),
-        (asked(), NONE, Way.TOOL),
-        (asked(ANY), NONE, Way.TOOL),
-        (asked(LIST), NONE, Way.WORDS),
-        (asked(), Target(structured="none", forced_tools="no"), Way.WORDS),
+        (asked(None), NONE, StructuredOutputMode.NATIVE),
+        (asked(), NATIVE, StructuredOutputMode.NATIVE),
+        (asked(ANY), OBJECT, StructuredOutputMode.NATIVE),
+        (asked(), OBJECT, StructuredOutputMode.OBJECT),
+        (asked(), NONE, StructuredOutputMode.TOOL),
+        (asked(ANY), NONE, StructuredOutputMode.TOOL),
+        (asked(LIST), NONE, StructuredOutputMode.PROMPT),
+        (asked(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
         # the client's own choices win
-        (asked(tools=(TOOL,)), NONE, Way.WORDS),
-        (asked(tool_choice=ToolChoice("none")), NONE, Way.WORDS),
-        (asked(reasoning=ReasoningConfig("adaptive")), NONE, Way.WORDS),
-        (asked(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, Way.WORDS),
-        (asked(reasoning=ReasoningConfig(effort="low")), NONE, Way.WORDS),
-        (asked(reasoning=ReasoningConfig(effort="none")), NONE, Way.TOOL),
-        (asked(reasoning=ReasoningConfig("disabled")), NONE, Way.TOOL),
-        (asked(reasoning=ReasoningConfig(show="omitted")), NONE, Way.TOOL),
+        (asked(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
+        (asked(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
+        (asked(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
+        (asked(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
+        (asked(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
+        (asked(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
+        (asked(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
+        (asked(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
     ],
 )
-def test_the_way(request_: Request, target: Target, way: Way) -> None:
-    assert way_of(request_, target) is way
+def test_the_way(request_: Request, capabilities: Capabilities, way: StructuredOutputMode) -> None:
+    assert choose_output_mode(request_, capabilities) is way
 
 
 def test_what_is_native_stays() -> None:
     ledger = Ledger()
     request = asked()
-    assert fit_format(request, NATIVE, ledger) == (request, Way.NATIVE)
+    assert fit_format(request, NATIVE, ledger) == (request, StructuredOutputMode.NATIVE)
     assert len(ledger) == 0
 
 
@@ -104,7 +104,7 @@ def test_what_is_native_stays() -> None:
 def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, strict: bool | None) -> None:
     ledger = Ledger()
     request, way = fit_format(asked(form), NONE, ledger)
-    assert way is Way.TOOL
+    assert way is StructuredOutputMode.TOOL
     assert request.tools == (FunctionTool(JSON_TOOL, description, parameters, strict, path="/format"),)
     assert request.tool_choice == ToolChoice("named", JSON_TOOL, path="/format")
     assert (request.response_format, request.messages) == (None, asked().messages)
@@ -112,7 +112,7 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
 
 
 @pytest.mark.parametrize(
-    ("target", "form", "left", "words"),
+    ("capabilities", "form", "left", "words"),
     [
         (OBJECT, FORM, ANY, ["what it is", '{"type":"object","properties":{"a":{"type":"integer"}}}']),
         (NONE, LIST, None, ['{"type":"array"}']),
@@ -120,10 +120,10 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
     ],
 )
 def test_in_words(
-    target: Target, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
+    capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
 ) -> None:
     ledger = Ledger()
-    request, _ = fit_format(asked(form, tools=(TOOL,)), target, ledger)
+    request, _ = fit_format(asked(form, tools=(TOOL,)), capabilities, ledger)
     assert (request.response_format, request.tools, request.tool_choice) == (left, (TOOL,), None)
     first, told, last = request.messages
     assert (first, last) == asked().messages
@@ -142,7 +142,7 @@ def test_a_path_is_always_told() -> None:
 # The tool's answer
 
 
-def staged(stage: JsonToolStage | BareJsonStage, events: list[Event]) -> list[Event]:
+def staged(stage: JsonToolStage | CodeFenceStage, events: list[Event]) -> list[Event]:
     return [each for event in events for each in stage.send(event)]
 
 
@@ -208,7 +208,7 @@ FENCES = [
 def test_a_fence_is_taken_off(given_: str, bare: str) -> None:
     for size in (1, 2, 3, 100):
         pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
-        out = staged(BareJsonStage(), [STARTED, *text(0, *pieces), END, ENDED])
+        out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
         assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
         assert all(each.text for each in out if isinstance(each, TextDelta))
         assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
@@ -220,7 +220,7 @@ def test_a_fence_is_taken_off(given_: str, bare: str) -> None:
 def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
     def bare(size: int) -> str:
         pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
-        out = staged(BareJsonStage(), text(0, *pieces))
+        out = staged(CodeFenceStage(), text(0, *pieces))
         return "".join(each.text for each in out if isinstance(each, TextDelta))
 
     assert bare(size) == bare(100)
@@ -233,4 +233,4 @@ def test_what_is_no_text_passes() -> None:
         TextDelta(1, "```"),
         BlockEnded(1),
     ]
-    assert staged(BareJsonStage(), events) == events
+    assert staged(CodeFenceStage(), events) == events

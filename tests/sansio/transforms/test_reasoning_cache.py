@@ -10,17 +10,17 @@ from dragoman._ir.events import (
     BlockKind,
     Event,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Stopped,
     StopReason,
 )
-from dragoman._ir.request import Message, Request, Text, Thought, ToolCall
-from dragoman._transforms.reasoning_cache import Keeper, recall_thoughts
+from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
+from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_reasoning
 
 CALL = ToolCall("c1", "look", "{}")
 OTHER = ToolCall("c2", "look", "{}")
-KEPT = (Thought("", SEAL), Thought("", None))
+KEPT = (Reasoning("", SEAL), Reasoning("", None))
 
 
 def recalled(
@@ -28,12 +28,12 @@ def recalled(
 ) -> tuple[tuple[Message, ...], list[tuple[str, ...]]]:
     asked: list[tuple[str, ...]] = []
 
-    def recall(calls: tuple[str, ...]) -> Sequence[Thought] | None:
+    def recall(calls: tuple[str, ...]) -> Sequence[Reasoning] | None:
         asked.append(calls)
         return KEPT if calls == known else None
 
     request = Request("toy", "m", messages, {})
-    out = recall_thoughts(request, recall)
+    out = restore_reasoning(request, recall)
     assert (out is request) is (out.messages == messages)
     return out.messages, asked
 
@@ -43,18 +43,18 @@ def test_a_turn_with_calls_gets_its_thoughts_back() -> None:
     turn = Message("assistant", (Text("well"), CALL, OTHER), "/1")
     messages, asked = recalled(user, turn)
     assert asked == [("c1", "c2")]
-    thoughts = (Thought("", SEAL, path="/1"), Thought("", None, path="/1"))
+    thoughts = (Reasoning("", SEAL, path="/1"), Reasoning("", None, path="/1"))
     assert messages == (user, Message("assistant", (*thoughts, Text("well"), CALL, OTHER), "/1"))
 
 
 def test_readable_reasoning_gives_way_to_the_sealed_one() -> None:
-    turn = Message("assistant", (Thought("hm"), CALL))
+    turn = Message("assistant", (Reasoning("hm"), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
 
 
 def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
-    turn = Message("assistant", (Thought("hm", Seal("toy", {"reasoning_content": "hm"})), CALL))
+    turn = Message("assistant", (Reasoning("hm", Signature("toy", {"reasoning_content": "hm"})), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
     assert recalled(turn)[0] == (turn,)  # nothing was kept
@@ -63,7 +63,7 @@ def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
 def test_what_needs_nothing_is_not_asked_for() -> None:
     for turn in (
         Message("assistant", (Text("no calls"),)),
-        Message("assistant", (Thought("hm", SEAL), CALL)),
+        Message("assistant", (Reasoning("hm", SEAL), CALL)),
         Message("user", (CALL,)),
     ):
         assert recalled(turn) == ((turn,), [])
@@ -75,16 +75,16 @@ def test_what_is_not_known_stays() -> None:
 
 
 def kept(*events: Event) -> object:
-    keeper = Keeper()
+    reasoning_cache = ReasoningCacheStage()
     for event in events:
-        assert keeper.send(event) == (event,)
-    return keeper.keepsake()
+        assert reasoning_cache.send(event) == (event,)
+    return reasoning_cache.cached_reasoning()
 
 
 THINKS: list[Event] = [
     start_of(BlockKind.REASONING),
     ReasoningDelta(0, "hm"),
-    SealDelta(0, SEAL),
+    SignatureDelta(0, SEAL),
     BlockEnded(0),
 ]
 CALLS: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), BlockEnded(1)]
@@ -92,7 +92,7 @@ END: list[Event] = [Stopped(StopReason.TOOL_USE), ENDED]
 
 
 def test_calls_and_seals_are_kept() -> None:
-    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Thought("", SEAL),))
+    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Reasoning("", SEAL),))
 
 
 def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
@@ -103,7 +103,7 @@ def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
 def test_other_choices_are_not_kept() -> None:
     others = [
         start_of(BlockKind.REASONING, 2, 1),
-        SealDelta(2, SEAL),
+        SignatureDelta(2, SEAL),
         BlockEnded(2),
         start_of(BlockKind.TOOL_CALL, 3, 1),
     ]

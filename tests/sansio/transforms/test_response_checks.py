@@ -28,8 +28,8 @@ from dragoman._ir.request import (
     Tool,
     ToolChoice,
 )
-from dragoman._transforms.response_checks import MAX_TEXT, CheckStage, unenforced
-from dragoman.codec import Target
+from dragoman._transforms.response_checks import MAX_TEXT, OutputCheckStage, find_unenforced
+from dragoman.codec import Capabilities
 
 SCHEMA = {
     "type": "object",
@@ -55,8 +55,8 @@ def call(name: str, block: int = 9, choice: int = 0) -> list[Event]:
 
 def told(events: list[Event], form: Any = None, choice: Any = None) -> list[str]:
     ledger = Ledger()
-    stage = CheckStage(form, choice, ledger)
-    assert stage.text is (form is not None)
+    stage = OutputCheckStage(form, choice, ledger)
+    assert stage.needs_text is (form is not None)
     assert [tuple(stage.send(event)) for event in events] == [(event,) for event in events]
     return [f"{loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
 
@@ -151,7 +151,7 @@ def asked(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
     return Request("p", "m", (), {}, tools=tools, response_format=form, tool_choice=choice)
 
 
-ENFORCES = Target(enforces=frozenset({"schema", "tool_choice"}))
+ENFORCES = Capabilities(enforces=frozenset({"schema", "tool_choice"}))
 ALLOWED = ToolChoice("allowed", required=True)
 LOOSE = ResponseFormat(SCHEMA)
 OPEN = ResponseFormat({"type": "object"}, strict=True)
@@ -160,31 +160,36 @@ SEARCHED = ToolChoice("named", hosted="web_search")
 
 
 @pytest.mark.parametrize(
-    ("request_", "sent", "target", "checks"),
+    ("request_", "sent", "capabilities", "checks"),
     [
-        (asked(), asked(), Target(), (None, None)),
-        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), Target(), (FORM, REQUIRED)),
-        (msgspec.structs.replace(asked(FORM, REQUIRED), compact=True), asked(), Target(), (None, None)),
-        (asked(choice=NAMED), asked(choice=NAMED), Target(), (None, NAMED)),
-        (asked(choice=ALLOWED), asked(choice=ALLOWED), Target(), (None, ALLOWED)),
-        (asked(choice=ToolChoice("auto")), asked(choice=ToolChoice("auto")), Target(), (None, None)),
-        (asked(choice=ToolChoice("allowed")), asked(choice=ToolChoice("allowed")), Target(), (None, None)),
+        (asked(), asked(), Capabilities(), (None, None)),
+        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), Capabilities(), (FORM, REQUIRED)),
+        (msgspec.structs.replace(asked(FORM, REQUIRED), compact=True), asked(), Capabilities(), (None, None)),
+        (asked(choice=NAMED), asked(choice=NAMED), Capabilities(), (None, NAMED)),
+        (asked(choice=ALLOWED), asked(choice=ALLOWED), Capabilities(), (None, ALLOWED)),
+        (asked(choice=ToolChoice("auto")), asked(choice=ToolChoice("auto")), Capabilities(), (None, None)),
+        (
+            asked(choice=ToolChoice("allowed")),
+            asked(choice=ToolChoice("allowed")),
+            Capabilities(),
+            (None, None),
+        ),
         (asked(FORM, REQUIRED), asked(FORM, REQUIRED), ENFORCES, (None, None)),
         # Only strict schemas are kept to, and those that can be strict; any other JSON may be anything.
         (asked(LOOSE), asked(LOOSE), ENFORCES, (LOOSE, None)),
         (asked(OPEN), asked(OPEN), ENFORCES, (OPEN, None)),
         (asked(ANY_OBJECT), asked(ANY_OBJECT), ENFORCES, (ANY_OBJECT, None)),
         # A tool of the provider's own may be the one that is called.
-        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK), Target(), (None, REQUIRED)),
-        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK, SEARCH), Target(), (None, None)),
-        (asked(choice=SEARCHED), asked(None, SEARCHED, LOOK, SEARCH), Target(), (None, None)),
-        (asked(choice=NAMED), asked(None, NAMED, LOOK, SEARCH), Target(), (None, NAMED)),
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK), Capabilities(), (None, REQUIRED)),
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK, SEARCH), Capabilities(), (None, None)),
+        (asked(choice=SEARCHED), asked(None, SEARCHED, LOOK, SEARCH), Capabilities(), (None, None)),
+        (asked(choice=NAMED), asked(None, NAMED, LOOK, SEARCH), Capabilities(), (None, NAMED)),
         # The upstream was not told of the demand.
         (asked(FORM, REQUIRED), asked(), ENFORCES, (FORM, REQUIRED)),
         (asked(choice=REQUIRED), asked(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),
     ],
 )
 def test_what_the_upstream_enforces_is_not_checked(
-    request_: Request, sent: Request, target: Target, checks: Any
+    request_: Request, sent: Request, capabilities: Capabilities, checks: Any
 ) -> None:
-    assert unenforced(request_, sent, target) == checks
+    assert find_unenforced(request_, sent, capabilities) == checks

@@ -12,26 +12,26 @@ from dragoman._ir.events import (
     BlockStarted,
     Event,
     Opaque,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     TextDelta,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Message, Request, Text, Thought
-from dragoman._transforms.signatures import MAX_SEALED_BYTES, SealStage, pin_seals
+from dragoman._ir.request import Message, Reasoning, Request, Text
+from dragoman._transforms.signatures import MAX_WRAPPED_BYTES, SignatureStage, drop_foreign_signatures
 
 UPSTREAM = toy("upstream")
-LOOSE = toy("upstream", pins_seals=False)
-MINE = Seal("upstream", {"sig": "x"}, "big")
-OTHERS = Seal("upstream", {"sig": "x"}, "small")
-UNKNOWN = Seal("upstream", {"sig": "x"})
-FOREIGN = Seal("elsewhere", {"sig": "x"}, "small")
+LOOSE = toy("upstream", model_bound_signatures=False)
+MINE = Signature("upstream", {"sig": "x"}, "big")
+OTHERS = Signature("upstream", {"sig": "x"}, "small")
+UNKNOWN = Signature("upstream", {"sig": "x"})
+FOREIGN = Signature("elsewhere", {"sig": "x"}, "small")
 
 
-def thought(seal: Seal | None) -> Thought:
-    return Thought("hm", seal, path="/t")
+def thought(seal: Signature | None) -> Reasoning:
+    return Reasoning("hm", seal, path="/t")
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def thought(seal: Seal | None) -> Thought:
         (LOOSE, OTHERS, OTHERS),
     ],
 )
-def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Seal | None, left: Seal | None) -> None:
+def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Signature | None, left: Signature | None) -> None:
     ledger = Ledger()
     messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(seal), Text("a"))))
     request = Request("client", "big", messages, {})
-    out = pin_seals(request, spec, "big", ledger)
+    out = drop_foreign_signatures(request, spec, "big", ledger)
     assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
     assert (out is request) is (left is seal)
     losses = [(loss.code, loss.path) for loss in ledger]
@@ -60,11 +60,11 @@ def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Seal | None, left: Seal
     ("seal", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
 )
 def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
-    seal: Seal | None, left: Seal | None
+    seal: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
     request = Request("client", "big", (Message("assistant", (thought(seal), Text("a"))),), {})
-    out = pin_seals(request, UPSTREAM, "big", ledger, readable=False)
+    out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
     assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
@@ -73,10 +73,10 @@ def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
 def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
     ledger = Ledger()
-    forged = Thought("hm", None, path="/t", forged=True)
+    forged = Reasoning("hm", None, path="/t", forged=True)
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
     request = Request("client", "big", turns, {})
-    assert pin_seals(request, spec, "big", ledger) is request
+    assert drop_foreign_signatures(request, spec, "big", ledger) is request
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/t")]
 
 
@@ -84,38 +84,38 @@ def staged(
     events: list[Event], *, model: str = "big", **habits: Any
 ) -> tuple[list[Event], list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    stage = SealStage(toy("client", **habits), model, ledger)
+    stage = SignatureStage(toy("client", **habits), model, ledger)
     out = [each for event in events for each in stage.send(event)]
     return out, [(loss.code, loss.path) for loss in ledger]
 
 
 @pytest.mark.parametrize(
-    ("model", "marked"), [("asked", Seal("upstream", {"sig": "x"}, "asked")), ("", MINE)]
+    ("model", "marked"), [("asked", Signature("upstream", {"sig": "x"}, "asked")), ("", MINE)]
 )
-def test_seals_are_marked_with_the_model_that_was_asked(model: str, marked: Seal) -> None:
-    events: list[Event] = [STARTED, start_of(BlockKind.REASONING), SealDelta(0, MINE), BlockEnded(0)]
+def test_seals_are_marked_with_the_model_that_was_asked(model: str, marked: Signature) -> None:
+    events: list[Event] = [STARTED, start_of(BlockKind.REASONING), SignatureDelta(0, MINE), BlockEnded(0)]
     out, losses = staged(events, model=model)
-    assert out == [*events[:2], SealDelta(0, marked), events[3]]
+    assert out == [*events[:2], SignatureDelta(0, marked), events[3]]
     assert losses == []
 
 
 FOUND = Search(("what",), (Source("https://a.example", "A"),))
 BLOCK = Opaque("upstream", "thing", {"n": 1}, "/blocks/3", 2)
 SEARCH = Opaque("upstream", "search", {"n": 1}, "/blocks/3", search=FOUND)
-ASIDE = Opaque("upstream", "progress", {"n": 1}, "/blocks/3", carried=False)
-LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_SEALED_BYTES}, "/blocks/3")
+ASIDE = Opaque("upstream", "progress", {"n": 1}, "/blocks/3", round_trip=False)
+LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_WRAPPED_BYTES}, "/blocks/3")
 OWN = Opaque("client", "thing", {"n": 1})
 
 
 def sealed(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING, opaque.choice),
-        SealDelta(block, Seal("upstream", opaque.native, model)),
+        SignatureDelta(block, Signature("upstream", opaque.native, model)),
         BlockEnded(block),
     ]
 
 
-KEEPS = {"keeps_seals": True}
+KEEPS = {"returns_signatures": True}
 SHOWS = {"shows_searches": True}
 
 

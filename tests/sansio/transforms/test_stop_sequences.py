@@ -7,7 +7,7 @@ from core_events import FAULT, STARTED, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -24,7 +24,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._transforms.stop_sequences import MAX_STOP_CHARS, StopStage, split_stops
+from dragoman._transforms.stop_sequences import MAX_STOP_CHARS, StopSequenceStage, split_stop_sequences
 
 TEXT, TOOL = BlockKind.TEXT, BlockKind.TOOL_CALL
 END = Stopped(StopReason.END)
@@ -35,12 +35,12 @@ def hit(stop: str, choice: int = 0) -> Stopped:
 
 
 def staged(stops: list[str], events: list[Event], *, alone: bool = True) -> list[Event]:
-    stage = StopStage(stops, alone=alone)
-    checker = Checker()
+    stage = StopSequenceStage(stops, alone=alone)
+    checker = EventOrderChecker()
     out = [each for event in events for each in stage.send(event)]
     for event in out:
         checker.check(event)
-    assert checker.phase in (Phase.ENDED, Phase.FAILED)
+    assert checker.state in (ResponseState.ENDED, ResponseState.FAILED)
     assert stage.ended is (
         alone and any(each.reason is StopReason.STOP_SEQUENCE for each in out if isinstance(each, Stopped))
     )
@@ -231,5 +231,5 @@ def test_which_are_the_upstreams(
     value: Any, most: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
 ) -> None:
     ledger = Ledger()
-    assert split_stops(value, most, "/stop", ledger) == (theirs, ours)
+    assert split_stop_sequences(value, most, "/stop", ledger) == (theirs, ours)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]

@@ -8,7 +8,7 @@ from core_events import STARTED, answers, start_of
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.event_order import Checker
+from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -22,16 +22,16 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import CustomTool, FunctionTool, Grammar, Message, Request, ToolCall
-from dragoman._ir.undo import Book, Origin
+from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.freeform import wrap_input
-from dragoman._transforms.tool_calls import CallStage, CheckInput, Unchecked
+from dragoman._transforms.tool_calls import CheckInput, ToolCallStage, Unchecked
 from dragoman._transforms.tools import fit_tools
-from dragoman.codec import Target, ToolRule
+from dragoman.codec import Capabilities, ToolLimits
 
 CUSTOM = ToolKind.CUSTOM
-EVERYTHING = ToolRule(custom=True, namespaces=True)
-FUNCTIONS = ToolRule(custom=False)
-WRAPPED = Book({"patch": Origin("patch", None, CUSTOM, wrapped=True)})
+EVERYTHING = ToolLimits(custom=True, namespaces=True)
+FUNCTIONS = ToolLimits(custom=False)
+WRAPPED = Undo({"patch": ToolOrigin("patch", None, CUSTOM, wrapped=True)})
 
 
 def call(
@@ -46,10 +46,10 @@ def call(
 
 
 def staged(
-    events: list[Event], book: Book = Book(), rule: ToolRule = EVERYTHING
+    events: list[Event], undo: Undo = Undo(), rule: ToolLimits = EVERYTHING
 ) -> tuple[list[Event], Ledger]:
     ledger = Ledger()
-    stage = CallStage(book, rule, "0123456789", ledger)
+    stage = ToolCallStage(undo, rule, "0123456789", ledger)
     return [each for event in events for each in stage.send(event)], ledger
 
 
@@ -100,20 +100,20 @@ def test_nothing_is_added_to_others(events: list[Event]) -> None:
 
 
 def test_names_are_mapped_back() -> None:
-    book = Book({"fs_read_1": Origin("fs.read", None, ToolKind.FUNCTION, wrapped=False)})
-    out, _ = staged(call("c1", "fs_read_1", "{}"), book)
+    undo = Undo({"fs_read_1": ToolOrigin("fs.read", None, ToolKind.FUNCTION, wrapped=False)})
+    out, _ = staged(call("c1", "fs_read_1", "{}"), undo)
     assert out == call("c1", "fs.read", "{}")
 
 
 def test_namespaces_come_back() -> None:
-    book = Book({"fs__read": Origin("read", "fs", ToolKind.FUNCTION, wrapped=False)})
-    out, _ = staged(call("c1", "fs__read", "{}", item_id="fc_1"), book)
+    undo = Undo({"fs__read": ToolOrigin("read", "fs", ToolKind.FUNCTION, wrapped=False)})
+    out, _ = staged(call("c1", "fs__read", "{}", item_id="fc_1"), undo)
     assert out == call("c1", "read", "{}", namespace="fs", item_id="fc_1")
 
 
 def test_a_renamed_custom_tool_stays_custom() -> None:
-    book = Book({"a_b_1": Origin("a.b", None, CUSTOM, wrapped=False)})
-    out, _ = staged(call("c1", "a_b_1", "free", kind=CUSTOM), book)
+    undo = Undo({"a_b_1": ToolOrigin("a.b", None, CUSTOM, wrapped=False)})
+    out, _ = staged(call("c1", "a_b_1", "free", kind=CUSTOM), undo)
     assert out == call("c1", "a.b", "free", kind=CUSTOM)
 
 
@@ -198,18 +198,18 @@ def test_two_calls_of_one_id() -> None:
 
 
 def test_an_id_that_the_conversation_has_used() -> None:
-    out, _ = staged(call("call_0", "look", "{}"), Book({}, frozenset({"call_0"})))
+    out, _ = staged(call("call_0", "look", "{}"), Undo({}, frozenset({"call_0"})))
     assert ids(out) == ["call_0_01234567"]
 
 
 def test_the_suffix_may_be_used_too() -> None:
-    book = Book({}, frozenset({"c", "c_01234567", "c_012345671"}))
-    assert ids(staged(call("c", "look", "{}"), book)[0]) == ["c_012345672"]
+    undo = Undo({}, frozenset({"c", "c_01234567", "c_012345671"}))
+    assert ids(staged(call("c", "look", "{}"), undo)[0]) == ["c_012345672"]
 
 
 def test_renamed_and_used() -> None:
-    book = Book({"x_1": Origin("x", None, ToolKind.FUNCTION, wrapped=False)}, frozenset({"c"}))
-    assert staged(call("c", "x_1", "{}"), book)[0] == call("c_01234567", "x", "{}")
+    undo = Undo({"x_1": ToolOrigin("x", None, ToolKind.FUNCTION, wrapped=False)}, frozenset({"c"}))
+    assert staged(call("c", "x_1", "{}"), undo)[0] == call("c_01234567", "x", "{}")
 
 
 # Both passes
@@ -225,13 +225,13 @@ def test_there_and_back() -> None:
     )
     history = (Message("assistant", (ToolCall("c0", "a.b", "{}"),)),)
     request = Request(protocol="toy", model="m", messages=history, raw={}, tools=tools)
-    fitted, book = fit_tools(request, ToolRule(custom=False), Target(), Ledger())
+    fitted, undo = fit_tools(request, ToolLimits(custom=False), Capabilities(), Ledger())
     events: list[Event] = []
     for block, tool in enumerate(fitted.tools):
         assert isinstance(tool, FunctionTool)
         wrapped = tool.parameters is not None
         events += call(f"c{block}", tool.name, wrap_input("free") if wrapped else "{}", block=block)
-    out, ledger = staged(events, book)
+    out, ledger = staged(events, undo)
     heads = [event.tool for event in out if isinstance(event, BlockStarted)]
     assert heads == [
         ToolHead("c0_01234567", "a.b"),
@@ -246,8 +246,8 @@ def test_there_and_back() -> None:
 @PROPERTY
 @given(answers(choices=2))
 def test_what_is_legal_stays_legal(events: list[Event]) -> None:
-    checker = Checker()
-    for event in staged(events, Book({"look": Origin("l", None, CUSTOM, wrapped=True)}))[0]:
+    checker = EventOrderChecker()
+    for event in staged(events, Undo({"look": ToolOrigin("l", None, CUSTOM, wrapped=True)}))[0]:
         checker.check(event)
 
 
@@ -260,13 +260,13 @@ def test_text_between_calls_passes() -> None:
 
 
 def test_a_call_of_a_stand_in_is_one_of_the_clients_own_tool() -> None:
-    book = Book({"shell_1": Origin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell")})
-    out, _ = staged(call("c", "shell_1", "{}"), book)
+    undo = Undo({"shell_1": ToolOrigin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell")})
+    out, _ = staged(call("c", "shell_1", "{}"), undo)
     assert out[0] == BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "shell", hosted="shell"))
 
 
 GRAMMAR = Grammar("regex", "[0-9]+")
-CHECKED = Book({"count": Origin("count", None, CUSTOM, wrapped=True, grammar=GRAMMAR)})
+CHECKED = Undo({"count": ToolOrigin("count", None, CUSTOM, wrapped=True, grammar=GRAMMAR)})
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_input_is_judged_by_its_grammar(
         return None if text.isdigit() else "line 1"
 
     ledger = Ledger()
-    stage = CallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
+    stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
     out = [each for event in call("c", "count", *pieces, complete=complete) for each in stage.send(event)]
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
     assert asked == judged
@@ -308,7 +308,7 @@ def cannot_tell(grammar: Grammar, text: str) -> str | None:
 )
 def test_what_nobody_could_judge_is_told(check: CheckInput | None, reason: str) -> None:
     ledger = Ledger()
-    stage = CallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
+    stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
     out = [each for event in call("c", "count", '{"input":"x"}') for each in stage.send(event)]
     assert len(out) == 3
     [loss] = ledger

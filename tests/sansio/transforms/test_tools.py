@@ -26,15 +26,15 @@ from dragoman._ir.request import (
     ToolResult,
     WebSearch,
 )
-from dragoman._ir.undo import Book, Origin
+from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.tools import fit_call_id, fit_name, fit_tools
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target, ToolRule
+from dragoman.codec import Capabilities, ToolLimits
 
-PLAIN = ToolRule(custom=False)
-STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
-CUSTOM = ToolRule(custom=True, custom_usual=True)
-SPACES = ToolRule(custom=True, custom_usual=True, namespaces=True)
+PLAIN = ToolLimits(custom=False)
+STRICT = ToolLimits(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
+CUSTOM = ToolLimits(custom=True, custom_by_default=True)
+SPACES = ToolLimits(custom=True, custom_by_default=True, namespaces=True)
 FUNCTION = ToolKind.FUNCTION
 
 
@@ -45,10 +45,12 @@ def request(
     return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
 
 
-def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) -> tuple[Request, Book, Ledger]:
+def fitted(
+    given_request: Request, rule: ToolLimits, capabilities: Capabilities = Capabilities()
+) -> tuple[Request, Undo, Ledger]:
     ledger = Ledger()
-    out, book = fit_tools(given_request, rule, target, ledger)
-    return out, book, ledger
+    out, undo = fit_tools(given_request, rule, capabilities, ledger)
+    return out, undo, ledger
 
 
 # Names
@@ -73,7 +75,7 @@ def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) ->
         ("re.ad", "fs", SPACES, "re_ad_*"),
     ],
 )
-def test_fit_name(name: str, namespace: str | None, rule: ToolRule, wire: str) -> None:
+def test_fit_name(name: str, namespace: str | None, rule: ToolLimits, wire: str) -> None:
     found = fit_name(name, namespace, rule)
     assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
     assert len(found) <= rule.max_name
@@ -89,7 +91,7 @@ def test_different_names_stay_different() -> None:
 @given(
     st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES])
 )
-def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolRule) -> None:
+def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolLimits) -> None:
     wire = fit_name(name, namespace, rule)
     assert re.fullmatch(r"[a-zA-Z0-9_-]*", wire)
     assert len(wire) <= rule.max_name
@@ -112,7 +114,7 @@ def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: T
         ("", STRICT, ""),
     ],
 )
-def test_fit_call_id(call_id: str, rule: ToolRule, wire: str) -> None:
+def test_fit_call_id(call_id: str, rule: ToolLimits, wire: str) -> None:
     assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
 
 
@@ -120,15 +122,15 @@ ODD_IDS = ["call_1", "bash:0", "bash_0", "c" * 80, "c" * 81, "é", "\ud83d"]
 
 
 @pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM], ids=["plain", "strict", "custom"])
-def test_call_and_result_keep_the_same_id(rule: ToolRule) -> None:
+def test_call_and_result_keep_the_same_id(rule: ToolLimits) -> None:
     parts: tuple[ToolCall | ToolResult, ...] = ()
     for each in ODD_IDS:
         parts += (ToolCall(each, "look", "{}"), ToolResult(each, ()))
-    out, book, _ = fitted(request(parts=parts), rule)
+    out, undo, _ = fitted(request(parts=parts), rule)
     found = [part.call_id for part in out.messages[0].parts]  # type: ignore[union-attr]
     assert found[0::2] == found[1::2] == [fit_call_id(each, rule) for each in ODD_IDS]
     assert len(set(found)) == len(ODD_IDS)
-    assert book.used_ids == frozenset(ODD_IDS)  # the client's own ids: those that it pairs by
+    assert undo.used_ids == frozenset(ODD_IDS)  # the client's own ids: those that it pairs by
 
 
 # What need not change does not
@@ -141,15 +143,15 @@ def test_what_fits_is_given_as_it_is() -> None:
         parts=(Text("a"), ToolCall("c1", "look", "{}"), ToolResult("c1", (Text("b"),))),
         choice=ToolChoice("named", name="look"),
     )
-    out, book, ledger = fitted(given_request, PLAIN)
+    out, undo, ledger = fitted(given_request, PLAIN)
     assert out == given_request
     assert out.messages[0] is given_request.messages[0]
-    assert (out.tools[0], book.origins, len(ledger)) == (given_request.tools[0], {}, 0)
+    assert (out.tools[0], undo.origins, len(ledger)) == (given_request.tools[0], {}, 0)
 
 
 def test_an_empty_request() -> None:
-    out, book, _ = fitted(request(), PLAIN)
-    assert (out, book) == (request(), Book())
+    out, undo, _ = fitted(request(), PLAIN)
+    assert (out, undo) == (request(), Undo())
 
 
 # Names of tools, calls and choices change together
@@ -163,14 +165,14 @@ def test_a_renamed_function() -> None:
         parts=(ToolCall("c1", "fs.read", '{"a":1}'), ToolCall("c2", "look", "{}")),
         choice=ToolChoice("named", name="fs.read"),
     )
-    out, book, ledger = fitted(given_request, PLAIN)
+    out, undo, ledger = fitted(given_request, PLAIN)
     assert out.tools == (
         FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"),
         FunctionTool("look"),
     )
     assert out.messages[0].parts == (ToolCall("c1", wire, '{"a":1}'), ToolCall("c2", "look", "{}"))
     assert out.tool_choice == ToolChoice("named", name=wire)
-    assert book.origins == {wire: Origin("fs.read", None, FUNCTION, wrapped=False)}
+    assert undo.origins == {wire: ToolOrigin("fs.read", None, FUNCTION, wrapped=False)}
     assert len(ledger) == 0
 
 
@@ -181,25 +183,25 @@ def test_a_namespace_without_namespaces() -> None:
         parts=(ToolCall("c1", "read", "{}", namespace="fs"),),
         choice=ToolChoice("named", name="read", namespace="fs"),
     )
-    out, book, _ = fitted(given_request, CUSTOM)
+    out, undo, _ = fitted(given_request, CUSTOM)
     assert out.tools == (FunctionTool("fs__read"), CustomTool("fs__edit"))
     assert out.messages[0].parts == (ToolCall("c1", "fs__read", "{}"),)
     assert out.tool_choice == ToolChoice("named", name="fs__read")
-    assert book.origins == {
-        "fs__read": Origin("read", "fs", FUNCTION, wrapped=False),
-        "fs__edit": Origin("edit", "fs", ToolKind.CUSTOM, wrapped=False),
+    assert undo.origins == {
+        "fs__read": ToolOrigin("read", "fs", FUNCTION, wrapped=False),
+        "fs__edit": ToolOrigin("edit", "fs", ToolKind.CUSTOM, wrapped=False),
     }
 
 
 def test_a_namespace_with_namespaces() -> None:
     tools = (FunctionTool("read", namespace="fs"), FunctionTool("read", namespace="db"), FunctionTool("read"))
     given_request = request(*tools, parts=(ToolCall("c1", "read", "{}", namespace="db"),))
-    out, book, _ = fitted(given_request, SPACES)
-    assert (out, book.origins) == (given_request, {})
+    out, undo, _ = fitted(given_request, SPACES)
+    assert (out, undo.origins) == (given_request, {})
 
 
 @pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
-def test_collisions(rule: ToolRule) -> None:
+def test_collisions(rule: ToolLimits) -> None:
     """A name of its own that is what another tool's name becomes: the later one gives way."""
     shortened = fit_name("fs.read", None, rule)
     given_request = request(
@@ -207,12 +209,12 @@ def test_collisions(rule: ToolRule) -> None:
         FunctionTool(shortened),
         parts=(ToolCall("c1", "fs.read", "{}"), ToolCall("c2", shortened, "{}")),
     )
-    out, book, _ = fitted(given_request, rule)
+    out, undo, _ = fitted(given_request, rule)
     first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
     assert first == shortened
     assert second != shortened
     assert [part.name for part in out.messages[0].parts] == [first, second]  # type: ignore[union-attr]
-    assert {wire: origin.name for wire, origin in book.origins.items()} == {
+    assert {wire: origin.name for wire, origin in undo.origins.items()} == {
         first: "fs.read",
         second: shortened,
     }
@@ -220,11 +222,11 @@ def test_collisions(rule: ToolRule) -> None:
 
 def test_a_flattened_name_collides_with_a_plain_one() -> None:
     given_request = request(FunctionTool("fs__read"), FunctionTool("read", namespace="fs"))
-    out, book, _ = fitted(given_request, PLAIN)
+    out, undo, _ = fitted(given_request, PLAIN)
     first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
     assert first == "fs__read"
     assert re.fullmatch("fs__read_[0-9a-f]{8}", second)
-    assert book.origins == {second: Origin("read", "fs", FUNCTION, wrapped=False)}
+    assert undo.origins == {second: ToolOrigin("read", "fs", FUNCTION, wrapped=False)}
 
 
 CHOICES: dict[str, tuple[ToolChoice | None, ToolChoice | None]] = {
@@ -262,7 +264,7 @@ RESULT = ToolResult("c1", (Text("ok"),), ToolKind.CUSTOM)
 
 
 def test_custom_tools_become_functions() -> None:
-    out, book, ledger = fitted(request(PATCH, parts=(CALL, RESULT)), PLAIN)
+    out, undo, ledger = fitted(request(PATCH, parts=(CALL, RESULT)), PLAIN)
     [tool] = out.tools
     assert isinstance(tool, FunctionTool)
     assert (tool.name, tool.parameters["required"]) == ("patch", ["input"])
@@ -270,7 +272,7 @@ def test_custom_tools_become_functions() -> None:
         ToolCall("c1", "patch", '{"input":"a \\"b\\"\\n"}', path="/messages/0/parts/0"),
         ToolResult("c1", (Text("ok"),)),
     )
-    assert book.origins == {"patch": Origin("patch", None, ToolKind.CUSTOM, wrapped=True)}
+    assert undo.origins == {"patch": ToolOrigin("patch", None, ToolKind.CUSTOM, wrapped=True)}
     assert len(ledger) == 0
 
 
@@ -284,20 +286,20 @@ def test_a_grammar_cannot_be_enforced() -> None:
 @pytest.mark.parametrize(
     ("rule", "told", "stays"),
     [
-        (ToolRule(custom=False), None, False),
-        (ToolRule(custom=False), True, False),  # the protocol has no such thing
-        (ToolRule(custom=True), None, False),
-        (ToolRule(custom=True), True, True),
+        (ToolLimits(custom=False), None, False),
+        (ToolLimits(custom=False), True, False),  # the protocol has no such thing
+        (ToolLimits(custom=True), None, False),
+        (ToolLimits(custom=True), True, True),
         (CUSTOM, None, True),
         (CUSTOM, True, True),
         (CUSTOM, False, False),
     ],
 )
-def test_who_takes_custom_tools(rule: ToolRule, told: bool | None, stays: bool) -> None:
+def test_who_takes_custom_tools(rule: ToolLimits, told: bool | None, stays: bool) -> None:
     given_request = request(PATCH, parts=(CALL, RESULT))
-    out, book, _ = fitted(given_request, rule, Target(custom_tools=told))
+    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=told))
     assert (out == given_request) is stays
-    assert bool(book.origins) is not stays
+    assert bool(undo.origins) is not stays
 
 
 def test_a_named_choice_of_a_custom_tool_that_stays() -> None:
@@ -313,7 +315,7 @@ def test_the_same_conversation_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
-def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolRule) -> None:
+def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolLimits) -> None:
     def turn(call_id: str, name: str, namespace: str | None = None) -> tuple[Message, ...]:
         call = Message("assistant", (ToolCall(call_id, name, "{}", namespace=namespace),))
         return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
@@ -321,13 +323,13 @@ def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolRule) -> 
     turns = (turn("c", "look"), turn("c.1", "lo.ok"), turn("d", "look", "fs"))
     said = (Message("user", (Text("go on"),)),)
     given = Request(protocol="toy", model="m", messages=sum((*turns, said, *turns), ()), raw={})
-    out, book, _ = fitted(given, rule)
+    out, undo, _ = fitted(given, rule)
     assert out.messages[:6] == out.messages[7:]
     assert out.messages[6] is said[0]
     assert out.messages[7:9] == turns[0]  # nothing to change
     for call, result in zip(out.messages[::2][:3], out.messages[1::2][:3], strict=True):
         assert call.parts[0].call_id == result.parts[0].call_id  # type: ignore[union-attr]
-    assert book.used_ids == {"c", "c.1", "d"}
+    assert undo.used_ids == {"c", "c.1", "d"}
 
 
 def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
@@ -338,28 +340,30 @@ def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
 # Tools that the client runs, of a kind that others do not know
 
 
-SHELL = HostedTool("toy", "shell", {"type": "shell"}, "/tools/0", stand_in=FunctionTool("shell", "Runs."))
-ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", stand_in=FunctionTool("run.2"))
+SHELL = HostedTool(
+    "toy", "shell", {"type": "shell"}, "/tools/0", function_fallback=FunctionTool("shell", "Runs.")
+)
+ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", function_fallback=FunctionTool("run.2"))
 SEARCH = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2")
 SEARCHES = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2", use=WebSearch())
 SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecution())
-RUNS_SEARCHES = Target(hosted=frozenset({"web_search"}))
+RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 
 def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
     asked = request(SHELL, ODD)
     ledger = Ledger()
-    fitted, book = fit_tools(asked, PLAIN, Target(), ledger, "toy")
-    assert (fitted.tools, book, len(ledger)) == (asked.tools, Book(), 0)
+    fitted, undo = fit_tools(asked, PLAIN, Capabilities(), ledger, "toy")
+    assert (fitted.tools, undo, len(ledger)) == (asked.tools, Undo(), 0)
 
 
 def test_functions_stand_in_for_them() -> None:
-    out, book, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
+    out, undo, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
     wire = fit_name("run.2", None, PLAIN)
     assert out.tools == (FunctionTool("shell", "Runs."), FunctionTool(wire), SEARCH)
-    assert book.origins == {
-        "shell": Origin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell"),
-        wire: Origin("run.2", None, ToolKind.FUNCTION, wrapped=False, hosted="run_2"),
+    assert undo.origins == {
+        "shell": ToolOrigin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell"),
+        wire: ToolOrigin("run.2", None, ToolKind.FUNCTION, wrapped=False, hosted="run_2"),
     }
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.ALTERED, "/tools/0"),
@@ -374,13 +378,15 @@ def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None
     namesakes: dict[str, Tool] = {
         "function": FunctionTool("shell", "Own."),
         "custom": CustomTool("shell", "Own."),
-        "vendor": HostedTool("toy", "shell_2", {}, "/tools/1", stand_in=FunctionTool("shell", "Own.")),
+        "vendor": HostedTool(
+            "toy", "shell_2", {}, "/tools/1", function_fallback=FunctionTool("shell", "Own.")
+        ),
     }
     own = namesakes[kind]
     hosted = own.kind if isinstance(own, HostedTool) else None
     calls = (ToolCall("c1", "shell", "{}", hosted="shell"), ToolCall("c2", "shell", "{}", hosted=hosted))
     tools = (own, SHELL) if first == "client" else (SHELL, own)
-    out, book, _ = fitted(request(*tools, parts=calls), PLAIN)
+    out, undo, _ = fitted(request(*tools, parts=calls), PLAIN)
     wires = {
         ("Own." in (tool.description or "")): tool.name
         for tool in out.tools
@@ -393,10 +399,10 @@ def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None
     ]
     assert wires[first == "client"] == "shell"
     assert re.fullmatch("shell_[0-9a-f]{8}", wires[first != "client"])
-    assert book.origins[wires[False]].hosted == "shell"
-    if wires[True] in book.origins:  # a function under its own name needs no entry
-        assert book.origins[wires[True]].hosted == hosted
-        assert book.origins[wires[True]].name == "shell"
+    assert undo.origins[wires[False]].hosted == "shell"
+    if wires[True] in undo.origins:  # a function under its own name needs no entry
+        assert undo.origins[wires[True]].hosted == hosted
+        assert undo.origins[wires[True]].name == "shell"
     else:
         assert (kind, first) == ("function", "client")
 
@@ -425,44 +431,44 @@ def allowed(*kinds: str) -> ToolChoice:
 
 
 @pytest.mark.parametrize(
-    ("tools", "choice", "target", "refused"),
+    ("tools", "choice", "capabilities", "refused"),
     [
         pytest.param((SEARCH,), None, RUNS_SEARCHES, "tools[2]", id="a tool that nobody else has"),
-        pytest.param((SEARCHES,), None, Target(), "tools[2]", id="the only tool"),
-        ((SEARCHES,), ToolChoice("required"), Target(), "tools[2]"),
-        ((SEARCHES, SANDBOX), ToolChoice("auto"), Target(), "tools[2]"),
+        pytest.param((SEARCHES,), None, Capabilities(), "tools[2]", id="the only tool"),
+        ((SEARCHES,), ToolChoice("required"), Capabilities(), "tools[2]"),
+        ((SEARCHES, SANDBOX), ToolChoice("auto"), Capabilities(), "tools[2]"),
         ((SEARCHES,), None, RUNS_SEARCHES, None),
         ((SEARCHES, SANDBOX), None, RUNS_SEARCHES, None),
-        ((SEARCHES, LOOK), None, Target(), None),
-        ((SEARCHES, LOOK), ToolChoice("required"), Target(), None),
-        ((SHELL,), None, Target(), None),
-        ((LOOK,), None, Target(), None),
-        pytest.param((SEARCHES,), ToolChoice("none"), Target(), None, id="no tool may be called"),
+        ((SEARCHES, LOOK), None, Capabilities(), None),
+        ((SEARCHES, LOOK), ToolChoice("required"), Capabilities(), None),
+        ((SHELL,), None, Capabilities(), None),
+        ((LOOK,), None, Capabilities(), None),
+        pytest.param((SEARCHES,), ToolChoice("none"), Capabilities(), None, id="no tool may be called"),
         pytest.param(
             (LOOK, SEARCHES, SANDBOX),
             ToolChoice("named", hosted="code"),
-            Target(),
+            Capabilities(),
             "tools[3]",
             id="the demanded tool",
         ),
-        ((LOOK, SEARCHES), ToolChoice("named", "look"), Target(), None),
+        ((LOOK, SEARCHES), ToolChoice("named", "look"), Capabilities(), None),
         ((LOOK, SEARCHES), ToolChoice("named", hosted="web_search"), RUNS_SEARCHES, None),
         pytest.param(
-            (LOOK, SEARCHES), allowed("web_search"), Target(), "tools[2]", id="the only allowed tool"
+            (LOOK, SEARCHES), allowed("web_search"), Capabilities(), "tools[2]", id="the only allowed tool"
         ),
-        ((LOOK, SEARCHES, SHELL), allowed("web_search", "shell"), Target(), None),
-        ((LOOK, SEARCHES), allowed(), Target(), None),
+        ((LOOK, SEARCHES, SHELL), allowed("web_search", "shell"), Capabilities(), None),
+        ((LOOK, SEARCHES), allowed(), Capabilities(), None),
     ],
 )
 def test_a_request_whose_tool_the_upstream_does_not_run(
-    tools: tuple[Tool, ...], choice: ToolChoice | None, target: Target, refused: str | None
+    tools: tuple[Tool, ...], choice: ToolChoice | None, capabilities: Capabilities, refused: str | None
 ) -> None:
     given_request = request(*tools, choice=choice)
     if refused is None:
-        fitted(given_request, CUSTOM, target)
+        fitted(given_request, CUSTOM, capabilities)
         return
     with pytest.raises(RemoteProtocolError, match="the upstream does not run") as caught:
-        fitted(given_request, CUSTOM, target)
+        fitted(given_request, CUSTOM, capabilities)
     assert (caught.value.param, caught.value.status_hint, caught.value.code) == (
         refused,
         400,
@@ -471,8 +477,8 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
 
 
 def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
-    rule = ToolRule(hosted=frozenset({"web_search"}))
-    runs_all = Target(hosted=frozenset({"web_search", "code_execution"}))
+    rule = ToolLimits(hosted_tools=frozenset({"web_search"}))
+    runs_all = Capabilities(hosted_tools=frozenset({"web_search", "code_execution"}))
     fitted(request(SEARCHES), rule, runs_all)
     with pytest.raises(RemoteProtocolError, match="does not run code"):
         fitted(request(SANDBOX), rule, runs_all)
@@ -480,7 +486,9 @@ def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None
 
 def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:
     choice = ToolChoice("allowed", allowed=(ToolRef("x.y", kind=ToolKind.CUSTOM),))
-    out, _, _ = fitted(request(CustomTool("x.y"), choice=choice), ToolRule(), Target(custom_tools=True))
+    out, _, _ = fitted(
+        request(CustomTool("x.y"), choice=choice), ToolLimits(), Capabilities(custom_tools=True)
+    )
     assert out.tool_choice is not None
     assert out.tool_choice.allowed == (ToolRef(fit_name("x.y", None, PLAIN), kind=ToolKind.CUSTOM),)
 
@@ -492,14 +500,14 @@ def test_ids_of_nine_letters_and_digits(call_id: str) -> None:
     assert (found == call_id) is (call_id == "abcDEF123")
     assert fit_call_id(call_id, PLAIN, "alnum9") == found
     call, result = ToolCall(call_id, "f", "{}"), ToolResult(call_id, ())
-    out, _, _ = fitted(request(parts=(call, result)), PLAIN, Target(call_ids="alnum9"))
+    out, _, _ = fitted(request(parts=(call, result)), PLAIN, Capabilities(call_ids="alnum9"))
     assert [part.call_id for part in out.messages[0].parts] == [found, found]  # type: ignore[union-attr]
 
 
 # Lists of allowed tools
 
 F, G = FunctionTool("f", path="/tools/0"), FunctionTool("g", path="/tools/1")
-NO_LISTS = ToolRule(allowed=False)
+NO_LISTS = ToolLimits(allowed=False)
 
 
 @pytest.mark.parametrize(
@@ -516,13 +524,13 @@ def test_where_no_list_is_taken_the_other_tools_are_not_offered(
     refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
 ) -> None:
     asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
-    for rule, target in (
+    for rule, capabilities in (
         (NO_LISTS, RUNS_SEARCHES),
-        (ToolRule(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
+        (ToolLimits(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
     ):
-        out, _, ledger = fitted(asked, rule, target)
+        out, _, ledger = fitted(asked, rule, capabilities)
         kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
         assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
         assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
-    out, _, ledger = fitted(asked, ToolRule(), RUNS_SEARCHES)
+    out, _, ledger = fitted(asked, ToolLimits(), RUNS_SEARCHES)
     assert (out.tool_choice, list(ledger)) == (asked.tool_choice, [])

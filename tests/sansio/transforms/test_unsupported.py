@@ -16,11 +16,11 @@ from dragoman._ir.request import (
     OpaquePart,
     Param,
     Part,
+    Reasoning,
     ReasoningConfig,
     Refusal,
     Request,
     Text,
-    Thought,
     Tool,
     ToolCall,
     ToolChoice,
@@ -28,17 +28,17 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._transforms.unsupported import (
-    fit_demands,
-    fit_marks,
+    add_cache_key,
+    drop_unsupported,
+    fit_cache_marks,
     fit_media,
-    fit_tool_demands,
-    name_session,
+    fit_tool_settings,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 
 MANY = toy("many", choices=True)
-ONE = toy("one", choices=False, max_stops=1)
+ONE = toy("one", choices=False, max_stop_sequences=1)
 PATHS: dict[Param, str] = {"stop": "/until", "n": "/count"}
 
 
@@ -48,11 +48,11 @@ def fitted(
     spec: Any = ONE,
     most: int = 1,
     reasoning: ReasoningConfig | None = None,
-    **target: Any,
+    **capabilities: Any,
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
-    out, stops, answers = fit_demands(request, spec, Target(**target), most, ledger)
+    out, stops, answers = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
     assert (out is request) is (out.params == params)
     return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
 
@@ -125,7 +125,7 @@ PENALTY, ALL = ["/frequency_penalty"], [f"/{name}" for name in SAMPLING]
         # its default effort is none
         (AT_NONE, PENALTY),
         ({**AT_NONE, "sampling_pair": False}, [*PENALTY, "/top_p"]),
-        ({**AT_NONE, "reasoning": ReasoningConfig(show="omitted")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(display="omitted")}, PENALTY),
         ({**AT_NONE, "reasoning": ReasoningConfig(effort="none")}, PENALTY),
         ({**AT_NONE, "reasoning": ReasoningConfig("disabled", "high")}, PENALTY),
         ({**AT_NONE, "reasoning": ReasoningConfig(effort="minimal"), "efforts": ("none", "low")}, PENALTY),
@@ -141,11 +141,11 @@ def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: lis
 
 
 # Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.
-NEVER = Target(forced_tools="no")
-NOT_THINKING = Target(forced_tools="not_thinking")
-ALWAYS_THINKS = Target(forced_tools="not_thinking", efforts=("low", "high"))
-UNTOLD = Target(forced_tools="not_thinking", reasoning_setting=None)
-NEVER_THINKS = Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
+NEVER = Capabilities(forced_tools="no")
+NOT_THINKING = Capabilities(forced_tools="not_thinking")
+ALWAYS_THINKS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
+UNTOLD = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
+NEVER_THINKS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
 REQUIRED = ToolChoice("required", path="/tool_choice")
 NAMED = ToolChoice("named", "f", path="/tool_choice")
 OFF = ReasoningConfig(mode="disabled")
@@ -181,7 +181,7 @@ SEARCH = HostedTool("toy", "web_search", {})
 def test_what_is_said_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, **fields)
-    out = fit_tool_demands(request, Target(refuses=frozenset(refuses)), ledger)
+    out = fit_tool_settings(request, Capabilities(refuses=frozenset(refuses)), ledger)
     assert out == (request if left is None else msgspec.structs.replace(request, **left))
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
 
@@ -191,9 +191,9 @@ def allowed(required: bool) -> ToolChoice:
 
 
 @pytest.mark.parametrize(
-    ("target", "choice", "reasoning", "sent", "thinking", "lost"),
+    ("capabilities", "choice", "reasoning", "sent", "thinking", "lost"),
     [
-        (Target(), REQUIRED, None, REQUIRED, None, []),
+        (Capabilities(), REQUIRED, None, REQUIRED, None, []),
         (NEVER, None, None, None, None, []),
         (NEVER, ToolChoice("none"), None, ToolChoice("none"), None, []),
         (NEVER, REQUIRED, None, None, None, ["/tool_choice"]),
@@ -213,7 +213,7 @@ def allowed(required: bool) -> ToolChoice:
     ],
 )
 def test_a_demanded_call_and_thinking(
-    target: Target,
+    capabilities: Capabilities,
     choice: ToolChoice | None,
     reasoning: ReasoningConfig | None,
     sent: ToolChoice | None,
@@ -222,7 +222,7 @@ def test_a_demanded_call_and_thinking(
 ) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
-    out = fit_tool_demands(request, target, ledger)
+    out = fit_tool_settings(request, capabilities, ledger)
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
 
@@ -240,14 +240,14 @@ def test_a_session_names_the_cache_of_the_prompt(
     keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
 ) -> None:
     request = Request("toy", "m", (), {}, params=params)
-    out = name_session(request, Target(cache_keys=keys), lambda: named)
+    out = add_cache_key(request, Capabilities(cache_keys=keys), lambda: named)
     assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
-    assert name_session(request, Target(cache_keys=keys), None) is request
+    assert add_cache_key(request, Capabilities(cache_keys=keys), None) is request
 
 
 # Cache marks
 
-NO_MARKS = Target(refuses=frozenset({"cache_control"}))
+NO_MARKS = Capabilities(refuses=frozenset({"cache_control"}))
 
 
 def marked(path: str) -> CacheMark:
@@ -256,7 +256,7 @@ def marked(path: str) -> CacheMark:
 
 def test_marks_stay_where_nobody_refuses_them() -> None:
     request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
-    assert fit_marks(request, Target(), Ledger()) is request
+    assert fit_cache_marks(request, Capabilities(), Ledger()) is request
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def test_marks_stay_where_nobody_refuses_them() -> None:
         ),
         (OpaquePart("toy", "k", [1]), OpaquePart("toy", "k", [1]), []),
         (Refusal("no"), Refusal("no"), []),
-        (Thought("so"), Thought("so"), []),
+        (Reasoning("so"), Reasoning("so"), []),
     ],
 )
 def test_marks_that_are_refused_come_off(part: Part, left: Part, lost: list[str]) -> None:
     ledger = Ledger()
-    out = fit_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
+    out = fit_cache_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.DROPPED, f"{path}/cache_control") for path in lost
@@ -304,7 +304,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
         "toy", "m", (), {}, tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
     )
     ledger = Ledger()
-    out = fit_marks(request, NO_MARKS, ledger)
+    out = fit_cache_marks(request, NO_MARKS, ledger)
     assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
     assert out.params == {"seed": 1}
     assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
@@ -313,7 +313,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
 # Images and files
 
 IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
-WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", stand_in=True)
+WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", rendered=True)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
         (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
         (
             Media("file", "base64", "AAAA", path="/p/1"),
-            Text("[file: left out, you cannot see files]", path="/p/1", stand_in=True),
+            Text("[file: left out, you cannot see files]", path="/p/1", rendered=True),
         ),
         (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
     ],
@@ -333,9 +333,9 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
 def test_images_and_files_that_are_refused_become_words(part: Part, left: Part) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (Message("user", (part,)),), {})
-    out = fit_media(request, Target(refuses=frozenset({"image", "file"})), ledger)
+    out = fit_media(request, Capabilities(refuses=frozenset({"image", "file"})), ledger)
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == (
         [] if part == left else [(LossCode.DROPPED, "/p/1")]
     )
-    assert fit_media(request, Target(), ledger) is request
+    assert fit_media(request, Capabilities(), ledger) is request

@@ -6,7 +6,7 @@ from dragoman._wire.exceptions import (
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
-    dotted,
+    dotted_path,
 )
 
 
@@ -24,7 +24,7 @@ from dragoman._wire.exceptions import (
     ],
 )
 def test_dotted(pointer: str, name: str) -> None:
-    assert dotted(pointer) == name
+    assert dotted_path(pointer) == name
 
 
 def test_remote_error() -> None:

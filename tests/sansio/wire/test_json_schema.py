@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._wire.json_schema import Undecided, broken_keyword
+from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
 
 OPEN = "open"
 TREE = {
@@ -129,10 +129,10 @@ CASES: list[tuple[Any, Any, str | None]] = [
 @pytest.mark.parametrize(("schema", "value", "keyword"), CASES)
 def test_keywords(schema: Any, value: Any, keyword: str | None) -> None:
     if keyword is OPEN:
-        with pytest.raises(Undecided, match="keywords that are not judged"):
-            broken_keyword(schema, value)
+        with pytest.raises(SchemaUndecided, match="keywords that are not judged"):
+            find_broken_keyword(schema, value)
     else:
-        assert broken_keyword(schema, value) == keyword
+        assert find_broken_keyword(schema, value) == keyword
 
 
 def doubled(times: int) -> Any:
@@ -166,7 +166,7 @@ def nested(levels: int) -> Any:
 )
 def test_bounds(schema: Any, value: Any, why: str | None) -> None:
     if why is None:
-        assert broken_keyword(schema, value) == "enum"
+        assert find_broken_keyword(schema, value) == "enum"
     else:
-        with pytest.raises(Undecided, match=why):
-            broken_keyword(schema, value)
+        with pytest.raises(SchemaUndecided, match=why):
+            find_broken_keyword(schema, value)

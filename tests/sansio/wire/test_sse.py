@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.sse import MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, comment, frame
+from dragoman._wire.sse import MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, encode_comment, encode_frame
 
 BOM = b"\xef\xbb\xbf"
 
@@ -245,9 +245,9 @@ def test_pieces_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
 
 
 def test_frame_and_comment() -> None:
-    assert frame(b'{"a":1}') == b'data: {"a":1}\n\n'
-    assert frame(b"{}", b"ping") == b"event: ping\ndata: {}\n\n"
-    assert comment(b"ping") == b": ping\n\n"
+    assert encode_frame(b'{"a":1}') == b'data: {"a":1}\n\n'
+    assert encode_frame(b"{}", b"ping") == b"event: ping\ndata: {}\n\n"
+    assert encode_comment(b"ping") == b": ping\n\n"
 
 
 @PROPERTY
@@ -256,7 +256,7 @@ def test_frame_and_comment() -> None:
     st.text("abc._", max_size=5).map(str.encode),
 )
 def test_what_is_written_is_read(data: bytes, event: bytes) -> None:
-    assert frames_of([comment(b"c") + frame(data, event)]) == ([(event, data)], [], False)
+    assert frames_of([encode_comment(b"c") + encode_frame(data, event)]) == ([(event, data)], [], False)
 
 
 IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "names alone": b"event: e\n\n"}
@@ -279,5 +279,5 @@ def test_so_much_without_an_event_is_no_stream(piece: bytes) -> None:
 
 def test_blank_lines_in_a_row_are_one() -> None:
     parser = SSEParser()
-    assert len(parser.receive_pieces(b"\n" * 100_000)) <= 2
+    assert len(parser.receive_raw_events(b"\n" * 100_000)) <= 2
     assert parser.receive_data(b"data: a\n\n") == [Frame(b"", b"a")]

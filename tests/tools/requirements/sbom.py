@@ -36,8 +36,8 @@ def main() -> None:
         for name, version, rest in _LOCKED.findall(sys.stdin.read())
     }
     text = json.dumps(_bom(hashes, _metadata(f"{name}=={version}" for name, version in hashes)), indent=1)
-    if fault := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
-        raise SystemExit(f"not CycloneDX 1.6: {fault}")
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        raise SystemExit(f"not CycloneDX 1.6: {error}")
     sys.stdout.write(text + "\n")
 
 

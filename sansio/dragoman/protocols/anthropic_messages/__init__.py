@@ -7,10 +7,11 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from dragoman._ir.signatures import CARRIER
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
-from dragoman.protocols.anthropic_messages.errors import is_fault, read_fault, write_fault
+from dragoman._ir.signatures import WRAPPED_MARKER
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.headers import request_headers
+from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.read_request import read_request
 from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
 from dragoman.protocols.anthropic_messages.tables import (
@@ -18,11 +19,10 @@ from dragoman.protocols.anthropic_messages.tables import (
     FORWARDED_HEADERS,
     NAME,
     PING,
-    SHOWN_SEARCH,
+    SEARCH_ID_PREFIX,
     TOKEN_COUNT,
     VERSION_HEADER,
 )
-from dragoman.protocols.anthropic_messages.tap import MessagesTap
 from dragoman.protocols.anthropic_messages.write_request import write_request
 from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
@@ -35,7 +35,7 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
-    tools=ToolRule(
+    tool_limits=ToolLimits(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),
     read_request=read_request,
@@ -44,16 +44,16 @@ SPEC = UpstreamSpec(
     stream_writer=MessagesWriter,
     read_whole=read_whole,
     write_whole=write_whole,
-    read_fault=read_fault,
-    is_fault=is_fault,
-    write_fault=write_fault,
-    tap=MessagesTap,
-    end_marks=(b"message_stop",),
+    read_error=read_error,
+    is_native_error=is_native_error,
+    write_error=write_error,
+    observer=MessagesObserver,
+    end_markers=(b"message_stop",),
     # The vendor's SDK sends the whole conversation without it then.
-    server_held={"thread": "thread_unsupported_request"},
-    answer_member="content",
+    server_state_params={"thread": "thread_unsupported_request"},
+    output_member="content",
     request_headers=request_headers,
-    carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
+    wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

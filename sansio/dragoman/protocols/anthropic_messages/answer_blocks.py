@@ -18,9 +18,9 @@ from dragoman._ir.events import (
     Event,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     TextDelta,
     ToolHead,
@@ -29,8 +29,8 @@ from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
-from dragoman.codec import Exchange
-from dragoman.protocols.anthropic_messages.citations import page_of, title_of
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.citations import cited_title, cited_url
 from dragoman.protocols.anthropic_messages.tables import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
@@ -38,11 +38,11 @@ from dragoman.protocols.anthropic_messages.tables import (
     EVENT_FIELDS,
     NAME,
 )
-from dragoman.protocols.anthropic_messages.values import word
-from dragoman.protocols.anthropic_messages.wire import KNOWN_THOUGHT, KNOWN_TOOL_USE, extra_of
+from dragoman.protocols.anthropic_messages.values import text_or_empty
+from dragoman.protocols.anthropic_messages.wire import KNOWN_THINKING_BLOCK, KNOWN_TOOL_USE, extra_fields
 
 
-class Block:
+class StreamedBlock:
     """An open block.
 
     number: its number in the events, -1 while it has not shown itself.
@@ -60,7 +60,7 @@ class Block:
         self.cited = 0
 
 
-class Blocks:
+class ContentBlockReader:
     """The blocks of one answer.
 
     open: the open ones by their index.
@@ -70,11 +70,11 @@ class Blocks:
 
     __slots__ = ("_cut", "_exchange", "_ledger", "_next", "_queries", "called", "model", "open")
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        self.open: dict[JSON, Block] = {}
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self.open: dict[JSON, StreamedBlock] = {}
         self.model = ""
         self.called = False
-        self._exchange = exchange
+        self._exchange = context
         self._ledger = ledger
         self._next = 0  # the number of the next block
         self._cut = -1  # a tool call that ended with half a JSON text: was it the limit?
@@ -83,9 +83,9 @@ class Blocks:
     def start(self, index: int, native: JSON) -> list[Event]:
         """Open a block, with what it holds already."""
         if type(native) is not dict or type(native.get("type")) is not str:
-            raise broken("a content block has no type")
+            raise unreadable_response("a content block has no type")
         note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
-        block = self.open[index] = Block(index, native["type"], native)
+        block = self.open[index] = StreamedBlock(index, native["type"], native)
         kind = block.kind
         if kind == "text":
             events = self._text(block, native.get("text"))
@@ -95,25 +95,25 @@ class Blocks:
             return events
         if kind == "thinking":
             if self._exchange.request.protocol == NAME:  # for others it travels with the seal
-                self._ledger.unknown_fields(f"/content/{index}", extra_of(native, KNOWN_THOUGHT))
+                self._ledger.unknown_fields(f"/content/{index}", extra_fields(native, KNOWN_THINKING_BLOCK))
             return self._think(block, native.get("thinking"))
         if kind == "tool_use":
             return [self._call(block)]
         return []
 
-    def _show(self, block: Block, kind: BlockKind, tool: ToolHead | None = None) -> BlockStarted:
+    def _show(self, block: StreamedBlock, kind: BlockKind, tool: ToolHead | None = None) -> BlockStarted:
         block.number = self._next
         self._next += 1
         return BlockStarted(block.number, kind, tool=tool, path=f"/content/{block.index}")
 
-    def _call(self, block: Block) -> BlockStarted:
+    def _call(self, block: StreamedBlock) -> BlockStarted:
         native = block.native
         call_id, name = native.get("id"), native.get("name")
         if type(name) is not str or not name:
-            raise broken("a tool call has no name")
+            raise unreadable_response("a tool call has no name")
         if type(call_id) is not str or not call_id:
             call_id = f"toolu_{self._exchange.id}_{self._next}"
-        left = extra_of(native, KNOWN_TOOL_USE) or {}
+        left = extra_fields(native, KNOWN_TOOL_USE) or {}
         for key, value in left.items():
             if value != {"type": "direct"}:  # the caller that every call has when it says nothing
                 path = child(f"/content/{block.index}", key)
@@ -121,20 +121,20 @@ class Blocks:
         self.called = True
         return self._show(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
-    def _text(self, block: Block, text: JSON) -> list[Event]:
+    def _text(self, block: StreamedBlock, text: JSON) -> list[Event]:
         """The first text of a block: read() gives the rest."""
         if type(text) is not str or not text:
             return []
         return [self._show(block, BlockKind.TEXT), TextDelta(block.number, text)]
 
-    def _think(self, block: Block, text: JSON) -> list[Event]:
+    def _think(self, block: StreamedBlock, text: JSON) -> list[Event]:
         """The first text of a block: read() gives the rest."""
         if type(text) is not str or not text:
             return []
         block.texts.append(text)
         return [self._show(block, BlockKind.REASONING), ReasoningDelta(block.number, text)]
 
-    def _cite(self, block: Block, citation: JSON) -> list[Event]:
+    def _cite(self, block: StreamedBlock, citation: JSON) -> list[Event]:
         if type(citation) is not dict:
             return []
         events: list[Event] = []
@@ -143,11 +143,11 @@ class Blocks:
         path = f"/content/{block.index}/citations"
         note_unread(citation, CITATION_SHAPE, child(path, block.cited), self._ledger)
         block.cited += 1
-        url, title = page_of(citation), title_of(citation)
+        url, title = cited_url(citation), cited_title(citation)
         events.append(Annotation(block.number, NAME, citation, url, title, path=path))
         return events
 
-    def delta(self, block: Block, what: JSON, delta: JSONObject) -> Sequence[Event]:
+    def delta(self, block: StreamedBlock, what: JSON, delta: JSONObject) -> Sequence[Event]:
         """Every delta but the commonest."""
         kind = block.kind
         if kind == "text":
@@ -171,13 +171,13 @@ class Blocks:
         )
         return ()
 
-    def note_fields(self, block: Block, event: JSONObject, delta: JSONObject) -> None:
+    def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
         """Enter what a delta brings beside its text. Opaque blocks keep it."""
-        self._ledger.unknown_fields(f"/content/{block.index}", extra_of(event, EVENT_FIELDS))
+        self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(event, EVENT_FIELDS))
         if block.kind in ("text", "thinking", "tool_use"):
-            self._ledger.unknown_fields(f"/content/{block.index}", extra_of(delta, DELTA_FIELDS))
+            self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(delta, DELTA_FIELDS))
 
-    def _fill(self, block: Block, what: JSON, delta: JSONObject) -> None:
+    def _fill(self, block: StreamedBlock, what: JSON, delta: JSONObject) -> None:
         """More of an opaque block: its input as JSON text, or texts that grow."""
         if what == "input_json_delta":
             text = delta.get("partial_json")
@@ -191,7 +191,7 @@ class Blocks:
             held = block.native.get(key)
             block.native[key] = held + value if type(held) is str and type(value) is str else value
 
-    def close(self, block: Block, cut: bool = False) -> list[Event]:
+    def close(self, block: StreamedBlock, cut: bool = False) -> list[Event]:
         """The end of a block. `cut`: it was not ended by the upstream, and the output limit was reached."""
         kind = block.kind
         if kind == "text":
@@ -214,11 +214,11 @@ class Blocks:
             given = native.get("input")
             query = given.get("query") if type(given) is dict else None
             if native.get("name") == "web_search" and type(query) is str:
-                self._queries[word(native.get("id"))] = query
+                self._queries[text_or_empty(native.get("id"))] = query
             return None
         if kind != "web_search_tool_result":
             return None
-        query = self._queries.get(word(native.get("tool_use_id")))
+        query = self._queries.get(text_or_empty(native.get("tool_use_id")))
         results = native.get("content")  # an object when the search failed
         sources = [
             Source(result["url"], result["title"] if type(result.get("title")) is str else None)
@@ -227,7 +227,7 @@ class Blocks:
         ]
         return Search(() if query is None else (query,), tuple(sources))
 
-    def _close_thinking(self, block: Block, cut: bool) -> list[Event]:
+    def _close_thinking(self, block: StreamedBlock, cut: bool) -> list[Event]:
         events: list[Event] = []
         if block.number < 0:
             # "display: omitted": only the signature comes, and it must go back.
@@ -239,7 +239,7 @@ class Blocks:
         events.append(BlockEnded(block.number, not cut))
         return events
 
-    def _close_call(self, block: Block, cut: bool) -> list[Event]:
+    def _close_call(self, block: StreamedBlock, cut: bool) -> list[Event]:
         events: list[Event] = []
         text = "".join(block.texts)
         given = block.native.get("input")
@@ -253,15 +253,15 @@ class Blocks:
             events.append(BlockEnded(block.number, bool(text) or not cut))
         return events
 
-    def settle(self, cut: bool) -> list[Event]:
+    def end_pending_call(self, cut: bool) -> list[Event]:
         """End the tool call that stopped in the middle of its arguments, now that the reason is known."""
         if self._cut < 0:
             return []
         number, self._cut = self._cut, -1
         return [BlockEnded(number, not cut)]
 
-    def _seal(self, block: Block, native: JSONObject) -> SealDelta:
-        return SealDelta(block.number, Seal(NAME, native, self.model))
+    def _seal(self, block: StreamedBlock, native: JSONObject) -> SignatureDelta:
+        return SignatureDelta(block.number, Signature(NAME, native, self.model))
 
 
 def _parsed(text: str) -> JSON:
@@ -272,6 +272,6 @@ def _parsed(text: str) -> JSON:
         return text
 
 
-def broken(message: str) -> RemoteProtocolError:
+def unreadable_response(message: str) -> RemoteProtocolError:
     """For an answer that cannot be read."""
     return RemoteProtocolError(message, status_hint=502)

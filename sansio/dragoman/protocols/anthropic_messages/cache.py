@@ -10,10 +10,10 @@ from __future__ import annotations
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import CacheMark
 from dragoman._wire.json import JSONObject
-from dragoman.protocols.anthropic_messages.tables import CACHE_WRITE, MAX_MARKS
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, MAX_CACHE_MARKS
 
 
-class Marks:
+class CacheControlWriter:
     """The marks of one request."""
 
     __slots__ = ("_put",)
@@ -24,18 +24,20 @@ class Marks:
     def put(self, block: JSONObject, mark: CacheMark) -> None:
         """Mark a block."""
         block["cache_control"] = (
-            {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": CACHE_WRITE[mark.ttl]}
+            {"type": "ephemeral"}
+            if mark.ttl is None
+            else {"type": "ephemeral", "ttl": CACHE_TTL_NAMES[mark.ttl]}
         )
         self._put.append((block, mark))
 
-    def settle(self, top: JSONObject | None, ledger: Ledger) -> None:
+    def finish(self, top: JSONObject | None, ledger: Ledger) -> None:
         """Take away what is too much. top: the mark at the top level, which counts, too."""
-        room = MAX_MARKS if top is None else MAX_MARKS - 1
+        room = MAX_CACHE_MARKS if top is None else MAX_CACHE_MARKS - 1
         extra = len(self._put) - room
         for block, mark in self._put[: max(extra, 0)]:
             del block["cache_control"]
             ledger.dropped(
-                mark.path, f"the upstream takes up to {MAX_MARKS} cache marks: the last ones were sent"
+                mark.path, f"the upstream takes up to {MAX_CACHE_MARKS} cache marks: the last ones were sent"
             )
         short = False
         for block, mark in self._put[max(extra, 0) :]:
@@ -43,12 +45,12 @@ class Marks:
                 short = True
             elif short:
                 # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
-                block["cache_control"]["ttl"] = CACHE_WRITE["short"]
+                block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
                     mark.path, "kept for the shorter time: a longer one may not follow a shorter one"
                 )
-        if short and top is not None and top.get("ttl") == CACHE_WRITE["long"]:
-            top["ttl"] = CACHE_WRITE["short"]
+        if short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
+            top["ttl"] = CACHE_TTL_NAMES["short"]
             ledger.altered(
                 "/prompt_cache_options/ttl", "kept for the shorter time, as the marks before it are"
             )

@@ -17,19 +17,19 @@ from dragoman._ir.request import (
     Message,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
 from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.protocols.anthropic_messages.cache import Marks
-from dragoman.protocols.anthropic_messages.media import media_block
+from dragoman.protocols.anthropic_messages.cache import CacheControlWriter
+from dragoman.protocols.anthropic_messages.media import write_media
 from dragoman.protocols.anthropic_messages.tables import NAME
 
 
-class Conversation:
+class ConversationWriter:
     """Builds `messages`. Call add() for each message in order.
 
     own: the request came in this protocol, so extra fields are printed again.
@@ -38,21 +38,30 @@ class Conversation:
     unsigned: thinking blocks without a signature are printed again.
     """
 
-    __slots__ = ("_effort", "_last", "_ledger", "_marks", "_mid_system", "_own", "_unsigned", "turns")
+    __slots__ = (
+        "_effort",
+        "_last",
+        "_ledger",
+        "_marks",
+        "_mid_system",
+        "_same_protocol",
+        "_unsigned",
+        "turns",
+    )
 
     def __init__(
         self,
         ledger: Ledger,
-        marks: Marks,
+        marks: CacheControlWriter,
         mid_system: bool,
-        own: bool = False,
+        same_protocol: bool = False,
         effort: tuple[str, str] | None = None,
         unsigned: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
         self._marks = marks
-        self._own = own
+        self._same_protocol = same_protocol
         self._mid_system = mid_system
         self._effort = effort
         self._unsigned = unsigned
@@ -88,7 +97,7 @@ class Conversation:
         else:
             self._add_system(message)
 
-    def no_system(self) -> None:
+    def disallow_system(self) -> None:
         """From now on no message may have the role system."""
         self._mid_system = False
 
@@ -127,7 +136,9 @@ class Conversation:
         if self._mid_system:
             blocks = self.system_blocks(message)
             changes = (
-                self._own and self._effort is not None and self._effort[0].startswith(f"{message.path}/")
+                self._same_protocol
+                and self._effort is not None
+                and self._effort[0].startswith(f"{message.path}/")
             )
             if not blocks and not changes:
                 return
@@ -136,10 +147,10 @@ class Conversation:
                 turn["content"] = plain_or_blocks(blocks)
             self.turns.append(turn)
             self._last = "system"
-            if self._own:
-                merge(turn, message.extra)
+            if self._same_protocol:
+                merge_extra(turn, message.extra)
             if changes and self._effort is not None:
-                merge(turn, {"output_config": {"effort": self._effort[1]}})
+                merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
             return
         # Never to the top: there it would say something else and change the cached prefix.
         self._ledger.altered(message.path, "sent as marked user text: the upstream takes no system role here")
@@ -168,8 +179,8 @@ class Conversation:
                 blocks += self._blocks(part, assistant)
         if blocks:
             self._append(message.role, blocks)
-            if self._own:
-                merge(self.turns[-1], message.extra)
+            if self._same_protocol:
+                merge_extra(self.turns[-1], message.extra)
 
     def _append(self, role: str, blocks: list[JSONObject]) -> None:
         if role == self._last:
@@ -184,41 +195,41 @@ class Conversation:
         """The blocks for one part: one, or none when there is nothing to say or no way to say it."""
         if isinstance(part, Text):
             return self._texts(part)
-        if isinstance(part, Thought):
+        if isinstance(part, Reasoning):
             return self._thought_blocks(part)
         if isinstance(part, OpaquePart):
             return self._opaque_blocks(part)
         if isinstance(part, Refusal):
             self._ledger.altered(part.path, "the refusal was sent as plain text")
-            return ({"type": "text", "text": part.text},) if visible(part.text) else ()
+            return ({"type": "text", "text": part.text},) if has_visible_text(part.text) else ()
         if isinstance(part, (ToolResult, ToolCall)):
             self._ledger.dropped(part.path, "neither calls nor results may stand here")
             return ()
-        if assistant and not self._own:
+        if assistant and not self._same_protocol:
             # "document blocks are not allowed in assistant messages", nor are images.
             self._ledger.dropped(part.path, "an assistant message takes no images and files")
             return ()
-        return (self._finished(media_block(part, self._own, self._ledger), part),)
+        return (self._finished(write_media(part, self._same_protocol, self._ledger), part),)
 
     def _texts(self, part: Text) -> Iterable[JSONObject]:
         """A text block with its mark, its citations and its extra fields; none where the API would refuse it."""
-        if not self._own and not visible(part.text):
+        if not self._same_protocol and not has_visible_text(part.text):
             self._ledger.add(LossCode.REPAIRED, part.path, "a text of blanks was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
         if part.cache is not None:
             self._marks.put(block, part.cache)
-        if self._own:
+        if self._same_protocol:
             if part.citations is not None:
                 block["citations"] = part.citations
-            merge(block, part.extra)
+            merge_extra(block, part.extra)
         elif part.citations is not None:
             self._ledger.altered(
                 part.path, "sent without its citations: the upstream takes back only its own"
             )
         return (block,)
 
-    def _thought_blocks(self, part: Thought) -> Iterable[JSONObject]:
+    def _thought_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         seal = part.seal
         if seal is None and self._unsigned and part.text and not part.forged:
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
@@ -232,7 +243,7 @@ class Conversation:
                 f"reasoning of {seal.origin or 'an answer that was cut off'}, which this upstream cannot read",
             )
             return ()
-        if self._own and part.extra:
+        if self._same_protocol and part.extra:
             self._ledger.dropped(
                 f"{part.path}/cache_control", "cache_control cannot be set on thinking blocks"
             )
@@ -255,10 +266,13 @@ class Conversation:
         return self._finished(block, part)
 
     def _result_block(self, part: ToolResult) -> JSONObject:
-        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._own:
+        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._same_protocol:
             only = part.parts[0]
             if (
-                type(only) is Text and only.cache is None and only.citations is None and visible(only.text)
+                type(only) is Text
+                and only.cache is None
+                and only.citations is None
+                and has_visible_text(only.text)
             ):  # as in nearly all results
                 return {"type": "tool_result", "tool_use_id": part.call_id, "content": only.text}
         block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
@@ -276,12 +290,12 @@ class Conversation:
     def _finished(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
-        if self._own and part.extra:
-            merge(block, part.extra)
+        if self._same_protocol and part.extra:
+            merge_extra(block, part.extra)
         return block
 
 
-def visible(text: str) -> bool:
+def has_visible_text(text: str) -> bool:
     """Whether the API takes it: "text content blocks must contain non-whitespace text"."""
     return bool(text) and not text.isspace()
 
@@ -311,7 +325,7 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
     return {"_raw": text}
 
 
-def merge(block: JSONObject, extra: JSONObject | None) -> None:
+def merge_extra(block: JSONObject, extra: JSONObject | None) -> None:
     """Print extra fields again; objects on both sides are joined."""
     for key, value in (extra or {}).items():
         present = block.get(key)

@@ -22,14 +22,14 @@ _TEXT_TYPES = frozenset(
 )
 
 
-def media_block(part: Media, own: bool, ledger: Ledger) -> JSONObject:
+def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
     """The block for an image or a file, without mark and extra fields. Raises RemoteProtocolError (400)."""
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
         raise _refused(part, "the upstream takes no audio; send a transcript as text")
     if part.source == "file_id":
-        if not own:
+        if not same_protocol:
             raise _refused(
                 part, "a file id is known only to the vendor that gave it; send the file's data or URL"
             )

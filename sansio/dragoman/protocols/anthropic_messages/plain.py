@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dragoman._wire.json import JSON, JSONObject
 
 
-def plain_text(block: JSONObject) -> str | None:
+def render_text(block: JSONObject) -> str | None:
     """The words of a block, None when it has none."""
     words = _WORDS.get(block["type"])
     return (words(block) or None) if words is not None else None

@@ -20,11 +20,11 @@ from dragoman._ir.request import (
     Tool,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.read_blocks import Reading, read_content
+from dragoman.protocols.anthropic_messages.read_blocks import ReadContext, read_content
 from dragoman.protocols.anthropic_messages.read_settings import (
-    Later,
+    EffortOverride,
     read_compaction,
     read_reasoning,
     read_response_format,
@@ -35,15 +35,15 @@ from dragoman.protocols.anthropic_messages.read_tools import (
     read_tool_choice,
     read_tools,
 )
-from dragoman.protocols.anthropic_messages.tables import BILLING_HEADER, DEFINED, NAME, PARAM_PATHS
+from dragoman.protocols.anthropic_messages.tables import BILLING_HEADER, NAME, NATIVE_FIELDS, PARAM_PATHS
 from dragoman.protocols.anthropic_messages.values import (
-    invalid,
-    object_of,
-    optional,
-    required,
-    word,
+    invalid_request,
+    optional_field,
+    optional_object,
+    required_field,
+    text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.wire import KNOWN_BODY, KNOWN_MESSAGE_PARAM, extra_of
+from dragoman.protocols.anthropic_messages.wire import KNOWN_BODY, KNOWN_MESSAGE, extra_fields
 
 _ROLES = ("user", "assistant", "system")
 
@@ -51,12 +51,12 @@ _ROLES = ("user", "assistant", "system")
 _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
-def read_request(body: JSONObject, sealer: Sealer) -> Request:
+def read_request(body: JSONObject, signer: Signer) -> Request:
     """The request that a body stands for. Raises RemoteProtocolError (400) with the path of what is wrong."""
-    model = required(body, "model", "", str, "string")
-    required(body, "max_tokens", "", int, "integer")
-    messages = required(body, "messages", "", list, "list")
-    reading = Reading(sealer)
+    model = required_field(body, "model", "", str, "string")
+    required_field(body, "max_tokens", "", int, "integer")
+    messages = required_field(body, "messages", "", list, "list")
+    reading = ReadContext(signer)
     read: list[Message] = []
     system = body.get("system")
     if system is not None:
@@ -64,18 +64,18 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         if parts:
             read.append(Message("system", parts, "/system"))
     lead = len(read)
-    later: Later | None = None
+    later: EffortOverride | None = None
     directs = False  # there are system messages in mid-conversation
     for index, message in enumerate(messages):
         path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
         if type(message) is not dict:
-            raise invalid(path, "Input should be an object")
+            raise invalid_request(path, "Input should be an object")
         role = message.get("role")
         if role not in _ROLES:
-            raise invalid(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
+            raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
         content = message.get("content")
         if content is None and not (role == "system" and "output_config" in message):
-            raise invalid(f"{path}/content", "Field required")
+            raise invalid_request(f"{path}/content", "Field required")
         if type(content) is str and content:
             parts = (Text(content, None, None, None, path + "/content"),)  # the short way
         else:
@@ -87,12 +87,12 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
             continue
         if role == "system" and message.get("output_config") is not None:
             later = _effort(message, path) or later
-        read.append(Message(role, parts, path, extra=extra_of(message, KNOWN_MESSAGE_PARAM)))
+        read.append(Message(role, parts, path, extra=extra_fields(message, KNOWN_MESSAGE)))
     if reading.summary is not None:
         read = _from_summary(read, lead, reading.summary)
     if later is not None:
         read = [_without_effort(message, later) for message in read]
-    left: JSONObject = extra_of(body, KNOWN_BODY) or {}
+    left: JSONObject = extra_fields(body, KNOWN_BODY) or {}
     tools = read_tools(body, left)
     if directs or _defers(tools):
         tools = _changed(tools, read, lead)
@@ -115,7 +115,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         reasoning=read_reasoning(body, later, left),
         response_format=read_response_format(body, left),
         extra=left or None,
-        defined=DEFINED,
+        defined=NATIVE_FIELDS,
         compact=compact,
     )
 
@@ -141,13 +141,13 @@ def _without_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
 # --- what is said in mid-conversation ---------------------------------------------------------------------
 
 
-def _effort(message: JSONObject, path: str) -> Later | None:
-    config = object_of(message, "output_config", path)
-    effort = optional(config, "effort", f"{path}/output_config", str, "string")
+def _effort(message: JSONObject, path: str) -> EffortOverride | None:
+    config = optional_object(message, "output_config", path)
+    effort = optional_field(config, "effort", f"{path}/output_config", str, "string")
     return None if effort is None else (f"{path}/output_config/effort", effort)
 
 
-def _without_effort(message: Message, later: Later) -> Message:
+def _without_effort(message: Message, later: EffortOverride) -> Message:
     """The message without the effort that became that of the request."""
     if message.extra is None or f"{message.path}/output_config/effort" != later[0]:
         return message
@@ -185,14 +185,14 @@ def _changed(tools: list[Tool], read: list[Message], lead: int) -> list[Tool]:
             if type(part) is ToolResult:
                 for inner in part.parts:
                     if type(inner) is OpaquePart and inner.kind == "tool_reference":
-                        shown.add(word(inner.native.get("tool_name")))
+                        shown.add(text_or_empty(inner.native.get("tool_name")))
             elif type(part) is OpaquePart and part.kind == "tool_addition":
-                tool = object_of(part.native, "tool", part.path)
+                tool = optional_object(part.native, "tool", part.path)
                 if tool.get("type") == "tool_definition":
-                    definition = required(tool, "definition", f"{part.path}/tool", dict, "dictionary")
+                    definition = required_field(tool, "definition", f"{part.path}/tool", dict, "dictionary")
                     more.append(read_tool(definition, f"{part.path}/tool/definition", {}))
                 else:
-                    shown.add(word(tool.get("name")))
+                    shown.add(text_or_empty(tool.get("name")))
     return [_shown(tool, shown) for tool in tools] + more
 
 

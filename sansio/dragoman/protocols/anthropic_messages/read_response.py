@@ -20,28 +20,28 @@ from dragoman._ir.events import (
     StopReason,
     TextDelta,
 )
-from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
-from dragoman.protocols.anthropic_messages.answer_blocks import Blocks, broken
-from dragoman.protocols.anthropic_messages.errors import fault_of
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.answer_blocks import ContentBlockReader, unreadable_response
+from dragoman.protocols.anthropic_messages.errors import parse_error
 from dragoman.protocols.anthropic_messages.tables import (
-    CUT_SHORT,
     DELTA_FIELDS,
     EVENT_FIELDS,
     FAST_TIER,
-    MESSAGE_SHAPE,
     NAME,
-    STOP_READ,
-    TIER_ANSWER_READ,
+    RESPONSE_SHAPE,
+    RESPONSE_TIERS,
+    STOP_REASONS,
+    TRUNCATING_STOP_REASONS,
 )
 from dragoman.protocols.anthropic_messages.usage import UsageReader
-from dragoman.protocols.anthropic_messages.values import word
-from dragoman.protocols.anthropic_messages.wire import KNOWN_MESSAGE, extra_of
+from dragoman.protocols.anthropic_messages.values import text_or_empty
+from dragoman.protocols.anthropic_messages.wire import KNOWN_RESPONSE, extra_fields
 
 _LANE_KEYS: dict[type[Event], bytes] = {
     TextDelta: b"text",
@@ -57,22 +57,22 @@ class MessagesReader:
         "_blocks",
         "_ended",
         "_ledger",
-        "_own",
+        "_same_protocol",
         "_started",
         "_stop",
         "_usage",
     )
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._blocks = Blocks(exchange, ledger)
-        self._own = (
-            exchange.request.protocol == NAME
+        self._blocks = ContentBlockReader(context, ledger)
+        self._same_protocol = (
+            context.request.protocol == NAME
         )  # what is for clients of this protocol alone reaches them
         self._started = False
         self._ended = False
         self._stop: Stopped | None = None
-        self._usage = UsageReader(ledger, self._own)
+        self._usage = UsageReader(ledger, self._same_protocol)
 
     def read(self, frame: Frame) -> Sequence[Event]:
         """The events of one frame."""
@@ -80,14 +80,14 @@ class MessagesReader:
             return ()
         value = decode(frame.data)
         if type(value) is not dict:
-            raise broken("an event is no JSON object")
+            raise unreadable_response("an event is no JSON object")
         kind = value.get("type")
         if kind == "content_block_delta":  # the hot path
             delta = value.get("delta")
             index = value.get("index", 0)
             block = self._blocks.open.get(index) if type(index) is int else None
             if block is None or type(delta) is not dict:
-                raise broken("a delta came for a block that is not open")
+                raise unreadable_response("a delta came for a block that is not open")
             if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
                 self._blocks.note_fields(block, value, delta)
             what = delta.get("type")
@@ -113,13 +113,13 @@ class MessagesReader:
             if "error" in value:
                 kind = "error"
             else:
-                raise broken("an event has no type")
+                raise unreadable_response("an event has no type")
         handler = _HANDLERS.get(kind)
         if handler is None:
             self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of a type that is not known")
             return ()
         if not self._started and kind in _INSIDE:
-            raise broken(f"{kind} came before message_start")
+            raise unreadable_response(f"{kind} came before message_start")
         return handler(self, value)
 
     def eof(self) -> Sequence[Event]:
@@ -132,11 +132,11 @@ class MessagesReader:
             )
         return self.finish()
 
-    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Deltas of an open block differ in their text alone."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
         note = None if type(delta) is TextDelta else block.texts.append
-        return LaneHint(_LANE_KEYS[type(delta)], note)
+        return DeltaTemplate(_LANE_KEYS[type(delta)], note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 
@@ -145,8 +145,8 @@ class MessagesReader:
             return ()
         message = value.get("message")
         if type(message) is not dict:
-            raise broken("message_start has no message")
-        self._ledger.unknown_fields("", extra_of(value, EVENT_FIELDS))
+            raise unreadable_response("message_start has no message")
+        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
         return self.start(message)
 
     def start(self, message: JSONObject) -> list[Event]:
@@ -169,7 +169,7 @@ class MessagesReader:
             events.append(self._usage.read(usage))
         content = message.get("content", [])
         if type(content) is not list:
-            raise broken("the content of the answer is no list")
+            raise unreadable_response("the content of the answer is no list")
         for index, native in enumerate(content):
             events += self._blocks.start(index, native)
             events += self._blocks.close(self._blocks.open.pop(index))
@@ -180,19 +180,19 @@ class MessagesReader:
     def _tier(self, usage: JSONObject) -> str | None:
         """The tier in the neutral words, which have the faster speed as a tier."""
         tier = usage.get("service_tier")
-        if tier is not None and word(tier) not in TIER_ANSWER_READ:
+        if tier is not None and text_or_empty(tier) not in RESPONSE_TIERS:
             self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
-        if usage.get("speed") == "fast" and not self._own:
+        if usage.get("speed") == "fast" and not self._same_protocol:
             return FAST_TIER
-        return TIER_ANSWER_READ.get(word(tier))
+        return RESPONSE_TIERS.get(text_or_empty(tier))
 
     def _block_start(self, value: JSONObject) -> Sequence[Event]:
         blocks = self._blocks
-        events = blocks.settle(cut=False)
+        events = blocks.end_pending_call(cut=False)
         index = value.get("index", 0)
         if type(index) is not int:
-            raise broken("a block has no index")
-        self._ledger.unknown_fields(f"/content/{index}", extra_of(value, EVENT_FIELDS))
+            raise unreadable_response("a block has no index")
+        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
         left = blocks.open.pop(index, None)
         if left is not None:
             events += blocks.close(left)
@@ -204,7 +204,7 @@ class MessagesReader:
         block = self._blocks.open.pop(index, None) if type(index) is int else None
         if block is None:
             return ()
-        self._ledger.unknown_fields(f"/content/{index}", extra_of(value, EVENT_FIELDS))
+        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
         return self._blocks.close(block)
 
     def _message_delta(self, value: JSONObject) -> Sequence[Event]:
@@ -220,12 +220,12 @@ class MessagesReader:
         return events
 
     def _message_stop(self, value: JSONObject) -> Sequence[Event]:
-        self._ledger.unknown_fields("", extra_of(value, EVENT_FIELDS))
+        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
         return self.finish()
 
     def _error(self, value: JSONObject) -> Sequence[Event]:
         self._ended = True
-        return (Failed(fault_of(value, None)),)
+        return (Failed(parse_error(value, None)),)
 
     def _nothing(self, value: JSONObject) -> Sequence[Event]:
         return ()
@@ -237,12 +237,12 @@ class MessagesReader:
         if stop is None:
             # The end event came without a reason: what came last says what it must have been.
             stop = Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
-        cut = stop.reason in CUT_SHORT
+        cut = stop.reason in TRUNCATING_STOP_REASONS
         blocks = self._blocks
-        events = blocks.settle(cut)
+        events = blocks.end_pending_call(cut)
         for block in blocks.open.values():
             events += blocks.close(block, cut)
-            events += blocks.settle(cut)
+            events += blocks.end_pending_call(cut)
         blocks.open.clear()
         events.append(stop)
         events.append(ENDED)
@@ -252,7 +252,7 @@ class MessagesReader:
         native = value.get("stop_reason")
         if type(native) is not str or not native:
             return
-        reason = STOP_READ.get(native)
+        reason = STOP_REASONS.get(native)
         if reason is None:
             self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
             reason = StopReason.END
@@ -269,12 +269,13 @@ class MessagesReader:
 
     def _envelope(self, value: JSONObject) -> list[Event]:
         """Fields of the message that have no form of their own, e.g. its container: its own clients get them."""
-        if not self._own:
-            note_unread(value, MESSAGE_SHAPE, "", self._ledger)
+        if not self._same_protocol:
+            note_unread(value, RESPONSE_SHAPE, "", self._ledger)
             return []
-        left = extra_of(value, KNOWN_MESSAGE) or {}
+        left = extra_fields(value, KNOWN_RESPONSE) or {}
         return [
-            Opaque(NAME, "message", {key: item}, child("", key), carried=False) for key, item in left.items()
+            Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
+            for key, item in left.items()
         ]
 
 
@@ -291,11 +292,11 @@ _INSIDE = frozenset({"content_block_start", "content_block_stop", "message_delta
 _DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
 
-def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> list[Event]:
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
     """The events of a whole answer. Raises RemoteProtocolError (502) when it is none."""
     if body.get("type") == "error" or ("error" in body and "content" not in body):
-        return [Failed(fault_of(body, None))]
+        return [Failed(parse_error(body, None))]
     if type(body.get("content")) is not list:
-        raise broken("the answer has no content")
-    reader = MessagesReader(exchange, ledger)
+        raise unreadable_response("the answer has no content")
+    reader = MessagesReader(context, ledger)
     return reader.start(body) + reader.finish()

@@ -12,57 +12,57 @@ from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, ResponseFormat, Text
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.tables import (
-    CACHE_OPTIONS,
-    COMPACT_AT,
+    CACHE_OPTION_TTLS,
     COMPACT_EDIT,
-    KEEP_THINKING,
+    DEFAULT_COMPACT_THRESHOLD,
+    KEEP_THINKING_EDIT,
     PARAM_TYPES,
-    PARAMS_READ,
-    TIER_READ,
+    PARAMS,
+    REQUEST_TIERS,
 )
 from dragoman.protocols.anthropic_messages.values import (
-    invalid,
-    keep,
-    object_of,
-    objects,
-    optional,
-    required,
-    word,
+    collect_extra,
+    invalid_request,
+    object_list,
+    optional_field,
+    optional_object,
+    required_field,
+    text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.wire import (
-    KNOWN_CACHE,
+    KNOWN_CACHE_CONTROL,
+    KNOWN_COMPACT_EDIT,
     KNOWN_COMPACTION,
-    KNOWN_CONFIG,
-    KNOWN_EDIT,
-    KNOWN_FORMAT,
-    KNOWN_MANAGEMENT,
+    KNOWN_CONTEXT_MANAGEMENT,
     KNOWN_METADATA,
+    KNOWN_OUTPUT_CONFIG,
+    KNOWN_OUTPUT_FORMAT,
     KNOWN_THINKING,
     KNOWN_TRIGGER,
-    extra_of,
+    extra_fields,
 )
 
 # The effort that a message in mid-conversation asks for: where, and which.
-Later = tuple[str, str]
+EffortOverride = tuple[str, str]
 
 
 def read_settings(body: JSONObject, left: JSONObject) -> dict[Param, JSON]:
     """The plain settings by neutral name. left: takes unknown fields."""
     for name, kinds, what in PARAM_TYPES:
         if body.get(name) is not None and type(body[name]) not in kinds:
-            raise invalid(f"/{name}", f"Input should be a valid {what}")
-    params = read_params(body, PARAMS_READ)
+            raise invalid_request(f"/{name}", f"Input should be a valid {what}")
+    params = read_params(body, PARAMS)
     for index, text in enumerate(params.get("stop", ())):
         if type(text) is not str:
-            raise invalid(f"/stop_sequences/{index}", "Input should be a valid string")
+            raise invalid_request(f"/stop_sequences/{index}", "Input should be a valid string")
     if "service_tier" in params:
-        params["service_tier"] = TIER_READ.get(params["service_tier"], params["service_tier"])
+        params["service_tier"] = REQUEST_TIERS.get(params["service_tier"], params["service_tier"])
     if body.get("metadata") is not None:
-        metadata = object_of(body, "metadata", "")
-        user = optional(metadata, "user_id", "/metadata", str, "string")
+        metadata = optional_object(body, "metadata", "")
+        user = optional_field(metadata, "user_id", "/metadata", str, "string")
         if user is not None:
             params["user"] = user
-        keep(left, "metadata", extra_of(metadata, KNOWN_METADATA))
+        collect_extra(left, "metadata", extra_fields(metadata, KNOWN_METADATA))
     if body.get("cache_control") is not None:
         params["prompt_cache_options"] = _cache_options(body, left)
     if body.get("context_management") is not None:
@@ -74,44 +74,44 @@ def read_settings(body: JSONObject, left: JSONObject) -> dict[Param, JSON]:
 
 def _cache_options(body: JSONObject, left: JSONObject) -> JSONObject:
     """A mark at the top level asks for what the others call the implicit mode."""
-    mark = object_of(body, "cache_control", "")
+    mark = optional_object(body, "cache_control", "")
     options: JSONObject = {"mode": "implicit"}
-    unknown = extra_of(mark, KNOWN_CACHE) or {}
+    unknown = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
     ttl: JSON = mark.get("ttl")
-    if word(ttl) in CACHE_OPTIONS:
-        options["ttl"] = CACHE_OPTIONS[word(ttl)]
+    if text_or_empty(ttl) in CACHE_OPTION_TTLS:
+        options["ttl"] = CACHE_OPTION_TTLS[text_or_empty(ttl)]
     elif ttl is not None:
         unknown["ttl"] = ttl
     if mark.get("type") not in (None, "ephemeral"):
         unknown["type"] = mark["type"]
-    keep(left, "cache_control", unknown)
+    collect_extra(left, "cache_control", unknown)
     return options
 
 
 def _compactions(body: JSONObject, left: JSONObject) -> list[JSON]:
     """The edits that sum up the conversation, in the form of the others; the rest is unknown to them."""
-    management = object_of(body, "context_management", "")
+    management = optional_object(body, "context_management", "")
     compactions: list[JSON] = []
     others: list[JSON] = []
-    for index, edit in enumerate(objects(management, "edits", "/context_management")):
-        if edit == KEEP_THINKING:
+    for index, edit in enumerate(object_list(management, "edits", "/context_management")):
+        if edit == KEEP_THINKING_EDIT:
             continue
         if edit.get("type") != COMPACT_EDIT:
             others.append(edit)
             continue
-        trigger = object_of(edit, "trigger", f"/context_management/edits/{index}")
-        value = trigger.get("value", COMPACT_AT)
+        trigger = optional_object(edit, "trigger", f"/context_management/edits/{index}")
+        value = trigger.get("value", DEFAULT_COMPACT_THRESHOLD)
         compactions.append({"type": "compaction", "compact_threshold": value})
-        more = extra_of(edit, KNOWN_EDIT) or {}
-        keep(more, "trigger", extra_of(trigger, KNOWN_TRIGGER))
+        more = extra_fields(edit, KNOWN_COMPACT_EDIT) or {}
+        collect_extra(more, "trigger", extra_fields(trigger, KNOWN_TRIGGER))
         if trigger.get("type") not in (None, "input_tokens"):
-            keep(more, "trigger", {"type": trigger["type"]})
+            collect_extra(more, "trigger", {"type": trigger["type"]})
         if more:
             others.append(more)
-    unknown = extra_of(management, KNOWN_MANAGEMENT) or {}
+    unknown = extra_fields(management, KNOWN_CONTEXT_MANAGEMENT) or {}
     if others:
         unknown["edits"] = others
-    keep(left, "context_management", unknown)
+    collect_extra(left, "context_management", unknown)
     return compactions
 
 
@@ -119,61 +119,63 @@ def read_compaction(body: JSONObject, left: JSONObject) -> tuple[bool, Message |
     """Whether the client wants the conversation summed up, and how, in a message of its own."""
     if body.get("compaction") is None:
         return False, None
-    compaction = object_of(body, "compaction", "")
-    keep(left, "compaction", extra_of(compaction, KNOWN_COMPACTION))
+    compaction = optional_object(body, "compaction", "")
+    collect_extra(left, "compaction", extra_fields(compaction, KNOWN_COMPACTION))
     if compaction.get("type") != "summarize":
-        raise invalid("/compaction/type", "Input should be 'summarize'")
+        raise invalid_request("/compaction/type", "Input should be 'summarize'")
     path = "/compaction/instructions"
-    instructions = optional(compaction, "instructions", "/compaction", str, "string")
+    instructions = optional_field(compaction, "instructions", "/compaction", str, "string")
     return True, Message("user", (Text(instructions, path=path),), path) if instructions else None
 
 
-def read_reasoning(body: JSONObject, later: Later | None, left: JSONObject) -> ReasoningConfig | None:
+def read_reasoning(
+    body: JSONObject, later: EffortOverride | None, left: JSONObject
+) -> ReasoningConfig | None:
     """Thinking and effort. later: an effort in mid-conversation, which counts from there on."""
-    config = object_of(body, "output_config", "")
-    effort = optional(config, "effort", "/output_config", str, "string")
+    config = optional_object(body, "output_config", "")
+    effort = optional_field(config, "effort", "/output_config", str, "string")
     effort_path = "/output_config/effort"
     if later is not None:
         if effort not in (None, later[1]):
-            keep(left, "output_config", {"effort": effort})
+            collect_extra(left, "output_config", {"effort": effort})
         effort_path, effort = later
-    thinking = object_of(body, "thinking", "")
+    thinking = optional_object(body, "thinking", "")
     if not thinking:
         return None if effort is None else ReasoningConfig(effort=effort, path=effort_path)
-    extra = extra_of(thinking, KNOWN_THINKING) or {}
+    extra = extra_fields(thinking, KNOWN_THINKING) or {}
     kind: JSON = thinking.get("type")
     display: JSON = thinking.get("display")
     show: Literal["summarized", "omitted"] | None = display
-    budget = optional(thinking, "budget_tokens", "/thinking", int, "integer")
+    budget = optional_field(thinking, "budget_tokens", "/thinking", int, "integer")
     if kind == "between_tools":
         extra["type"] = kind
         kind = "disabled"  # the nearest: no reasoning before the answer
     elif kind not in ("adaptive", "enabled", "disabled"):
-        raise invalid(
+        raise invalid_request(
             "/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'"
         )
     if show not in (None, "summarized", "omitted"):
         extra["display"] = display
         show = "summarized" if display == "updates" else None  # the nearest
     path = effort_path if effort is not None else ""
-    show_path = "/thinking/display" if show is not None else ""
-    return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking", path, show_path)
+    display_path = "/thinking/display" if show is not None else ""
+    return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking", path, display_path)
 
 
 def read_response_format(body: JSONObject, left: JSONObject) -> ResponseFormat | None:
     """The schema of the answer, in either of its places."""
-    config = object_of(body, "output_config", "")
-    keep(left, "output_config", extra_of(config, KNOWN_CONFIG))
+    config = optional_object(body, "output_config", "")
+    collect_extra(left, "output_config", extra_fields(config, KNOWN_OUTPUT_CONFIG))
     path = "/output_config/format" if config.get("format") is not None else "/output_format"
-    found = object_of(config, "format", "/output_config")
-    older = object_of(body, "output_format", "")
+    found = optional_object(config, "format", "/output_config")
+    older = optional_object(body, "output_format", "")
     if found and older:
         left["output_format"] = older
     found = found or older
     if not found:
         return None
     if found.get("type") != "json_schema":
-        raise invalid(f"{path}/type", "Input should be 'json_schema'")
-    schema = required(found, "schema", path, dict, "dictionary")
+        raise invalid_request(f"{path}/type", "Input should be 'json_schema'")
+    schema = required_field(found, "schema", path, dict, "dictionary")
     # The server always keeps to the schema.
-    return ResponseFormat(schema, strict=True, extra=extra_of(found, KNOWN_FORMAT), path=path)
+    return ResponseFormat(schema, strict=True, extra=extra_fields(found, KNOWN_OUTPUT_FORMAT), path=path)

@@ -18,29 +18,29 @@ from dragoman._ir.request import (
     WebSearch,
 )
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.stand_ins import DESCRIBED, described
-from dragoman.protocols.anthropic_messages.tables import CACHE_READ, NAME
+from dragoman.protocols.anthropic_messages.stand_ins import DESCRIBED_FIELDS, fallback_schema
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS, NAME
 from dragoman.protocols.anthropic_messages.values import (
-    invalid,
-    keep,
-    object_of,
-    objects,
-    optional,
-    required,
-    word,
+    collect_extra,
+    invalid_request,
+    object_list,
+    optional_field,
+    optional_object,
+    required_field,
+    text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.wire import (
-    KNOWN_CACHE,
-    KNOWN_CHOICE,
-    KNOWN_SERVER,
+    KNOWN_CACHE_CONTROL,
+    KNOWN_MCP_SERVER,
     KNOWN_TOOL,
-    extra_of,
+    KNOWN_TOOL_CHOICE,
+    extra_fields,
 )
 
 
 def read_tools(body: JSONObject, left: JSONObject) -> list[Tool]:
     """The tools of a body. left: takes unknown fields of MCP servers."""
-    tools = objects(body, "tools", "") if body.get("tools") else []
+    tools = object_list(body, "tools", "") if body.get("tools") else []
     servers = _servers(body, left)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
     named = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
@@ -55,34 +55,34 @@ def read_tools(body: JSONObject, left: JSONObject) -> list[Tool]:
 
 def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
     """One tool. servers: the MCP servers by name."""
-    kind = optional(tool, "type", path, str, "string")
+    kind = optional_field(tool, "type", path, str, "string")
     if kind is not None and kind != "custom":
         return _hosted(tool, kind, path, servers)
-    name = required(tool, "name", path, str, "string")
-    cache, extra = cache_of(tool, path, extra_of(tool, KNOWN_TOOL))
+    name = required_field(tool, "name", path, str, "string")
+    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL))
     return FunctionTool(
         name,
-        optional(tool, "description", path, str, "string"),
-        optional(tool, "input_schema", path, dict, "dictionary"),
-        optional(tool, "strict", path, bool, "boolean"),
+        optional_field(tool, "description", path, str, "string"),
+        optional_field(tool, "input_schema", path, dict, "dictionary"),
+        optional_field(tool, "strict", path, bool, "boolean"),
         cache=cache,
         extra=extra,
         path=path,
-        deferred=optional(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional(tool, "input_examples", path, list, "list"),
+        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
+        examples=optional_field(tool, "input_examples", path, list, "list"),
     )
 
 
-def cache_of(
+def read_cache_mark(
     block: JSONObject, path: str, extra: JSONObject | None
 ) -> tuple[CacheMark | None, JSONObject | None]:
     """The cache mark of a block or tool. What a mark says beyond its ttl goes into the extra fields."""
-    mark = object_of(block, "cache_control", path) if "cache_control" in block else None
+    mark = optional_object(block, "cache_control", path) if "cache_control" in block else None
     if not mark:
         return None, extra
-    left = extra_of(mark, KNOWN_CACHE) or {}
+    left = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
     ttl = mark.get("ttl")
-    known = CACHE_READ.get(word(ttl))
+    known = CACHE_TTLS.get(text_or_empty(ttl))
     if ttl is not None and known is None:
         left["ttl"] = ttl
     if mark.get("type") not in (None, "ephemeral"):
@@ -101,39 +101,39 @@ def _hosted(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObjec
     if kind.startswith("code_execution_"):
         return HostedTool(NAME, kind, tool, path, CodeExecution())
     if kind == "mcp_toolset":
-        server = servers.get(required(tool, "mcp_server_name", path, str, "string"))
+        server = servers.get(required_field(tool, "mcp_server_name", path, str, "string"))
         return HostedTool(NAME, kind, tool, path, None if server is None else _mcp_server(tool, server))
-    return HostedTool(NAME, kind, tool, path, stand_in=_stand_in(tool, kind, path))
+    return HostedTool(NAME, kind, tool, path, function_fallback=_stand_in(tool, kind, path))
 
 
 def _web_search(tool: JSONObject, path: str) -> WebSearch:
-    allowed = optional(tool, "allowed_domains", path, list, "list")
-    blocked = optional(tool, "blocked_domains", path, list, "list")
-    location = object_of(tool, "user_location", path)
+    allowed = optional_field(tool, "allowed_domains", path, list, "list")
+    blocked = optional_field(tool, "blocked_domains", path, list, "list")
+    location = optional_object(tool, "user_location", path)
     return WebSearch(
         None if allowed is None else tuple(allowed),
         None if blocked is None else tuple(blocked),
-        optional(tool, "max_uses", path, int, "integer"),
+        optional_field(tool, "max_uses", path, int, "integer"),
         {key: value for key, value in location.items() if value is not None} or None,
     )
 
 
 def _stand_in(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
     """The same tool as a function, for one that the client runs."""
-    found = described(tool, kind)
+    found = fallback_schema(tool, kind)
     if found is None:
         return None
-    cache, extra = cache_of(tool, path, extra_of(tool, KNOWN_TOOL | DESCRIBED))
+    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL | DESCRIBED_FIELDS))
     description, schema = found
     return FunctionTool(
-        required(tool, "name", path, str, "string"),
+        required_field(tool, "name", path, str, "string"),
         description,
         schema,
         cache=cache,
         extra=extra,
         path=path,
-        deferred=optional(tool, "defer_loading", path, bool, "boolean"),
-        examples=optional(tool, "input_examples", path, list, "list"),
+        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
+        examples=optional_field(tool, "input_examples", path, list, "list"),
     )
 
 
@@ -144,11 +144,11 @@ def _servers(body: JSONObject, left: JSONObject) -> dict[str, JSONObject]:
     """The servers by name."""
     servers: dict[str, JSONObject] = {}
     unknown: list[JSONObject] = []
-    for index, server in enumerate(objects(body, "mcp_servers", "")):
+    for index, server in enumerate(object_list(body, "mcp_servers", "")):
         path = f"/mcp_servers/{index}"
-        required(server, "url", path, str, "string")
-        servers[required(server, "name", path, str, "string")] = server
-        extra = extra_of(server, KNOWN_SERVER)
+        required_field(server, "url", path, str, "string")
+        servers[required_field(server, "name", path, str, "string")] = server
+        extra = extra_fields(server, KNOWN_MCP_SERVER)
         if extra:
             unknown.append(extra)
     if unknown:
@@ -187,12 +187,12 @@ def read_tool_choice(
 ) -> tuple[ToolChoice | None, bool | None]:
     """The choice, and whether the model may call several tools at once: Messages says both in one object."""
     path = "/tool_choice"
-    choice = object_of(body, "tool_choice", "")
+    choice = optional_object(body, "tool_choice", "")
     if not choice:
         return None, None
-    single = optional(choice, "disable_parallel_tool_use", path, bool, "boolean")
+    single = optional_field(choice, "disable_parallel_tool_use", path, bool, "boolean")
     parallel = None if single is None else not single
-    keep(left, "tool_choice", extra_of(choice, KNOWN_CHOICE))
+    collect_extra(left, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
     kind: JSON = choice.get("type")
     if kind == "auto":
         return ToolChoice("auto", path=path), parallel
@@ -201,9 +201,9 @@ def read_tool_choice(
     if kind == "none":
         return ToolChoice("none", path=path), parallel
     if kind == "tool":
-        name = required(choice, "name", path, str, "string")
+        name = required_field(choice, "name", path, str, "string")
         return ToolChoice("named", name, path=path, hosted=_hosted_kind(name, tools)), parallel
-    raise invalid(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
+    raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
 
 
 def _hosted_kind(name: str, tools: list[Tool]) -> str | None:

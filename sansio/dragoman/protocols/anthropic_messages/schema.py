@@ -14,7 +14,7 @@ from dragoman._ir.losses import child
 from dragoman._wire.json import JSON, JSONObject, encode_text
 
 # Takes the place in the schema (a JSON Pointer) and a sentence.
-Note = Callable[[str, str], None]
+SchemaNote = Callable[[str, str], None]
 
 _KEPT = frozenset(
     {
@@ -54,7 +54,7 @@ _LISTS = ("anyOf", "allOf")
 _MAPS = ("properties", "$defs", "definitions")
 
 
-def fit_schema(schema: JSON, note: Note, path: str = "") -> JSON:
+def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
     """The schema as the upstream takes it. note: is told of every change."""
     if type(schema) is not dict:
         return schema
@@ -83,7 +83,7 @@ def fit_schema(schema: JSON, note: Note, path: str = "") -> JSON:
     return out
 
 
-def _fit_inner(out: JSONObject, note: Note, path: str) -> None:
+def _fit_inner(out: JSONObject, note: SchemaNote, path: str) -> None:
     if "items" in out:
         out["items"] = fit_schema(out["items"], note, f"{path}/items")
     for key in _LISTS:
@@ -104,7 +104,7 @@ def _is_object(schema: JSONObject) -> bool:
     )
 
 
-def _close(out: JSONObject, note: Note, path: str) -> None:
+def _close(out: JSONObject, note: SchemaNote, path: str) -> None:
     """Allow no other members."""
     if out.get("additionalProperties") is False:
         return

@@ -7,19 +7,19 @@ A summary is sealed into the field where the vendor has its ciphertext, and read
 
 from __future__ import annotations
 
-from dragoman._ir.events import Seal, Search
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.events import Search, Signature
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSONObject
 from dragoman.protocols.anthropic_messages.tables import (
-    SHOWN_CONTENT,
-    SHOWN_SEARCH,
+    CONTENT_PLACEHOLDER,
+    SEARCH_ID_PREFIX,
     SUMMARY_ORIGIN,
 )
 
 
-def search_blocks(search: Search, answer_id: str, index: int) -> tuple[JSONObject, JSONObject]:
+def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
     """The blocks of a search that stands at `index` of the answer."""
-    use_id = f"{SHOWN_SEARCH}{answer_id}_{index}"
+    use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
     use: JSONObject = {
         "type": "server_tool_use",
         "id": use_id,
@@ -32,7 +32,7 @@ def search_blocks(search: Search, answer_id: str, index: int) -> tuple[JSONObjec
             "type": "web_search_result",
             "url": source.url,
             "title": source.title or source.url,
-            "encrypted_content": SHOWN_CONTENT,
+            "encrypted_content": CONTENT_PLACEHOLDER,
             "page_age": None,
         }
         for source in search.sources
@@ -46,7 +46,7 @@ def search_blocks(search: Search, answer_id: str, index: int) -> tuple[JSONObjec
     return use, result
 
 
-def compaction_block(text: str, sealer: Sealer) -> JSONObject:
+def write_compaction(text: str, signer: Signer) -> JSONObject:
     """The block that takes the place of the conversation."""
-    carrier = sealer.wrap(Seal(SUMMARY_ORIGIN, {"summary": text}))
+    carrier = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
     return {"type": "compaction", "content": text, "encrypted_content": carrier}

@@ -17,7 +17,7 @@ _STRING: JSONObject = {"type": "string"}
 _INTEGER: JSONObject = {"type": "integer"}
 
 
-def described(tool: JSONObject, kind: str) -> tuple[str, JSONObject] | None:
+def fallback_schema(tool: JSONObject, kind: str) -> tuple[str, JSONObject] | None:
     """Description and schema for a tool of type `kind`, None when it is not one that the client runs."""
     family, _, version = kind.rpartition("_")
     describe = _FAMILIES.get(family)
@@ -166,7 +166,7 @@ _FAMILIES: dict[str, Describe] = {
 }
 
 # What the descriptions say of a tool's own fields.
-DESCRIBED = frozenset(
+DESCRIBED_FIELDS = frozenset(
     {
         "type",
         "name",

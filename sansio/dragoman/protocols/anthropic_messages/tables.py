@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import FaultKind
+from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import BlockKind, StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
-from dragoman._ir.shape import ByType, Counters, Shape, Unless
+from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 
@@ -52,7 +52,7 @@ TOKEN_COUNT = TokenCount(
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 
-STOP_READ: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "end_turn": StopReason.END,
     "tool_use": StopReason.TOOL_USE,
     "max_tokens": StopReason.MAX_TOKENS,
@@ -62,16 +62,16 @@ STOP_READ: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_WRITE: dict[StopReason, str] = {reason: word for word, reason in STOP_READ.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REASONS.items()}
 
 # The reasons that leave a block unfinished.
-CUT_SHORT = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
+TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 
 # --- blocks -----------------------------------------------------------------------------------------------
 
 # Summaries that were made here: the origin of their seal, see `_transforms.compaction`.
 SUMMARY_ORIGIN = "dragoman"
-SUMMARY_WORDS = "Summary of the conversation so far:\n"
+SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
 # How a line of the system text begins that is for the provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
@@ -88,7 +88,7 @@ DELTA_HEADS: dict[BlockKind, str] = {
 }
 
 # The field in which each type of source holds its content, and the neutral name of that type.
-SOURCES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]] = {
+SOURCE_TYPES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]] = {
     "base64": ("data", "base64"),
     "text": ("data", "text"),
     "url": ("url", "url"),
@@ -113,14 +113,14 @@ MAGIC: tuple[tuple[str, str], ...] = (
     ("JVBERi", "application/pdf"),
 )
 
-CACHE_READ: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
-CACHE_WRITE: dict[str, str] = {"short": "5m", "long": "1h"}
+CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
+CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 # The same in `prompt_cache_options`, whose words the other protocols share.
-CACHE_OPTIONS: dict[str, str] = {"5m": "30m", "1h": "12h"}
-CACHE_OPTIONS_WRITE: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTIONS.items()}
+CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
+CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
 
 # "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
-MAX_MARKS = 4
+MAX_CACHE_MARKS = 4
 
 # --- what is read of an answer, see `_ir.shape` --------------------------------------------------------------
 
@@ -167,7 +167,7 @@ _USAGE_BOOKKEEPING = (
 )
 
 # For clients of other protocols, of the message, of its end, and of its usage. Those of this one get all that came.
-MESSAGE_SHAPE: dict[str, Shape] = {
+RESPONSE_SHAPE: dict[str, Shape] = {
     "id": None,
     "type": None,
     "role": None,
@@ -205,7 +205,7 @@ USAGE_SHAPE: Shape = Counters(
         "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "service_tier": None,
-        "speed": Unless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers
+        "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers
         **dict.fromkeys(_USAGE_BOOKKEEPING),
     }
 )
@@ -229,7 +229,7 @@ DELTA_FIELDS = frozenset(
 # --- settings ---------------------------------------------------------------------------------------------
 
 # Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
-DEFINED = frozenset(
+NATIVE_FIELDS = frozenset(
     {
         "allowed_callers",
         "block_binding",
@@ -245,7 +245,7 @@ DEFINED = frozenset(
     }
 )
 
-PARAMS_READ: dict[str, Param] = {
+PARAMS: dict[str, Param] = {
     "max_tokens": "max_output_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
@@ -266,7 +266,7 @@ PARAMS_READ: dict[str, Param] = {
     "thread": "thread",
 }
 PARAM_PATHS: dict[Param, str] = {
-    **param_paths(PARAMS_READ),
+    **param_paths(PARAMS),
     "context_management": "/context_management",
     "prompt_cache_options": "/cache_control",
     "user": "/metadata/user_id",
@@ -283,7 +283,7 @@ PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("stream", (bool,), "boolean"),
 )
 
-PARAMS_WRITE: dict[Param, str] = {
+PARAM_NAMES: dict[Param, str] = {
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -292,10 +292,10 @@ PARAMS_WRITE: dict[Param, str] = {
     "prompt_cache_options": "cache_control",
 }
 
-SAMPLING: tuple[Param, ...] = ("temperature", "top_p", "top_k")
+SAMPLING_PARAMS: tuple[Param, ...] = ("temperature", "top_p", "top_k")
 
 # Values by which a client asks for what happens here anyway: nothing is lost with them.
-ASKS_NOTHING: dict[Param, tuple[JSON, ...]] = {
+NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
     "background": (False,),
     "frequency_penalty": (0,),
     "logit_bias": ({},),
@@ -310,10 +310,10 @@ ASKS_NOTHING: dict[Param, tuple[JSON, ...]] = {
 }
 
 # What of `include` says nothing: it comes in any case.
-HARMLESS_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
+IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 
 # Settings without which the answer would be to another question. The text says what to do instead.
-MUST_CARRY: dict[Param, str] = {
+REJECTED_PARAMS: dict[Param, str] = {
     "background": "the upstream answers at once or not at all; ask without `background`",
     "conversation": "the upstream keeps no conversations; send all messages with each request",
     "modalities": "the upstream answers with text alone; ask for text",
@@ -323,72 +323,72 @@ MUST_CARRY: dict[Param, str] = {
 
 # Searches of other protocols, as they are shown to clients of this one: their ids begin like this. What the
 # client sends back of them is dropped again, because the search itself travels sealed beside them.
-SHOWN_SEARCH = "srvtoolu_drg_"
+SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
 # What stands where the vendor's API has its ciphertext. It is not empty, because clients check that.
-SHOWN_CONTENT = "shown"
+CONTENT_PLACEHOLDER = "shown"
 
-TIER_READ: dict[str, str] = {"standard_only": "default"}
-TIER_WRITE: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}
+REQUEST_TIER_NAMES: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 # The tier of an answer, in the neutral words.
-TIER_ANSWER_READ: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
+RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
 # "fast" is reported as this one.
 FAST_TIER = "priority"
-USUAL_TIER = "default"
+DEFAULT_TIER = "default"
 # "auto" is what was asked for: an answer that tells it has not told its tier.
-TIER_ANSWER_WRITE: dict[str, str | None] = {
+RESPONSE_TIER_NAMES: dict[str, str | None] = {
     "auto": None,
-    **{word: tier for tier, word in TIER_ANSWER_READ.items()},
+    **{word: tier for tier, word in RESPONSE_TIERS.items()},
 }
 
 # --- context management -----------------------------------------------------------------------------------
 
 # The edit that sums up the conversation, and when it does so unless told.
 COMPACT_EDIT = "compact_20260112"
-COMPACT_AT = 150_000
+DEFAULT_COMPACT_THRESHOLD = 150_000
 
 # An edit that asks for what happens anyway.
-KEEP_THINKING: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
+KEEP_THINKING_EDIT: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
 
 # --- reasoning --------------------------------------------------------------------------------------------
 
 # What `output_config.effort` takes.
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
+NATIVE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # With thinking on, "top_p can be set between 0.95 and 1".
 MIN_TOP_P = 0.95
 
 # --- errors -----------------------------------------------------------------------------------------------
 
-ERRORS_READ: dict[str, FaultKind] = {
-    "invalid_request_error": FaultKind.INVALID_REQUEST,
-    "authentication_error": FaultKind.AUTHENTICATION,
-    "billing_error": FaultKind.BILLING,
-    "permission_error": FaultKind.PERMISSION,
-    "not_found_error": FaultKind.NOT_FOUND,
-    "timeout_error": FaultKind.TIMEOUT,
-    "conflict_error": FaultKind.CONFLICT,
-    "memory_path_conflict_error": FaultKind.CONFLICT,
-    "memory_precondition_failed_error": FaultKind.CONFLICT,
-    "request_too_large": FaultKind.TOO_LARGE,
-    "rate_limit_error": FaultKind.RATE_LIMIT,
-    "overloaded_error": FaultKind.OVERLOADED,
-    "api_error": FaultKind.SERVER,
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_error": ErrorKind.BILLING,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "timeout_error": ErrorKind.TIMEOUT,
+    "conflict_error": ErrorKind.CONFLICT,
+    "memory_path_conflict_error": ErrorKind.CONFLICT,
+    "memory_precondition_failed_error": ErrorKind.CONFLICT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "api_error": ErrorKind.SERVER,
 }
 
 # Types that say no more than the status does: the status decides when there is one.
-GENERIC_ERRORS = frozenset({"invalid_request_error", "api_error"})
+GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
 
 # `error.details.error_code` where it says more than the type: money is used up, so waiting does not help.
-ERROR_CODES: dict[str, FaultKind] = {
-    "contract_spend_limit_reached": FaultKind.BILLING,
-    "enforced_spend_limit_reached": FaultKind.BILLING,
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "contract_spend_limit_reached": ErrorKind.BILLING,
+    "enforced_spend_limit_reached": ErrorKind.BILLING,
 }
 
 # The codes that the protocol has, for `error.details.error_code`.
 DETAIL_CODES = frozenset(
     {
-        *ERROR_CODES,
+        *KIND_BY_CODE,
         "available_tools_limit_exceeded",
         "claude_code_version_too_old",
         "compaction_block_ambiguous",
@@ -415,31 +415,31 @@ DETAIL_CODES = frozenset(
 )
 
 # Kind -> (type, status).
-ERRORS_WRITE: dict[FaultKind, tuple[str, int]] = {
-    FaultKind.INVALID_REQUEST: ("invalid_request_error", 400),
-    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
-    FaultKind.AUTHENTICATION: ("authentication_error", 401),
-    FaultKind.BILLING: ("billing_error", 402),
-    FaultKind.PERMISSION: ("permission_error", 403),
-    FaultKind.NOT_FOUND: ("not_found_error", 404),
-    FaultKind.METHOD: ("invalid_request_error", 405),
-    FaultKind.TIMEOUT: ("timeout_error", 504),
-    FaultKind.CONFLICT: ("conflict_error", 409),
-    FaultKind.TOO_LARGE: ("request_too_large", 413),
-    FaultKind.UNPROCESSABLE: ("invalid_request_error", 422),
-    FaultKind.MEDIA_TYPE: ("invalid_request_error", 415),
-    FaultKind.RATE_LIMIT: ("rate_limit_error", 429),
-    FaultKind.OVERLOADED: ("overloaded_error", 529),
-    FaultKind.SERVER: ("api_error", 500),
-    FaultKind.UNREACHABLE: ("api_error", 502),
-    FaultKind.TRUNCATED: ("api_error", 502),
-    FaultKind.UNREADABLE: ("api_error", 502),
+ERRORS: dict[ErrorKind, tuple[str, int]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
+    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
+    ErrorKind.BILLING: ("billing_error", 402),
+    ErrorKind.PERMISSION: ("permission_error", 403),
+    ErrorKind.NOT_FOUND: ("not_found_error", 404),
+    ErrorKind.METHOD: ("invalid_request_error", 405),
+    ErrorKind.TIMEOUT: ("timeout_error", 504),
+    ErrorKind.CONFLICT: ("conflict_error", 409),
+    ErrorKind.TOO_LARGE: ("request_too_large", 413),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
+    ErrorKind.OVERLOADED: ("overloaded_error", 529),
+    ErrorKind.SERVER: ("api_error", 500),
+    ErrorKind.UNREACHABLE: ("api_error", 502),
+    ErrorKind.TRUNCATED: ("api_error", 502),
+    ErrorKind.UNREADABLE: ("api_error", 502),
     # Not "overloaded_error": Claude Code tries that again whatever else is said.
-    FaultKind.MISCONFIGURED: ("api_error", 503),
-    FaultKind.CANCELLED: ("api_error", 499),
+    ErrorKind.MISCONFIGURED: ("api_error", 503),
+    ErrorKind.CANCELLED: ("api_error", 499),
 }
 
 # The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
-STATUSES = frozenset(
+KNOWN_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
 )

@@ -9,51 +9,54 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman._ir.effort import BUDGETS, EFFORTS, MIN_BUDGET, UNSAID, effort_of_budget, fit_effort
+from dragoman._ir.effort import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
-from dragoman.protocols.anthropic_messages.tables import EFFORTS as OWN_EFFORTS
-from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, SAMPLING
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
 
-def write_thinking(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put `thinking` and `output_config.effort` into `out`, and raise `max_tokens` where needed."""
     config = request.reasoning
     if config is None:
         return
     if config.mode == "disabled" or config.effort == "none":
-        _off(config, target, out, ledger)
+        _off(config, capabilities, out, ledger)
         return
-    if target.thinking == "none":
+    if capabilities.thinking == "none":
         ledger.dropped(_path(config), "the upstream's model does not think")
         return
     if config.effort is not None and config.budget is not None:
         ledger.altered(_path(config), "the effort was heeded and not the budget")
     thinking = (
-        _adaptive(config, target, out, ledger)
-        if target.thinking == "adaptive"
+        _adaptive(config, capabilities, out, ledger)
+        if capabilities.thinking == "adaptive"
         else _budget(request, config, out, ledger)
     )
     if thinking is not None:
-        if config.show is not None:
-            thinking["display"] = config.show
+        if config.display is not None:
+            thinking["display"] = config.display
         out["thinking"] = thinking
 
 
-def settle_thinking(
-    request: Request, target: Target, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
+def resolve_thinking_conflicts(
+    request: Request,
+    capabilities: Capabilities,
+    out: JSONObject,
+    needs_thinking: Callable[[], bool],
+    ledger: Ledger,
 ) -> None:
     """Take out what the API refuses together. needs_thinking: see settle_loop()."""
-    settle_loop(request, out, needs_thinking, ledger)
+    drop_thinking_in_tool_loop(request, out, needs_thinking, ledger)
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
-    for param in SAMPLING:
+    for param in SAMPLING_PARAMS:
         value = out.get(param)
         if value is None:
             continue
         why = ""
-        if not target.sampling:
+        if not capabilities.sampling:
             why = "the upstream's models take no sampling settings"
         elif thinks and _FORBIDDEN[param](value):
             why = "may not be set like this while the model thinks"
@@ -62,7 +65,7 @@ def settle_thinking(
             del out[param]
 
 
-def settle_loop(
+def drop_thinking_in_tool_loop(
     request: Request, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
 ) -> None:
     """No budget of thinking in the middle of a tool loop whose reasoning is gone.
@@ -85,27 +88,29 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 }
 
 
-def _off(config: ReasoningConfig, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def _off(config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """With thinking off there is no effort: "thinking cannot be disabled when an effort is set"."""
     if config.effort not in (None, "none") or config.budget is not None:
         ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
-    if target.thinking != "adaptive":
+    if capabilities.thinking != "adaptive":
         return
-    if target.efforts is None or "none" in target.efforts:
+    if capabilities.efforts is None or "none" in capabilities.efforts:
         out["thinking"] = {"type": "disabled"}
         return
-    effort = fit_effort("none", _taken(target))
+    effort = fit_effort("none", _taken(capabilities))
     ledger.altered(_effort_path(config), f"sent as effort {effort}: the model cannot do without thinking")
     out["output_config"] = {"effort": effort}
 
 
-def _adaptive(config: ReasoningConfig, target: Target, out: JSONObject, ledger: Ledger) -> JSONObject:
+def _adaptive(
+    config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> JSONObject:
     effort = config.effort
     if effort is None and config.budget is not None:
         effort = effort_of_budget(config.budget)
         ledger.altered(_path(config), "the budget was sent as an effort: the model takes no budget")
     if effort is not None:
-        fitted = fit_effort(effort, _taken(target))
+        fitted = fit_effort(effort, _taken(capabilities))
         if fitted != effort and config.effort is not None:
             ledger.altered(_effort_path(config), f"the effort was sent as {fitted}")
         out["output_config"] = {"effort": fitted}
@@ -115,14 +120,14 @@ def _adaptive(config: ReasoningConfig, target: Target, out: JSONObject, ledger: 
 def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> JSONObject | None:
     limit: int = out["max_tokens"]
     if config.effort is not None:
-        known = config.effort if config.effort in EFFORTS else UNSAID
+        known = config.effort if config.effort in EFFORTS else DEFAULT_EFFORT
         if known != config.effort:
             ledger.altered(_effort_path(config), f"the effort was taken for {known}")
         budget = BUDGETS[known]
     elif config.budget is not None:
         budget = config.budget
     elif config.mode is not None:
-        budget = BUDGETS[UNSAID]
+        budget = BUDGETS[DEFAULT_EFFORT]
     else:
         ledger.dropped(_path(config), "the model thinks only with a budget, and the request names no effort")
         return None
@@ -138,9 +143,11 @@ def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: 
     return {"type": "enabled", "budget_tokens": fitted}
 
 
-def _taken(target: Target) -> tuple[str, ...]:
+def _taken(capabilities: Capabilities) -> tuple[str, ...]:
     """The efforts that the model takes."""
-    return tuple([effort for effort in target.efforts or () if effort in OWN_EFFORTS]) or OWN_EFFORTS
+    return (
+        tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
+    )
 
 
 def _path(config: ReasoningConfig) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import note_unread, says
+from dragoman._ir.shape import has_content, note_unread
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.tables import (
     DETAILS_SHAPE,
-    TIER_ANSWER_WRITE,
+    RESPONSE_TIER_NAMES,
     USAGE_SHAPE,
 )
 from dragoman.protocols.anthropic_messages.wire import KNOWN_USAGE
@@ -29,16 +29,16 @@ class UsageReader:
     own: for a client of this protocol, who gets the figures as they came.
     """
 
-    __slots__ = ("_figures", "_ledger", "_own")
+    __slots__ = ("_figures", "_ledger", "_same_protocol")
 
-    def __init__(self, ledger: Ledger, own: bool = False) -> None:
+    def __init__(self, ledger: Ledger, same_protocol: bool = False) -> None:
         self._figures: JSONObject = {}
         self._ledger = ledger
-        self._own = own
+        self._same_protocol = same_protocol
 
     def read(self, usage: JSONObject) -> Usage:
         """Take one more usage object; the figures so far."""
-        if self._own:
+        if self._same_protocol:
             # Beside it, all figures are told as they came.
             details = usage.get("output_tokens_details")
             note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
@@ -52,7 +52,7 @@ class UsageReader:
         cached = _count(figures.get("cache_read_input_tokens"))
         written = _count(figures.get("cache_creation_input_tokens"))
         output = _count(figures.get("output_tokens"))
-        if not self._own and figures.get("iterations"):
+        if not self._same_protocol and figures.get("iterations"):
             # The figures at the top are those of the last iteration; all of them are paid for.
             fresh = self._sum("input_tokens", fresh)
             cached = self._sum("cache_read_input_tokens", cached)
@@ -90,9 +90,9 @@ class UsageReader:
 
     def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
         """The counters that only this protocol has: for its own clients all, for others those that some have, too."""
-        if not self._own:
+        if not self._same_protocol:
             written = figures.get("cache_creation")
-            return {"cache_creation": written} if says(written) else {}
+            return {"cache_creation": written} if has_content(written) else {}
         extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
         if type(server) is dict:
             rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
@@ -103,7 +103,7 @@ class UsageReader:
 
 def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
     """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
-    if service_tier is not None and service_tier not in TIER_ANSWER_WRITE:
+    if service_tier is not None and service_tier not in RESPONSE_TIER_NAMES:
         ledger.dropped("/service_tier", "Messages has no such service tier")
     return {
         "input_tokens": prompt_tokens,
@@ -149,7 +149,7 @@ def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
 
 def tier_word(service_tier: str | None) -> str | None:
     """The tier of an answer in the words of this protocol, None for one that it does not have."""
-    return None if service_tier is None else TIER_ANSWER_WRITE.get(service_tier)
+    return None if service_tier is None else RESPONSE_TIER_NAMES.get(service_tier)
 
 
 def _count(value: JSON) -> int | None:

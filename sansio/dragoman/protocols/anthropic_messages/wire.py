@@ -223,32 +223,32 @@ class Message(TypedDict, total=False):
     usage: Usage
 
 
-KNOWN_CACHE = frozenset(CacheControl.__annotations__)
+KNOWN_CACHE_CONTROL = frozenset(CacheControl.__annotations__)
 KNOWN_TEXT = frozenset(TextBlock.__annotations__)
 KNOWN_SOURCE = frozenset(Source.__annotations__)
 KNOWN_IMAGE = frozenset(ImageBlock.__annotations__)
 KNOWN_DOCUMENT = frozenset(DocumentBlock.__annotations__)
 KNOWN_TOOL_USE = frozenset(ToolUseBlock.__annotations__)
 KNOWN_TOOL_RESULT = frozenset(ToolResultBlock.__annotations__)
-KNOWN_THOUGHT = frozenset(ThinkingBlock.__annotations__)
-KNOWN_MESSAGE_PARAM = frozenset(MessageParam.__annotations__)
+KNOWN_THINKING_BLOCK = frozenset(ThinkingBlock.__annotations__)
+KNOWN_MESSAGE = frozenset(MessageParam.__annotations__)
 KNOWN_TOOL = frozenset(Tool.__annotations__)
-KNOWN_SERVER = frozenset(McpServer.__annotations__)
-KNOWN_CHOICE = frozenset(Choice.__annotations__)
+KNOWN_MCP_SERVER = frozenset(McpServer.__annotations__)
+KNOWN_TOOL_CHOICE = frozenset(Choice.__annotations__)
 KNOWN_THINKING = frozenset(Thinking.__annotations__)
-KNOWN_FORMAT = frozenset(OutputFormat.__annotations__)
-KNOWN_CONFIG = frozenset(OutputConfig.__annotations__)
+KNOWN_OUTPUT_FORMAT = frozenset(OutputFormat.__annotations__)
+KNOWN_OUTPUT_CONFIG = frozenset(OutputConfig.__annotations__)
 KNOWN_METADATA = frozenset(Metadata.__annotations__)
-KNOWN_MANAGEMENT = frozenset(ContextManagement.__annotations__)
-KNOWN_EDIT = frozenset(CompactEdit.__annotations__)
+KNOWN_CONTEXT_MANAGEMENT = frozenset(ContextManagement.__annotations__)
+KNOWN_COMPACT_EDIT = frozenset(CompactEdit.__annotations__)
 KNOWN_TRIGGER = frozenset(Trigger.__annotations__)
 KNOWN_COMPACTION = frozenset(CompactionParam.__annotations__)
 KNOWN_BODY = frozenset(Body.__annotations__)
 KNOWN_USAGE = frozenset(Usage.__annotations__)
 KNOWN_SERVER_USAGE = frozenset(ServerToolUsage.__annotations__)
-KNOWN_MESSAGE = frozenset(Message.__annotations__)
+KNOWN_RESPONSE = frozenset(Message.__annotations__)
 
 
-def extra_of(value: dict[str, JSON], known: frozenset[str]) -> dict[str, JSON] | None:
+def extra_fields(value: dict[str, JSON], known: frozenset[str]) -> dict[str, JSON] | None:
     """The fields of an object that are not in `known`; null means absent. None when there are none."""
     return {key: item for key, item in value.items() if key not in known and item is not None} or None

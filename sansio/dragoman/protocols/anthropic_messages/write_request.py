@@ -12,38 +12,45 @@ import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import write_params
-from dragoman._ir.request import Message, Part, Request, ResponseFormat, Thought
+from dragoman._ir.request import Message, Part, Reasoning, Request, ResponseFormat
 from dragoman._wire.json import JSONObject
-from dragoman.codec import Target
-from dragoman.protocols.anthropic_messages.cache import Marks
-from dragoman.protocols.anthropic_messages.conversation import Conversation, merge, plain_or_blocks
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.cache import CacheControlWriter
+from dragoman.protocols.anthropic_messages.conversation import (
+    ConversationWriter,
+    merge_extra,
+    plain_or_blocks,
+)
 from dragoman.protocols.anthropic_messages.read_settings import read_settings
 from dragoman.protocols.anthropic_messages.schema import fit_schema
-from dragoman.protocols.anthropic_messages.tables import NAME, PARAM_PATHS, PARAMS_WRITE, SAMPLING
+from dragoman.protocols.anthropic_messages.tables import NAME, PARAM_NAMES, PARAM_PATHS, SAMPLING_PARAMS
 from dragoman.protocols.anthropic_messages.thinking import (
-    settle_loop,
-    settle_thinking,
+    drop_thinking_in_tool_loop,
+    resolve_thinking_conflicts,
     write_thinking,
 )
 from dragoman.protocols.anthropic_messages.write_settings import (
     CONVERTERS,
-    max_tokens,
-    write_account,
+    resolve_max_tokens,
+    write_user_and_tier,
 )
 from dragoman.protocols.anthropic_messages.write_tools import write_tools
 
 _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
 
-def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObject:
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """The body. Raises RemoteProtocolError (400) for what may not be left out."""
     if request.protocol == NAME:
-        return _rewritten(request, target, ledger)
-    out: JSONObject = {"model": request.model, "max_tokens": max_tokens(request, target.max_tokens)}
-    write_params(request, PARAMS_WRITE, CONVERTERS, out, ledger)
-    marks = Marks()
-    tools = write_tools(request, target, marks, ledger)
-    conversation = Conversation(ledger, marks, target.mid_system)
+        return _rewritten(request, capabilities, ledger)
+    out: JSONObject = {
+        "model": request.model,
+        "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
+    }
+    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    marks = CacheControlWriter()
+    tools = write_tools(request, capabilities, marks, ledger)
+    conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
     system, rest = _lead(request, conversation, ledger)
     form = request.response_format
     if form is not None and form.schema is None:
@@ -55,19 +62,19 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
         conversation.add(message)
     out["messages"] = conversation.turns
     out.update(tools)
-    write_account(request, out, ledger)
-    write_thinking(request, target, out, ledger)
-    settle_thinking(request, target, out, conversation.needs_thinking, ledger)
+    write_user_and_tier(request, out, ledger)
+    write_thinking(request, capabilities, out, ledger)
+    resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
     if form is not None and form.schema is not None:
         out.setdefault("output_config", {})["format"] = _format(form, ledger)
-    marks.settle(out.get("cache_control"), ledger)
+    marks.finish(out.get("cache_control"), ledger)
     if request.stream:
         out["stream"] = True
     return out
 
 
 def _lead(
-    request: Request, conversation: Conversation, ledger: Ledger
+    request: Request, conversation: ConversationWriter, ledger: Ledger
 ) -> tuple[list[JSONObject], tuple[Message, ...]]:
     """The blocks of `system`, and the messages behind them."""
     messages = request.messages
@@ -77,7 +84,7 @@ def _lead(
     if lead == len(messages) and lead:
         # "messages: at least one message is required": instructions alone become the question.
         lead -= 1
-        conversation.no_system()
+        conversation.disallow_system()
     system: list[JSONObject] = []
     for message in messages[:lead]:
         # system and developer are one here: there is one role for instructions.
@@ -105,22 +112,24 @@ def _format(wanted: ResponseFormat, ledger: Ledger) -> JSONObject:
 # --- requests of this protocol ----------------------------------------------------------------------------
 
 
-def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
+def _rewritten(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """The client's own body with its conversation written anew: there it is where passes change a request."""
     out = dict(request.raw)
     out["model"] = request.model
-    out.setdefault("max_tokens", target.max_tokens)
+    out.setdefault("max_tokens", capabilities.max_tokens)
     reasoning = request.reasoning
     effort = None
     if reasoning is not None and reasoning.effort is not None:
         effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
-    mends = target.relay == "mend"
-    marks = Marks()
-    conversation = Conversation(ledger, marks, target.mid_system, own=True, effort=effort, unsigned=mends)
+    mends = capabilities.relay == "rewrite"
+    marks = CacheControlWriter()
+    conversation = ConversationWriter(
+        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort, unsigned=mends
+    )
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
-        if mends and target.thinking == "none":
+        if mends and capabilities.thinking == "none":
             message = _without_thoughts(message, ledger)
         leads = mends and message.role == "system" and not conversation.turns
         if message.path == "/system" or (leads and not message.path.startswith("/messages/")):
@@ -132,12 +141,12 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
     if mends:
-        _mend_settings(request, target, out, marks, ledger)
-        settle_thinking(request, target, out, conversation.needs_thinking, ledger)
-        marks.settle(out.get("cache_control"), ledger)
+        _mend_settings(request, capabilities, out, marks, ledger)
+        resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
+        marks.finish(out.get("cache_control"), ledger)
     else:
-        settle_loop(request, out, conversation.needs_thinking, ledger)
-        for param in () if target.sampling else SAMPLING:
+        drop_thinking_in_tool_loop(request, out, conversation.needs_thinking, ledger)
+        for param in () if capabilities.sampling else SAMPLING_PARAMS:
             if out.pop(param, None) is not None:
                 ledger.dropped(f"/{param}", "the upstream's models take no sampling settings")
     return out
@@ -146,7 +155,7 @@ def _rewritten(request: Request, target: Target, ledger: Ledger) -> JSONObject:
 def _without_thoughts(message: Message, ledger: Ledger) -> Message:
     parts: list[Part] = []
     for part in message.parts:
-        if isinstance(part, Thought):
+        if isinstance(part, Reasoning):
             ledger.dropped(part.path, "the upstream's model does not think")
         else:
             parts.append(part)
@@ -155,20 +164,22 @@ def _without_thoughts(message: Message, ledger: Ledger) -> Message:
     )
 
 
-def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Marks, ledger: Ledger) -> None:
+def _mend_settings(
+    request: Request, capabilities: Capabilities, out: JSONObject, marks: CacheControlWriter, ledger: Ledger
+) -> None:
     """Write anew what passes may have changed in the client's body, and what the target takes in its own way."""
     params, extra = request.params, request.extra or {}
     for param in read_settings(request.raw, {}):
         if param not in params:
             _take_out(out, PARAM_PATHS[param])
-    out.setdefault("max_tokens", target.max_tokens)  # required, whoever refuses it
+    out.setdefault("max_tokens", capabilities.max_tokens)  # required, whoever refuses it
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
     for name in ("tools", "tool_choice"):
         out.pop(name, None)
-    out.update(write_tools(request, target, marks, ledger))
+    out.update(write_tools(request, capabilities, marks, ledger))
     if "tool_choice" in out:
-        merge(out["tool_choice"], extra.get("tool_choice"))
+        merge_extra(out["tool_choice"], extra.get("tool_choice"))
     else:
         ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
     form = request.response_format
@@ -181,9 +192,9 @@ def _mend_settings(request: Request, target: Target, out: JSONObject, marks: Mar
     _take_out(out, "/thinking")
     _take_out(out, "/output_config/effort")
     fresh: JSONObject = {"max_tokens": out["max_tokens"]}
-    write_thinking(request, target, fresh, ledger)
+    write_thinking(request, capabilities, fresh, ledger)
     if config is not None and "thinking" in fresh:
-        merge(fresh["thinking"], config.extra)
+        merge_extra(fresh["thinking"], config.extra)
     if "output_config" in fresh:
         fresh["output_config"] = {**(out.get("output_config") or {}), **fresh["output_config"]}
     out.update(fresh)

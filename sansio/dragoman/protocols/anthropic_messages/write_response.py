@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from dragoman._ir.assembly import Answer, Block
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -27,8 +27,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -36,20 +36,20 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
-from dragoman._wire.sse import frame
-from dragoman.codec import Exchange
-from dragoman.protocols.anthropic_messages.citations import citation_of
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.citations import write_citation
 from dragoman.protocols.anthropic_messages.errors import error_frame
-from dragoman.protocols.anthropic_messages.shown import compaction_block, search_blocks
+from dragoman.protocols.anthropic_messages.shown import write_compaction, write_search
 from dragoman.protocols.anthropic_messages.tables import (
+    DEFAULT_TIER,
     DELTA_HEADS,
     NAME,
     PING,
-    STOP_WRITE,
+    STOP_REASON_NAMES,
     STREAMED_INPUT,
-    USUAL_TIER,
 )
 from dragoman.protocols.anthropic_messages.usage import final_usage, start_usage
 
@@ -57,7 +57,7 @@ _TAIL = b"}}\n\n"
 
 # Reasoning that was cut off has no seal, and "a thinking block must have a signature": an empty one would look
 # broken to clients and be refused by the vendor. This one says that there is nothing to give back to anybody.
-NO_SEAL = Seal("", None)
+NO_SIGNATURE = Signature("", None)
 
 # Fields of the whole message that message_delta has a place for, and where: in its delta or beside it.
 _LATE_FIELDS = {"container": True, "context_management": False}
@@ -83,8 +83,8 @@ class MessagesWriter:
         "_usage",
     )
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        self._exchange = exchange
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._exchange = context
         self._ledger = ledger
         self._index = -1  # of the open block, or of the last one
         self._head = b""  # the bytes before the text of a delta of the open block; b"" while it is not shown
@@ -94,7 +94,7 @@ class MessagesWriter:
         self._calls = False
         self._refused = False
         self._stop: Stopped | None = None
-        self._tier = USUAL_TIER  # what the client was told
+        self._tier = DEFAULT_TIER  # what the client was told
         self._usage = Usage()
         self._fields: JSONObject = {}  # of the message, from an upstream of this protocol
 
@@ -107,10 +107,10 @@ class MessagesWriter:
         return _SEND[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
-        self._tier = event.service_tier or USUAL_TIER
-        exchange = self._exchange
-        usage = start_usage(exchange.prompt_tokens, event.service_tier, self._ledger)
-        message = _message(exchange, event.id, [], usage)
+        self._tier = event.service_tier or DEFAULT_TIER
+        context = self._exchange
+        usage = start_usage(context.prompt_tokens, event.service_tier, self._ledger)
+        message = _message(context, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -162,19 +162,19 @@ class MessagesWriter:
             text = f"\n\n{text}"
         return shown + self._head + encode(text) + _TAIL
 
-    def _seal_delta(self, event: SealDelta) -> bytes:
+    def _seal_delta(self, event: SignatureDelta) -> bytes:
         redacted = redacted_block(event.seal)
         if redacted is not None and not self._head:
             return self._open(BlockKind.REASONING, redacted)
         return self._think() + self._sign(event.seal)
 
-    def _sign(self, seal: Seal) -> bytes:
+    def _sign(self, seal: Signature) -> bytes:
         self._unsigned = False
-        signature = signature_of(seal, self._exchange.sealer)
+        signature = signature_of(seal, self._exchange.signer)
         return self._delta_frame({"type": "signature_delta", "signature": signature})
 
     def _annotation(self, event: Annotation) -> bytes:
-        citation = citation_of(event, self._path, self._ledger)
+        citation = write_citation(event, self._path, self._ledger)
         if citation is None:
             return b""
         return self._delta_frame({"type": "citations_delta", "citation": citation})
@@ -190,13 +190,13 @@ class MessagesWriter:
         if not self._head:  # reasoning without any content
             return b""
         self._head = b""
-        signed = self._sign(NO_SEAL) if self._unsigned else b""
+        signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
         return signed + _frame("content_block_stop", index=self._index)
 
     def _opaque(self, event: Opaque) -> bytes:
         """A block of an upstream of this protocol or a field of its message, or a search of another's."""
         if event.search is not None and event.origin != NAME:
-            blocks = search_blocks(event.search, self._exchange.id, self._index + 1)
+            blocks = write_search(event.search, self._exchange.id, self._index + 1)
             return b"".join([self._whole(block) for block in blocks])
         if event.kind == "message":
             self._fields.update(event.native)
@@ -204,7 +204,7 @@ class MessagesWriter:
         return self._whole(event.native)
 
     def _compacted(self, event: Compacted) -> bytes:
-        return self._whole(compaction_block(event.text, self._exchange.sealer))
+        return self._whole(write_compaction(event.text, self._exchange.signer))
 
     def _whole(self, block: JSONObject) -> bytes:
         """The frames of a block that is whole. What clients expect in deltas goes in deltas."""
@@ -245,14 +245,14 @@ class MessagesWriter:
         return _frame("message_delta", **fields) + _frame("message_stop")
 
     def _failed(self, event: Failed) -> bytes:
-        return error_frame(event.fault, self._exchange.id)
+        return error_frame(event.error, self._exchange.id)
 
 
 _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Started: MessagesWriter._started,
     BlockStarted: MessagesWriter._block_started,
     ReasoningDelta: MessagesWriter._reasoning_delta,
-    SealDelta: MessagesWriter._seal_delta,
+    SignatureDelta: MessagesWriter._seal_delta,
     Annotation: MessagesWriter._annotation,
     Logprobs: MessagesWriter._logprobs,
     BlockEnded: MessagesWriter._block_ended,
@@ -265,18 +265,18 @@ _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
 }
 
 
-def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
+def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """A whole answer."""
     content: list[JSONObject] = []
     fields: JSONObject = {}
     calls = refused = False
     for block in answer.blocks:
         if isinstance(block, Compacted):
-            content.append(compaction_block(block.text, exchange.sealer))
+            content.append(write_compaction(block.text, context.signer))
             continue
         if isinstance(block, Opaque):
             if block.search is not None and block.origin != NAME:
-                content += search_blocks(block.search, exchange.id, len(content))
+                content += write_search(block.search, context.id, len(content))
             elif block.kind == "message":
                 fields.update(block.native)
             else:
@@ -284,18 +284,18 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
             continue
         calls = calls or block.kind is BlockKind.TOOL_CALL
         refused = refused or block.kind is BlockKind.REFUSAL
-        written = _whole_block(block, len(content), exchange.sealer, ledger)
+        written = _whole_block(block, len(content), context.signer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(exchange.prompt_tokens, answer.service_tier, ledger)
+    usage = start_usage(context.prompt_tokens, answer.service_tier, ledger)
     usage.update(final_usage(answer.usage, ledger))
-    message = _message(exchange, answer.started.id, content, usage)
+    message = _message(context, answer.started.id, content, usage)
     message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
     message.update(fields)
     return message
 
 
-def _whole_block(block: Block, index: int, sealer: Sealer, ledger: Ledger) -> JSONObject | None:
+def _whole_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
     """One block, None when there is nothing in it: an empty block is refused when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
@@ -310,10 +310,10 @@ def _whole_block(block: Block, index: int, sealer: Sealer, ledger: Ledger) -> JS
             "caller": {"type": "direct"},
         }
     if block.kind is BlockKind.REASONING:
-        return _whole_reasoning(block, sealer)
+        return _whole_reasoning(block, signer)
     if block.logprobs:
         ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
-    citations = [citation_of(annotation, path, ledger) for annotation in block.annotations]
+    citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
     kept = [citation for citation in citations if citation is not None]
     if not block.text and not kept:
         return None
@@ -329,15 +329,15 @@ def _whole_input(text: str, path: str, ledger: Ledger) -> JSON:
     return {"_raw": text}
 
 
-def _whole_reasoning(block: Block, sealer: Sealer) -> JSONObject | None:
+def _whole_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
     text = "\n\n".join(part.text for part in block.reasoning)
     if block.seal is None:
-        signature = signature_of(NO_SEAL, sealer)
+        signature = signature_of(NO_SIGNATURE, signer)
         return {"type": "thinking", "thinking": text, "signature": signature} if text else None
     redacted = redacted_block(block.seal)
     if redacted is not None and not text:
         return redacted
-    return {"type": "thinking", "thinking": text, "signature": signature_of(block.seal, sealer)}
+    return {"type": "thinking", "thinking": text, "signature": signature_of(block.seal, signer)}
 
 
 def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
@@ -358,14 +358,14 @@ def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 
 
 def _message(
-    exchange: Exchange, upstream_id: str, content: list[JSONObject], usage: JSONObject
+    context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
 ) -> JSONObject:
     """The message object, with every field that the vendor's types demand."""
     return {
-        "id": exchange.answer_id("msg_", upstream_id),
+        "id": context.response_id("msg_", upstream_id),
         "type": "message",
         "role": "assistant",
-        "model": exchange.model,
+        "model": context.model,
         "content": content,
         "stop_reason": None,
         "stop_sequence": None,
@@ -395,22 +395,22 @@ def stop_fields(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
             else {"type": "refusal", "category": None, "explanation": explanation}
         )
     return {
-        "stop_reason": STOP_WRITE[reason],
+        "stop_reason": STOP_REASON_NAMES[reason],
         "stop_sequence": None if stop is None else stop.sequence,
         "stop_details": details,
     }
 
 
-def signature_of(seal: Seal, sealer: Sealer) -> str:
+def signature_of(seal: Signature, signer: Signer) -> str:
     """The signature for a thinking block: the vendor's own, else the wrapped seal. Never an empty one."""
     if seal.origin == NAME and type(seal.native) is dict:
         signature = seal.native.get("signature")
         if type(signature) is str and signature:
             return signature
-    return sealer.wrap(seal)
+    return signer.wrap(seal)
 
 
-def redacted_block(seal: Seal) -> JSONObject | None:
+def redacted_block(seal: Signature) -> JSONObject | None:
     """The native redacted_thinking block, if the seal is one."""
     if seal.origin == NAME and type(seal.native) is dict and seal.native.get("type") == "redacted_thinking":
         return cast(JSONObject, seal.native)
@@ -418,4 +418,4 @@ def redacted_block(seal: Seal) -> JSONObject | None:
 
 
 def _frame(event: str, **fields: JSON) -> bytes:
-    return frame(encode({"type": event, **fields}), event.encode("ascii"))
+    return encode_frame(encode({"type": event, **fields}), event.encode("ascii"))

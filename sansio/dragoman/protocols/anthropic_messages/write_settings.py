@@ -11,16 +11,16 @@ import re
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter
 from dragoman._ir.request import Param, Request
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.tables import (
-    ASKS_NOTHING,
-    CACHE_OPTIONS_WRITE,
-    COMPACT_AT,
+    CACHE_OPTION_TTL_NAMES,
     COMPACT_EDIT,
-    HARMLESS_INCLUDES,
-    MUST_CARRY,
-    TIER_WRITE,
+    DEFAULT_COMPACT_THRESHOLD,
+    IMPLIED_INCLUDES,
+    NO_OP_VALUES,
+    REJECTED_PARAMS,
+    REQUEST_TIER_NAMES,
 )
 
 # What looks like an e-mail address names a person.
@@ -39,7 +39,7 @@ def _refuse(defaults: tuple[JSON, ...], advice: str) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
             raise RemoteProtocolError(
-                f"{dotted(path)} cannot be carried to this upstream: {advice}",
+                f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
                 status_hint=400,
                 path=path,
                 code="unsupported_parameter",
@@ -54,7 +54,7 @@ def _elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if type(value) is not list or not set(map(str, value)) <= HARMLESS_INCLUDES:
+    if type(value) is not list or not set(map(str, value)) <= IMPLIED_INCLUDES:
         ledger.dropped(path, "Messages gives what it gives")
 
 
@@ -81,7 +81,7 @@ def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
             ledger.dropped(f"{path}/{index}", "context management that Messages does not have")
             continue
         at = item.get("compact_threshold")
-        trigger = {"type": "input_tokens", "value": COMPACT_AT if at is None else at}
+        trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if at is None else at}
         edits.append({"type": COMPACT_EDIT, "trigger": trigger})
         for key in item.keys() - {"type", "compact_threshold"}:
             ledger.dropped(f"{path}/{index}/{key}", "Messages has no such setting")
@@ -98,8 +98,8 @@ def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value.get("mode") == "implicit":
         mark = {"type": "ephemeral"}
         ttl = value.get("ttl")
-        if type(ttl) is str and ttl in CACHE_OPTIONS_WRITE:
-            mark["ttl"] = CACHE_OPTIONS_WRITE[ttl]
+        if type(ttl) is str and ttl in CACHE_OPTION_TTL_NAMES:
+            mark["ttl"] = CACHE_OPTION_TTL_NAMES[ttl]
             said.discard("ttl")
     for key in sorted(said):
         ledger.dropped(f"{path}/{key}", "Messages has no such option for the prompt cache")
@@ -107,8 +107,8 @@ def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 CONVERTERS: dict[Param, Converter] = {
-    **{param: _unless_default(defaults) for param, defaults in ASKS_NOTHING.items()},
-    **{param: _refuse(ASKS_NOTHING.get(param, ()), advice) for param, advice in MUST_CARRY.items()},
+    **{param: _unless_default(defaults) for param, defaults in NO_OP_VALUES.items()},
+    **{param: _refuse(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()},
     "context_management": _context_management,
     "include": _include,
     "max_output_tokens": _elsewhere,
@@ -122,7 +122,7 @@ CONVERTERS: dict[Param, Converter] = {
 }
 
 
-def max_tokens(request: Request, default: int) -> int:
+def resolve_max_tokens(request: Request, default: int) -> int:
     """The limit, which this protocol demands. Raises RemoteProtocolError (400) when it is no number."""
     limit = request.params.get("max_output_tokens")
     if limit is None:
@@ -130,12 +130,12 @@ def max_tokens(request: Request, default: int) -> int:
     if type(limit) is not int:
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
         raise RemoteProtocolError(
-            f"{dotted(path)} must be an integer", status_hint=400, path=path, code="invalid_type"
+            f"{dotted_path(path)} must be an integer", status_hint=400, path=path, code="invalid_type"
         )
     return limit
 
 
-def write_account(request: Request, out: JSONObject, ledger: Ledger) -> None:
+def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> None:
     """Who asks, and at which tier."""
     params = request.params
     chosen: Param | None = None
@@ -151,8 +151,8 @@ def write_account(request: Request, out: JSONObject, ledger: Ledger) -> None:
     tier = params.get("service_tier")
     if tier == "fast":
         out["speed"] = "fast"
-    elif type(tier) is str and tier in TIER_WRITE:
-        out["service_tier"] = TIER_WRITE[tier]
+    elif type(tier) is str and tier in REQUEST_TIER_NAMES:
+        out["service_tier"] = REQUEST_TIER_NAMES[tier]
     elif tier is not None:
         ledger.dropped(_path(request, "service_tier"), "Messages has no such service tier")
 

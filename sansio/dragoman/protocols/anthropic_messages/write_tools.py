@@ -23,18 +23,20 @@ from dragoman._ir.request import (
     WebSearch,
 )
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
-from dragoman.protocols.anthropic_messages.cache import Marks
-from dragoman.protocols.anthropic_messages.conversation import merge
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.cache import CacheControlWriter
+from dragoman.protocols.anthropic_messages.conversation import merge_extra
 from dragoman.protocols.anthropic_messages.schema import fit_schema
 from dragoman.protocols.anthropic_messages.tables import NAME
 
 
-def write_tools(request: Request, target: Target, marks: Marks, ledger: Ledger) -> JSONObject:
+def write_tools(
+    request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
+) -> JSONObject:
     """The fields about tools: `tools`, `tool_choice`, `mcp_servers`."""
     if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
         return {}
-    return _Writer(request, target, marks, ledger).write()
+    return _ToolWriter(request, capabilities, marks, ledger).write()
 
 
 # Calls of an MCP server's tools that nobody is asked about first, as they are in this protocol.
@@ -43,17 +45,19 @@ _NEVER = "never"
 # Where a request of this protocol names tools that are printed there again.
 _ELSEWHERE = ("/messages/", "/mcp_servers/")
 
-# Mode of a choice -> its type. There is no list of allowed tools, see ToolRule.
+# Mode of a choice -> its type. There is no list of allowed tools, see ToolLimits.
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
-class _Writer:
-    __slots__ = ("_hosted", "_ledger", "_marks", "_own", "_request", "_servers", "_target")
+class _ToolWriter:
+    __slots__ = ("_hosted", "_ledger", "_marks", "_request", "_same_protocol", "_servers", "_target")
 
-    def __init__(self, request: Request, target: Target, marks: Marks, ledger: Ledger) -> None:
+    def __init__(
+        self, request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
+    ) -> None:
         self._request = request
-        self._own = request.protocol == NAME
-        self._target = target
+        self._same_protocol = request.protocol == NAME
+        self._target = capabilities
         self._marks = marks
         self._ledger = ledger
         self._servers: list[JSONObject] = []
@@ -97,11 +101,11 @@ class _Writer:
     # --- tools --------------------------------------------------------------------------------------------
 
     def _tool(self, tool: Tool) -> JSONObject | None:
-        if self._own and tool.path.startswith(_ELSEWHERE):
+        if self._same_protocol and tool.path.startswith(_ELSEWHERE):
             return None
         if isinstance(tool, FunctionTool):
             return self._function(tool)
-        if self._own and isinstance(tool, HostedTool):
+        if self._same_protocol and isinstance(tool, HostedTool):
             if "name" in tool.native:
                 self._hosted[tool.kind] = tool.native
             native: JSONObject = tool.native
@@ -112,7 +116,7 @@ class _Writer:
             )
             return None
         for kind, need, write in _USES:
-            if tool.use is not None and isinstance(tool.use, kind) and need in self._target.hosted:
+            if tool.use is not None and isinstance(tool.use, kind) and need in self._target.hosted_tools:
                 block = write(self, tool, tool.use)
                 if "name" in block:
                     self._hosted[tool.kind] = block
@@ -120,7 +124,7 @@ class _Writer:
                 if _says_more(tool, told):
                     self._ledger.altered(tool.path, "only what the tools have in common was carried")
                 return block
-        self._ledger.add(tool.loss, tool.path, f"the upstream does not run the tool {tool.kind}")
+        self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
 
     def _function(self, tool: FunctionTool) -> JSONObject:
@@ -138,7 +142,7 @@ class _Writer:
         block["input_schema"] = schema
         if tool.strict is not None:
             block["strict"] = tool.strict
-        if self._own:
+        if self._same_protocol:
             if tool.deferred is not None:
                 block["defer_loading"] = tool.deferred
             if tool.examples is not None:
@@ -150,8 +154,8 @@ class _Writer:
             )
         if tool.cache is not None:
             self._marks.put(block, tool.cache)
-        if self._own:
-            merge(block, tool.extra)
+        if self._same_protocol:
+            merge_extra(block, tool.extra)
         return block
 
     def _web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:
@@ -201,10 +205,10 @@ class _Writer:
             self._ledger.dropped(path, "no tool that was sent has a limit")
 
 
-_USES: tuple[tuple[type, str, Callable[[_Writer, HostedTool, Any], JSONObject]], ...] = (
-    (WebSearch, "web_search", _Writer._web_search),
-    (CodeExecution, "code_execution", _Writer._code_execution),
-    (McpServer, "mcp", _Writer._mcp),
+_USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]], ...] = (
+    (WebSearch, "web_search", _ToolWriter._web_search),
+    (CodeExecution, "code_execution", _ToolWriter._code_execution),
+    (McpServer, "mcp", _ToolWriter._mcp),
 )
 
 

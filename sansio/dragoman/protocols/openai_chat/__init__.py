@@ -7,13 +7,13 @@ may be filled in turns, and an answer may have several choices.
 
 from __future__ import annotations
 
-from dragoman._wire.sse import comment
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
-from dragoman.protocols.openai_chat.errors import is_fault, read_fault, write_fault
+from dragoman._wire.sse import encode_comment
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
+from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.read_request import read_request
 from dragoman.protocols.openai_chat.read_response import ChatReader, read_whole
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
-from dragoman.protocols.openai_chat.tap import ChatTap
 from dragoman.protocols.openai_chat.write_request import write_request
 from dragoman.protocols.openai_chat.write_response import ChatWriter
 from dragoman.protocols.openai_chat.write_whole import write_whole
@@ -23,16 +23,16 @@ __all__ = ["SPEC"]
 SPEC = UpstreamSpec(
     name=NAME,
     path="/chat/completions",
-    endpoints=(Endpoint("/v1/chat/completions", heartbeat=comment(b"keepalive")),),
+    endpoints=(Endpoint("/v1/chat/completions", heartbeat=encode_comment(b"keepalive")),),
     sequential=False,
     choices=True,
-    tools=ToolRule(
+    tool_limits=ToolLimits(
         max_name=64,
         max_call_id=64,
         call_id_chars=False,
         custom=True,
         namespaces=False,
-        hosted=frozenset(("web_search",)),
+        hosted_tools=frozenset(("web_search",)),
     ),
     read_request=read_request,
     write_request=write_request,
@@ -40,16 +40,16 @@ SPEC = UpstreamSpec(
     stream_writer=ChatWriter,
     read_whole=read_whole,
     write_whole=write_whole,
-    read_fault=read_fault,
-    is_fault=is_fault,
-    write_fault=write_fault,
-    tap=ChatTap,
-    end_marks=(b"[DONE]",),
-    error_signs=(b"error", b'"detail"', b'"message"'),
-    answer_member="choices",
-    max_stops=MAX_STOPS,
+    read_error=read_error,
+    is_native_error=is_native_error,
+    write_error=write_error,
+    observer=ChatObserver,
+    end_markers=(b"[DONE]",),
+    error_markers=(b"error", b'"detail"', b'"message"'),
+    output_member="choices",
+    max_stop_sequences=MAX_STOPS,
     # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
-    forgets_seals=True,
+    clients_drop_signatures=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,
     model_list=ModelList(),

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from dragoman._ir.events import Annotation, Seal, Stopped, StopReason, ToolHead, ToolKind
+from dragoman._ir.events import Annotation, Signature, Stopped, StopReason, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Exchange
-from dragoman.protocols.openai_chat.citations import url_citation
-from dragoman.protocols.openai_chat.read_thoughts import Place, place_id
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_chat.citations import write_url_citation
+from dragoman.protocols.openai_chat.read_thoughts import Position, position_id
 from dragoman.protocols.openai_chat.tables import (
-    FINISH_REASONS,
+    LOSSY_STOP_REASONS,
     NAME,
-    SEAL_FORMAT,
     SERVICE_TIERS,
-    VAGUE_STOPS,
+    SIGNATURE_FORMAT,
+    STOP_REASON_NAMES,
 )
 
 # Between paragraphs of reasoning, which here is one string.
-BREAK = "\n\n"
+PARAGRAPH_BREAK = "\n\n"
 
 NO_PHASE = "messages have no phase here"
 
 
-def wants_legacy(exchange: Exchange) -> bool:
+def uses_legacy_functions(context: ResponseContext) -> bool:
     """Whether the client speaks of `functions`, and so reads `function_call` alone."""
-    raw = exchange.request.raw
-    return exchange.request.protocol == NAME and bool(raw.get("functions")) and not raw.get("tools")
+    raw = context.request.raw
+    return context.request.protocol == NAME and bool(raw.get("functions")) and not raw.get("tools")
 
 
-def tier_of(tier: str | None, ledger: Ledger) -> str | None:
+def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:
     if tier in SERVICE_TIERS:
         return tier
     if tier is not None:
@@ -36,24 +36,31 @@ def tier_of(tier: str | None, ledger: Ledger) -> str | None:
     return None
 
 
-def call_of(head: ToolHead, text: str) -> JSONObject:
+def write_tool_call(head: ToolHead, text: str) -> JSONObject:
     inner: JSONObject = {"name": head.name, "input" if head.kind is ToolKind.CUSTOM else "arguments": text}
     return {"id": head.call_id, "type": head.kind.value, head.kind.value: inner}
 
 
-def details_of(seal: Seal, number: int, place: Place, exchange: Exchange) -> list[JSONObject]:
+def write_reasoning_details(
+    seal: Signature, number: int, place: Position, context: ResponseContext
+) -> list[JSONObject]:
     """The entries of reasoning_details that bring a seal back to us. `number` is the index of the first."""
     if seal.origin == NAME and type(seal.native) is dict:
         native = seal.native.get("reasoning_details")
         if type(native) is list:
             return native
-    data = exchange.sealer.wrap(seal)
-    entry: JSONObject = {"type": "reasoning.encrypted", "data": data, "format": SEAL_FORMAT, "index": number}
-    at = place_id(place)
+    data = context.signer.wrap(seal)
+    entry: JSONObject = {
+        "type": "reasoning.encrypted",
+        "data": data,
+        "format": SIGNATURE_FORMAT,
+        "index": number,
+    }
+    at = position_id(place)
     return [entry if at is None else {**entry, "id": at}]
 
 
-def annotation_of(event: Annotation, base: int, size: int, choice: int, ledger: Ledger) -> JSONObject | None:
+def write_citation(event: Annotation, base: int, size: int, choice: int, ledger: Ledger) -> JSONObject | None:
     """A citation in the official form, None when it has none.
 
     base: how much of the message's text stands before the cited block; size: how much of it the block has.
@@ -69,16 +76,16 @@ def annotation_of(event: Annotation, base: int, size: int, choice: int, ledger: 
         start, end = base, base + size  # the whole block is what is cited
     else:
         start, end = base + event.start, base + event.end
-    printed = url_citation(event.url, event.title, start, end)
+    printed = write_url_citation(event.url, event.title, start, end)
     if event.origin == NAME:
         own = event.native
         return {**own, "url_citation": {**own["url_citation"], **printed["url_citation"]}}
-    if event.says_more():
+    if event.has_unmapped_fields():
         ledger.altered(path, "only source and span of the citation were carried")
     return printed
 
 
-def logprobs_of(content: list[JSON], refusal: list[JSON]) -> JSONObject:
+def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
     return {"content": _tokens(content) or None, "refusal": _tokens(refusal) or None}
 
 
@@ -93,9 +100,9 @@ def _tokens(tokens: JSON) -> list[JSONObject]:
     ]
 
 
-def finish_reason_of(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger) -> str:
+def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger) -> str:
     reason = stopped.reason
-    if reason in VAGUE_STOPS:
+    if reason in LOSSY_STOP_REASONS:
         path = f"/choices/{stopped.choice}/finish_reason"
         ledger.altered(path, f"the upstream stopped for {reason.value}, which is told as stop")
     if reason in (StopReason.END, StopReason.TOOL_USE):
@@ -103,14 +110,14 @@ def finish_reason_of(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger)
         reason = StopReason.TOOL_USE if calls else StopReason.END
     if legacy and reason is StopReason.TOOL_USE:
         return "function_call"
-    return FINISH_REASONS[reason]
+    return STOP_REASON_NAMES[reason]
 
 
-def note_late_text(choice: int, ledger: Ledger) -> None:
+def note_text_after_call(choice: int, ledger: Ledger) -> None:
     ledger.altered(
         f"/choices/{choice}/message/content", "text after a tool call: a message has all text before them"
     )
 
 
-def note_untold(ledger: Ledger) -> None:
+def note_lost_explanation(ledger: Ledger) -> None:
     ledger.dropped("/stop_details/explanation", "there is text, and no place for an explanation beside it")

@@ -14,13 +14,13 @@ _LISTS = ("search_results", "citations")
 _PAGE = {"url", "title"}
 
 
-def url_citation(url: str, title: str | None, start: int | None, end: int | None) -> JSONObject:
+def write_url_citation(url: str, title: str | None, start: int | None, end: int | None) -> JSONObject:
     """The official form, in which all four members are required."""
     cited = {"url": url, "title": title or "", "start_index": start or 0, "end_index": end or 0}
     return {"type": "url_citation", "url_citation": cited}
 
 
-def page_of(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
+def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
     """URL, title and span of an annotation, None for what it does not say."""
     cite = native.get("url_citation")
     if type(cite) is not dict:
@@ -30,17 +30,19 @@ def page_of(native: JSONObject) -> tuple[str | None, str | None, int | None, int
     return _word(cite.get("url")), _word(cite.get("title")), start if spans else None, end if spans else None
 
 
-def citations_of(annotations: list[JSON], *, spans: bool) -> tuple[Citation, ...]:
+def read_citations(annotations: list[JSON], *, spans: bool) -> tuple[Citation, ...]:
     """The web pages among the annotations of a message. spans: they are counted in the text at hand."""
     found: list[Citation] = []
     for native in annotations:
-        url, title, start, end = page_of(native) if type(native) is dict else (None, None, None, None)
+        url, title, start, end = (
+            read_url_citation(native) if type(native) is dict else (None, None, None, None)
+        )
         if url is not None:
             found.append(Citation(url, title, start, end) if spans else Citation(url, title))
     return tuple(found)
 
 
-def listed_pages(body: JSONObject) -> list[JSONObject]:
+def read_page_lists(body: JSONObject) -> list[JSONObject]:
     """The pages that a chunk or answer lists beside its choices, in the form of annotations, each URL once."""
     found: dict[str, JSONObject] = {}
     for key in _LISTS:
@@ -53,7 +55,7 @@ def listed_pages(body: JSONObject) -> list[JSONObject]:
     return list(found.values())
 
 
-def fuller_lists(body: JSONObject) -> list[str]:
+def lossy_page_lists(body: JSONObject) -> list[str]:
     """Those of the lists that say more of a page than URL and title, or that cannot be read."""
     return [key for key in _LISTS if body.get(key) is not None and not _is_plain(body[key])]
 

@@ -7,23 +7,23 @@ usually stand, the kind follows from code, status and words, and nothing here ra
 
 from __future__ import annotations
 
-from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind, kind_by_words, kind_of_status
+from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
-from dragoman._wire.sse import frame
+from dragoman._wire.sse import encode_frame
 from dragoman.protocols.openai_chat.tables import (
     ERRORS,
     FIXED_CODES,
     KIND_BY_CODE,
     KIND_BY_TYPE,
-    STATUSES,
+    STATUS_REPLACEMENTS,
 )
 
 # Longer error texts are pages or dumps, not messages.
 MAX_MESSAGE = 2000
 
 
-def read_fault(status: int, body: bytes) -> Fault:
+def read_error(status: int, body: bytes) -> WireError:
     """The fault of an HTTP error answer. Never raises."""
     try:
         value = decode(body)
@@ -32,15 +32,15 @@ def read_fault(status: int, body: bytes) -> Fault:
     if type(value) is list and value:
         value = value[0]  # Google's servers send a list of one
     if type(value) is dict:
-        return fault_of(value, status)
+        return parse_error(value, status)
     text = value if type(value) is str else body.decode("utf-8", "replace").strip()
     # Markup and binary are no words for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
         text = f"the upstream answered with status {status} and no readable message"
-    return Fault(_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
+    return WireError(_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 
-def fault_of(body: JSONObject, status: int | None) -> Fault:
+def parse_error(body: JSONObject, status: int | None) -> WireError:
     """The fault of a decoded error body. `status` is None inside a stream."""
     found = body.get("error")
     error: JSONObject = found if type(found) is dict else body
@@ -53,7 +53,7 @@ def fault_of(body: JSONObject, status: int | None) -> Fault:
     if status is None and type(code) is int and 400 <= code < 600:
         status = code
     name = _name(code)
-    return Fault(
+    return WireError(
         _kind(name, named, message, status),
         message[:MAX_MESSAGE],
         status=status,
@@ -64,7 +64,7 @@ def fault_of(body: JSONObject, status: int | None) -> Fault:
     )
 
 
-def is_error(chunk: JSONObject) -> bool:
+def has_error(chunk: JSONObject) -> bool:
     """Whether a chunk of a stream (or a whole body) is or holds an error."""
     if chunk.get("error"):
         return True
@@ -72,7 +72,7 @@ def is_error(chunk: JSONObject) -> bool:
     return chunk.get("object") == "error" or ("detail" in chunk and "choices" not in chunk)
 
 
-def is_fault(body: bytes) -> bool:
+def is_native_error(body: bytes) -> bool:
     """Whether a body is the error object as clients read it."""
     try:
         value = decode(body)
@@ -82,34 +82,34 @@ def is_fault(body: bytes) -> bool:
     return type(error) is dict and type(error.get("message")) is str
 
 
-def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
+def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Status and body for the client. The request id travels in a header of its own."""
-    status = fault.status
+    status = error.status
     if status is None or status < 400:
-        status = STATUS_BY_KIND[fault.kind]
-    return STATUSES.get(status, status), encode({"error": error_object(fault)})
+        status = STATUS_BY_KIND[error.kind]
+    return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
 
-def error_object(fault: Fault) -> JSONObject:
-    named, code = ERRORS[fault.kind]
-    if fault.code is not None and fault.kind not in FIXED_CODES:
-        code = fault.code
-    return {"message": fault.message, "type": named, "param": fault.param, "code": code}
+def error_object(error: WireError) -> JSONObject:
+    named, code = ERRORS[error.kind]
+    if error.code is not None and error.kind not in FIXED_CODES:
+        code = error.code
+    return {"message": error.message, "type": named, "param": error.param, "code": code}
 
 
-def error_frame(fault: Fault) -> bytes:
+def error_frame(error: WireError) -> bytes:
     """The error inside a stream. No [DONE] follows: that would say that the answer is whole."""
-    return frame(encode({"error": error_object(fault)}))
+    return encode_frame(encode({"error": error_object(error)}))
 
 
-def _kind(code: str | None, named: str | None, message: str, status: int | None) -> FaultKind:
+def _kind(code: str | None, named: str | None, message: str, status: int | None) -> ErrorKind:
     kind = KIND_BY_CODE.get(code or "") or KIND_BY_CODE.get(named or "")
     if kind is None:
         if status is not None:
             kind = kind_of_status(status)
         else:
-            kind = KIND_BY_TYPE.get(named or "", FaultKind.SERVER)
-    return kind_by_words(kind, message)
+            kind = KIND_BY_TYPE.get(named or "", ErrorKind.SERVER)
+    return kind_from_message(kind, message)
 
 
 def _name(value: JSON) -> str | None:

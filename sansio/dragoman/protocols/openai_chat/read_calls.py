@@ -15,15 +15,15 @@ from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
     Event,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     ToolHead,
     ToolKind,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, kind_of
 from dragoman.protocols.openai_chat.tables import (
-    CALL_CARRY,
+    CALL_EXTRAS,
     CALL_SHAPE,
     CUSTOM_SHAPE,
     FUNCTION_SHAPE,
@@ -31,7 +31,7 @@ from dragoman.protocols.openai_chat.tables import (
 )
 
 
-class Call:
+class StreamedCall:
     """One call. block is -1 until its name is known; pieces is what the model wrote so far.
 
     extra: members that we do not know, as far as they were not given yet; given: the others.
@@ -58,7 +58,7 @@ class Call:
         return self.kind is ToolKind.FUNCTION and is_object_text(self.text)
 
 
-class Numbers:
+class IdAllocator:
     """Numbers of one answer: its blocks, and its calls for ids that the server did not give."""
 
     __slots__ = ("_blocks", "_calls", "_token")
@@ -68,44 +68,44 @@ class Numbers:
         self._blocks = -1
         self._calls = -1
 
-    def block(self) -> int:
+    def next_block(self) -> int:
         self._blocks += 1
         return self._blocks
 
-    def call_id(self) -> str:
+    def next_call_id(self) -> str:
         self._calls += 1
         return f"call_{self._token}_{self._calls}"
 
 
-class Calls:
+class ToolCallReader:
     """The calls of one choice."""
 
     __slots__ = ("_by_index", "_choice", "_last", "_model", "_numbers", "calls")
 
-    def __init__(self, choice: int, numbers: Numbers, model: str) -> None:
-        self.calls: list[Call] = []
+    def __init__(self, choice: int, numbers: IdAllocator, model: str) -> None:
+        self.calls: list[StreamedCall] = []
         self._choice = choice
         self._numbers = numbers
         self._model = model
-        self._by_index: dict[int, Call] = {}
-        self._last: Call | None = None
+        self._by_index: dict[int, StreamedCall] = {}
+        self._last: StreamedCall | None = None
 
-    def open_at(self, index: JSON) -> Call | None:
+    def open_call(self, index: JSON) -> StreamedCall | None:
         """The call whose block is open at this index, for the fast lane."""
         call = self._by_index.get(index) if type(index) is int else None
         return call if call is not None and call.block >= 0 and not call.ended else None
 
-    def fragment(self, fragment: JSON, out: list[Event], *, place: int | None = None) -> None:
+    def read_fragment(self, fragment: JSON, out: list[Event], *, place: int | None = None) -> None:
         """Take one element of `tool_calls`. place: its index when it names none (whole answers)."""
         if type(fragment) is not dict:
-            raise _unreadable(f"a tool call is {kind_of(fragment)}")
+            raise unreadable_response(f"a tool call is {kind_of(fragment)}")
         custom = fragment.get("custom")
         kind = ToolKind.CUSTOM if type(custom) is dict else ToolKind.FUNCTION
         inner = custom if kind is ToolKind.CUSTOM else fragment.get("function")
         if inner is None:
             inner = {}
         elif type(inner) is not dict:
-            raise _unreadable(f"a tool call's function is {kind_of(inner)}")
+            raise unreadable_response(f"a tool call's function is {kind_of(inner)}")
         call_id, name = fragment.get("id"), inner.get("name")
         call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
         name = name if type(name) is str else ""
@@ -122,14 +122,14 @@ class Calls:
         if call.ended:
             # Its arguments were complete. Blanks, or the whole of them said again, do not change it.
             if piece.strip() and piece != call.text:
-                raise _unreadable("a tool call goes on after its arguments were complete")
+                raise unreadable_response("a tool call goes on after its arguments were complete")
             self._give_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)
 
-    def legacy(self, value: JSON, out: list[Event]) -> None:
+    def read_legacy(self, value: JSON, out: list[Event]) -> None:
         """Take a `function_call`: one call without id and index."""
-        self.fragment({"index": 0, "function": value}, out)
+        self.read_fragment({"index": 0, "function": value}, out)
 
     def end(self, cut: bool, out: list[Event]) -> None:
         """The choice ends: end all calls. cut: the answer was cut short, so a call may be half."""
@@ -137,20 +137,20 @@ class Calls:
             if not call.ended:
                 self._end(call, out, complete=not (cut and not call.is_whole()))
 
-    def end_whole(self, out: list[Event]) -> None:
+    def end_complete(self, out: list[Event]) -> None:
         """Something else starts: end the calls that are complete, so that what follows need not wait."""
         for call in self.calls:
             if not call.ended and call.is_whole():
                 self._end(call, out)
 
-    def broken(self) -> bool:
+    def has_partial_arguments(self) -> bool:
         """Whether a call's arguments stop in the middle."""
         return any(
             call.kind is ToolKind.FUNCTION and call.text.strip() and not is_object_text(call.text)
             for call in self.calls
         )
 
-    def _find(self, index: int | None, call_id: str, name: str) -> Call | None:
+    def _find(self, index: int | None, call_id: str, name: str) -> StreamedCall | None:
         """The call that a fragment continues, None when it starts a new one."""
         if index is None:
             if call_id:
@@ -169,25 +169,25 @@ class Calls:
             return None
         return call
 
-    def _start(self, kind: ToolKind, index: int | None, out: list[Event]) -> Call:
-        self.end_whole(out)
-        call = Call(kind)
+    def _start(self, kind: ToolKind, index: int | None, out: list[Event]) -> StreamedCall:
+        self.end_complete(out)
+        call = StreamedCall(kind)
         self.calls.append(call)
         if index is None:
             index = max(self._by_index, default=-1) + 1
         self._by_index[index] = self._last = call
         return call
 
-    def _fill(self, call: Call, call_id: str, name: str, piece: str, out: list[Event]) -> None:
+    def _fill(self, call: StreamedCall, call_id: str, name: str, piece: str, out: list[Event]) -> None:
         if call.block < 0:
             call.call_id = call.call_id or call_id
             call.name = call.name or name
             if piece:
                 call.pieces.append(piece)
             if call.name:
-                call.call_id = call.call_id or self._numbers.call_id()
+                call.call_id = call.call_id or self._numbers.next_call_id()
                 self._give_extra(call, out)
-                call.block = self._numbers.block()
+                call.block = self._numbers.next_block()
                 head = ToolHead(call.call_id, call.name, call.kind)
                 out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
                 if call.pieces:
@@ -196,27 +196,27 @@ class Calls:
             call.pieces.append(piece)
             out.append(ArgumentsDelta(call.block, piece))
 
-    def _end(self, call: Call, out: list[Event], *, complete: bool = True) -> None:
+    def _end(self, call: StreamedCall, out: list[Event], *, complete: bool = True) -> None:
         if call.block < 0:
-            raise _unreadable("a tool call has no name")
+            raise unreadable_response("a tool call has no name")
         call.ended = True
         out.append(BlockEnded(call.block, complete))
         self._give_extra(call, out)
 
-    def _give_extra(self, call: Call, out: list[Event]) -> None:
+    def _give_extra(self, call: StreamedCall, out: list[Event]) -> None:
         """Give the members that we do not know. Before the call if they are there then, else after it."""
         extra = {key: value for key, value in call.extra.items() if call.given.get(key) != value}
         if extra:
-            native = {CALL_CARRY: {call.call_id: extra}}
-            out += carried(native, self._choice, self._numbers, self._model)
+            native = {CALL_EXTRAS: {call.call_id: extra}}
+            out += signature_events(native, self._choice, self._numbers, self._model)
             call.given.update(extra)
         call.extra.clear()
 
 
-def carried(native: JSONObject, choice: int, numbers: Numbers, model: str) -> list[Event]:
+def signature_events(native: JSONObject, choice: int, numbers: IdAllocator, model: str) -> list[Event]:
     """A block of what its maker alone can read and wants back."""
-    block = numbers.block()
-    seal = SealDelta(block, Seal(NAME, native, model))
+    block = numbers.next_block()
+    seal = SignatureDelta(block, Signature(NAME, native, model))
     return [BlockStarted(block, BlockKind.REASONING, choice), seal, BlockEnded(block)]
 
 
@@ -237,5 +237,5 @@ def _piece(value: JSON) -> str:
     return "" if value is None else encode_text(value)
 
 
-def _unreadable(what: str) -> RemoteProtocolError:
+def unreadable_response(what: str) -> RemoteProtocolError:
     return RemoteProtocolError(what, status_hint=502)

@@ -16,8 +16,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Stopped,
     StopReason,
     TextDelta,
@@ -26,21 +26,21 @@ from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, kind_of
-from dragoman.protocols.openai_chat.citations import page_of
-from dragoman.protocols.openai_chat.read_calls import Calls, Numbers, carried
-from dragoman.protocols.openai_chat.read_search import put_together, search_of
-from dragoman.protocols.openai_chat.reasoning import Collected, entry_text
+from dragoman.protocols.openai_chat.citations import read_url_citation
+from dragoman.protocols.openai_chat.read_calls import IdAllocator, ToolCallReader, signature_events
+from dragoman.protocols.openai_chat.read_search import merge_executed_tools, read_search
+from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.tables import (
     ANNOTATION_SHAPE,
     CONTENT_SHAPE,
     DELTA_FIELDS,
-    EXECUTED,
-    MESSAGE_CARRY,
+    END_FINISH_REASONS,
+    EXECUTED_TOOLS,
+    EXTRA_CONTENT,
     MESSAGE_SHAPE,
     NAME,
     OPAQUE_FIELDS,
-    PLAIN_ENDS,
-    STOPS,
+    STOP_REASONS,
 )
 
 # Reasons after which what was open may be half.
@@ -50,7 +50,7 @@ _PLAIN_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function
 _LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
 
 
-class Choice:
+class ChoiceReader:
     """Reads one choice. kind is that of its open block, None when there is none; block is its number."""
 
     __slots__ = (
@@ -72,13 +72,13 @@ class Choice:
         "sequence",
     )
 
-    def __init__(self, index: int, numbers: Numbers, model: str, ledger: Ledger) -> None:
+    def __init__(self, index: int, numbers: IdAllocator, model: str, ledger: Ledger) -> None:
         self.index = index
         self.path = f"/choices/{index}"
         self.kind: BlockKind | None = None
         self.block = -1
-        self.reasoning = Collected()
-        self.calls = Calls(index, numbers, model)
+        self.reasoning = ReasoningFields()
+        self.calls = ToolCallReader(index, numbers, model)
         self.finish_reason: str | None = None
         self.sequence: str | None = None
         self._numbers = numbers
@@ -103,23 +103,23 @@ class Choice:
             for part in content:
                 self._part(part, out)
         elif content is not None:
-            raise _unreadable(f"content is {kind_of(content)}")
+            raise unreadable_response(f"content is {kind_of(content)}")
         refusal = delta.get("refusal")
         if type(refusal) is str and refusal:
             self._text(BlockKind.REFUSAL, refusal, out)
         calls = delta.get("tool_calls")
         if calls:
             if type(calls) is not list:
-                raise _unreadable(f"tool_calls is {kind_of(calls)}")
+                raise unreadable_response(f"tool_calls is {kind_of(calls)}")
             self._end_block(out)
             self._give_waiting(out)
             for place, fragment in enumerate(calls):
-                self.calls.fragment(fragment, out, place=place if whole else None)
+                self.calls.read_fragment(fragment, out, place=place if whole else None)
         legacy = delta.get("function_call")
         if legacy is not None:
             self._end_block(out)
             self._give_waiting(out)
-            self.calls.legacy(legacy, out)
+            self.calls.read_legacy(legacy, out)
 
     def _rare(self, delta: JSONObject, out: list[Event]) -> None:
         """Members outside the official delta: reasoning, annotations, and what we do not know."""
@@ -135,18 +135,18 @@ class Choice:
         annotations = delta.get("annotations")
         if type(annotations) is list:
             self._annotate(annotations, out)
-        carry = delta.get(MESSAGE_CARRY)
+        carry = delta.get(EXTRA_CONTENT)
         if type(carry) is dict:
             self._carry = {**self._carry, **carry}
         for key, value in delta.items():
             if key in DELTA_FIELDS:
                 continue
             path = child(f"{self.path}/message", key)
-            if key == EXECUTED and type(value) is list:
-                self._executed = put_together([*self._executed, *value])
+            if key == EXECUTED_TOOLS and type(value) is list:
+                self._executed = merge_executed_tools([*self._executed, *value])
             elif key in OPAQUE_FIELDS:
                 if value:
-                    out.append(Opaque(NAME, key, value, path, self.index, carried=False))
+                    out.append(Opaque(NAME, key, value, path, self.index, round_trip=False))
             else:
                 note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
 
@@ -162,7 +162,7 @@ class Choice:
             self._text(BlockKind.TEXT, text, out)
         elif kind != "text":
             path = f"{self.path}/message/content"
-            out.append(Opaque(NAME, str(kind), part, path, self.index, carried=False))
+            out.append(Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
 
     def _text(self, kind: BlockKind, text: str, out: list[Event]) -> None:
         self._open(kind, out)
@@ -172,12 +172,12 @@ class Choice:
 
     def _say(self, text: str, out: list[Event]) -> None:
         if text:
-            self.reasoning.said.append(text)
+            self.reasoning.emitted.append(text)
             out.append(ReasoningDelta(self.block, text))
 
-    def list_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
+    def cite_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
         """Take the pages that a server lists beside its answer, as far as they were not cited yet."""
-        self._cite([page for page in pages if page_of(page)[0] not in self._urls], "", out)
+        self._cite([page for page in pages if read_url_citation(page)[0] not in self._urls], "", out)
 
     def _annotate(self, annotations: list[JSON], out: list[Event]) -> None:
         path = f"{self.path}/message/annotations"
@@ -191,13 +191,13 @@ class Choice:
         if not annotations:
             return
         self._cites += [(native, path) for native in annotations]
-        self._urls.update([page_of(each)[0] for each in annotations])
+        self._urls.update([read_url_citation(each)[0] for each in annotations])
         if self.kind is BlockKind.TEXT:
             self._put_cites(out)
 
     def _put_cites(self, out: list[Event]) -> None:
         for native, path in self._cites:
-            out.append(Annotation(self.block, NAME, native, *page_of(native), path))
+            out.append(Annotation(self.block, NAME, native, *read_url_citation(native), path))
         self._cites.clear()
 
     def logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:
@@ -221,39 +221,43 @@ class Choice:
             return
         self._end_block(out)
         self._give_waiting(out)
-        self.calls.end_whole(out)
+        self.calls.end_complete(out)
         self.kind = kind
-        self.block = self._numbers.block()
+        self.block = self._numbers.next_block()
         if kind is BlockKind.REASONING:
-            self.reasoning = Collected()
+            self.reasoning = ReasoningFields()
         out.append(BlockStarted(self.block, kind, self.index))
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self.kind is None:
             return
         if self.kind is BlockKind.REASONING:
-            out.append(SealDelta(self.block, Seal(NAME, self.reasoning.native(), self._model)))
+            out.append(SignatureDelta(self.block, Signature(NAME, self.reasoning.native(), self._model)))
         out.append(BlockEnded(self.block, complete))
         self.kind = None
 
     def _give_waiting(self, out: list[Event]) -> None:
         """Give what waited for the block to end: what the server's own tools did, and what it wants back."""
         if self._executed:
-            path = f"{self.path}/message/{EXECUTED}"
-            search = search_of(self._executed)
+            path = f"{self.path}/message/{EXECUTED_TOOLS}"
+            search = read_search(self._executed)
             if search is not None:
                 self._ledger.altered(path, "told as a web search: its words and pages alone")
-            out.append(Opaque(NAME, EXECUTED, self._executed, path, self.index, carried=False, search=search))
+            out.append(
+                Opaque(
+                    NAME, EXECUTED_TOOLS, self._executed, path, self.index, round_trip=False, search=search
+                )
+            )
             self._executed = []
         if self._carry:
-            out += carried({MESSAGE_CARRY: self._carry}, self.index, self._numbers, self._model)
+            out += signature_events({EXTRA_CONTENT: self._carry}, self.index, self._numbers, self._model)
             self._carry = {}
 
     def stopped(self) -> Stopped:
         """How the choice stopped."""
         word = (self.finish_reason or "stop").lower()
-        reason = STOPS.get(word, StopReason.END)
-        if word not in STOPS and word not in PLAIN_ENDS:
+        reason = STOP_REASONS.get(word, StopReason.END)
+        if word not in STOP_REASONS and word not in END_FINISH_REASONS:
             self._ledger.altered(
                 f"{self.path}/finish_reason", "an unknown reason was taken for the end of the turn"
             )
@@ -287,5 +291,5 @@ def _fills(event: Event, block: int) -> bool:
     return isinstance(event, TextDelta) and event.block == block
 
 
-def _unreadable(what: str) -> RemoteProtocolError:
+def unreadable_response(what: str) -> RemoteProtocolError:
     return RemoteProtocolError(what, status_hint=502)

@@ -13,39 +13,39 @@ from typing import Literal
 
 import msgspec
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.parameters import read_params
 from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.checks import marked, nested, text_of, wrong
-from dragoman.protocols.openai_chat.citations import citations_of
+from dragoman.protocols.openai_chat.checks import read_cache_mark, require_text, with_nested_extra, wrong_type
+from dragoman.protocols.openai_chat.citations import read_citations
 from dragoman.protocols.openai_chat.read_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.read_thoughts import read_turn
 from dragoman.protocols.openai_chat.read_tools import read_tools
 from dragoman.protocols.openai_chat.reasoning import part_text
 from dragoman.protocols.openai_chat.tables import (
-    DEFINED,
+    LEGACY_PARAM_PATHS,
     NAME,
+    NATIVE_FIELDS,
     PARAM_PATHS,
-    PARAM_PATHS_OLD,
     PARAMS,
 )
 
-_KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
+_KNOWN_BODY = wire.STRUCTURED_FIELDS | PARAMS.keys()
 
 # Of annotations that stand beside no text.
 _UNCITED = wire.KNOWN_ASSISTANT - {"annotations"}
@@ -60,15 +60,15 @@ _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
-def read_request(body: JSONObject, sealer: Sealer) -> Request:
+def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
 
     Raises RemoteProtocolError (400) with the path of the member at fault when a vital member has a wrong type.
     """
     model = body.get("model")
     if type(model) is not str or not model:
-        raise wrong("/model", "the name of a model", model)
-    extra = wire.unknown(body, _KNOWN_BODY) or {}
+        raise wrong_type("/model", "the name of a model", model)
+    extra = wire.extra_fields(body, _KNOWN_BODY) or {}
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
     tools, tool_choice = read_tools(body, extra)
@@ -78,13 +78,13 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
     stream = body.get("stream") is True
     options = body.get("stream_options")
     if options is not None and type(options) is not dict:
-        raise wrong("/stream_options", "an object", options)
-    if options and (rest := wire.unknown(options, frozenset({"include_usage"}))):
+        raise wrong_type("/stream_options", "an object", options)
+    if options and (rest := wire.extra_fields(options, frozenset({"include_usage"}))):
         extra["stream_options"] = rest
     return Request(
         protocol=NAME,
         model=model,
-        messages=_messages(body.get("messages"), sealer),
+        messages=_messages(body.get("messages"), signer),
         raw=body,
         tools=tools,
         tool_choice=tool_choice,
@@ -92,23 +92,23 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         stream=stream,
         include_usage=bool(options and options.get("include_usage")),
         params=read_params(body, PARAMS),
-        param_paths=PARAM_PATHS_OLD if body.get("max_completion_tokens") is None else PARAM_PATHS,
+        param_paths=LEGACY_PARAM_PATHS if body.get("max_completion_tokens") is None else PARAM_PATHS,
         reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body.get("response_format"), extra),
         extra=extra or None,
-        defined=DEFINED,
+        defined=NATIVE_FIELDS,
     )
 
 
-def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
+def _messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
     if type(items) is not list:
-        raise wrong("/messages", "an array of messages", items)
-    reader = _Reader(sealer)
+        raise wrong_type("/messages", "an array of messages", items)
+    reader = _MessageReader(signer)
     out: list[Message] = []
     for index, item in enumerate(items):
         path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
         if type(item) is not dict:
-            raise wrong(path, "a message", item)
+            raise wrong_type(path, "a message", item)
         role = item.get("role")
         if type(role) is not str:
             read = None
@@ -119,7 +119,7 @@ def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
             read = _ROLES.get(role)
         if read is None:
             raise RemoteProtocolError(
-                f"{dotted(path)}.role must be one of {', '.join(_ROLES)}",
+                f"{dotted_path(path)}.role must be one of {', '.join(_ROLES)}",
                 path=f"{path}/role",
                 code="invalid_value",
             )
@@ -127,13 +127,13 @@ def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
     return tuple(out)
 
 
-class _Reader:
+class _MessageReader:
     """Reads messages in order, and remembers which call ids belong to custom tools."""
 
     __slots__ = ("_custom", "_legacy", "_sealer")
 
-    def __init__(self, sealer: Sealer) -> None:
-        self._sealer = sealer
+    def __init__(self, signer: Signer) -> None:
+        self._sealer = signer
         self._custom: set[str] = set()
         self._legacy = "", ""  # name of the last legacy call, and the id made up for it
 
@@ -156,12 +156,12 @@ class _Reader:
             known = _UNCITED
         refusal = item.get("refusal")
         if refusal is not None:
-            parts.append(Refusal(text_of(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
+            parts.append(Refusal(require_text(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
         audio = item.get("audio")
         if audio is not None:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
         if calls is not None and type(calls) is not list:
-            raise wrong(f"{path}/tool_calls", "an array of tool calls", calls)
+            raise wrong_type(f"{path}/tool_calls", "an array of tool calls", calls)
         called: list[Part] = [
             self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
         ]
@@ -173,24 +173,24 @@ class _Reader:
     def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
         at = f"{path}/function_call"
         if type(legacy) is not dict:
-            raise wrong(at, "an object", legacy)
-        name = text_of(legacy.get("name"), f"{at}/name")
+            raise wrong_type(at, "an object", legacy)
+        name = require_text(legacy.get("name"), f"{at}/name")
         # A legacy call has no id: its place in the conversation makes one that its result can share.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
-        extra = wire.unknown(legacy, wire.KNOWN_FUNCTION)
+        extra = wire.extra_fields(legacy, wire.KNOWN_FUNCTION)
         return ToolCall(call_id, name, _arguments(legacy.get("arguments")), extra=extra, path=at)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
-            raise wrong(path, "a tool call", call)
+            raise wrong_type(path, "a tool call", call)
         function = call.get("function")
         if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
             # The lane: nothing but what every call has.
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
-        call_id = text_of(call.get("id"), f"{path}/id")
+        call_id = require_text(call.get("id"), f"{path}/id")
         kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
         member, known = (
             ("custom", wire.KNOWN_CUSTOM) if kind is _CUSTOM else ("function", wire.KNOWN_FUNCTION)
@@ -198,19 +198,19 @@ class _Reader:
         function = call.get(member)
         at = f"{path}/{member}"
         if type(function) is not dict:
-            raise wrong(at, "an object", function)
+            raise wrong_type(at, "an object", function)
         if kind is _CUSTOM:
             self._custom.add(call_id)
-            text = text_of(function.get("input"), f"{at}/input")
+            text = require_text(function.get("input"), f"{at}/input")
         else:
             text = _arguments(function.get("arguments"))
-        cache, extra = marked(call, path, wire.KNOWN_CALL)
-        extra = nested(extra, member, wire.unknown(function, known))
-        name = text_of(function.get("name"), f"{at}/name")
+        cache, extra = read_cache_mark(call, path, wire.KNOWN_CALL)
+        extra = with_nested_extra(extra, member, wire.extra_fields(function, known))
+        name = require_text(function.get("name"), f"{at}/name")
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = text_of(item.get("tool_call_id"), f"{path}/tool_call_id")
+        call_id = require_text(item.get("tool_call_id"), f"{path}/tool_call_id")
         kind = _CUSTOM if call_id in self._custom else _FUNCTION
         content: JSON = item.get("content")
         if len(item) == 3 and type(content) is str:
@@ -220,7 +220,7 @@ class _Reader:
         return self._result(item, path, call_id, kind)
 
     def function(self, item: JSONObject, path: str) -> Message:
-        name = text_of(item.get("name"), f"{path}/name")
+        name = require_text(item.get("name"), f"{path}/name")
         called, call_id = self._legacy
         if called == name:
             self._legacy = "", ""
@@ -232,7 +232,7 @@ class _Reader:
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
         content: JSON = item.get("content")
         parts = _parts(content, f"{path}/content")
-        cache, extra = marked(item, path, wire.KNOWN_TOOL_MESSAGE)
+        cache, extra = read_cache_mark(item, path, wire.KNOWN_TOOL_MESSAGE)
         result = ToolResult(
             call_id,
             # What the assistant alone may say has no form in a result.
@@ -252,19 +252,19 @@ class _Reader:
         return Message("user", (result,), path, name=name)
 
 
-_ROLES: dict[str, Callable[[_Reader, JSONObject, str], Message]] = {
-    "system": _Reader.plain,
-    "developer": _Reader.plain,
-    "user": _Reader.plain,
-    "assistant": _Reader.assistant,
-    "tool": _Reader.tool,
-    "function": _Reader.function,
+_ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
+    "system": _MessageReader.plain,
+    "developer": _MessageReader.plain,
+    "user": _MessageReader.plain,
+    "assistant": _MessageReader.assistant,
+    "tool": _MessageReader.tool,
+    "function": _MessageReader.function,
 }
 
 
 def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
     """A message of its parts. A cache mark on the message stands for one on its last part."""
-    mark, extra = marked(item, path, known)
+    mark, extra = read_cache_mark(item, path, known)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
@@ -279,7 +279,7 @@ def _cited(parts: list[Part], annotations: JSON) -> bool:
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
     if not texts or type(annotations) is not list:
         return False
-    sources = citations_of(annotations, spans=len(texts) == 1)
+    sources = read_citations(annotations, spans=len(texts) == 1)
     parts[texts[-1]] = msgspec.structs.replace(parts[texts[-1]], citations=annotations, sources=sources)
     return True
 
@@ -290,12 +290,12 @@ def _parts(content: JSON, path: str) -> list[Part]:
     if content is None:
         return []
     if type(content) is not list:
-        raise wrong(path, "a string or an array of parts", content)
+        raise wrong_type(path, "a string or an array of parts", content)
     out: list[Part] = []
     for index, part in enumerate(content):
         at = f"{path}/{index}"
         if type(part) is not dict:
-            raise wrong(at, "a content part", part)
+            raise wrong_type(at, "a content part", part)
         kind = part.get("type")
         read = _PARTS.get(kind) if type(kind) is str else None
         out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
@@ -308,24 +308,24 @@ def _said(content: JSON, path: str, calls: JSON) -> list[Part]:
 
 
 def _text_part(part: JSONObject, path: str) -> Part:
-    text = text_of(part.get("text"), f"{path}/text")
-    cache, extra = marked(part, path, wire.KNOWN_TEXT)
+    text = require_text(part.get("text"), f"{path}/text")
+    cache, extra = read_cache_mark(part, path, wire.KNOWN_TEXT)
     return Text(text, cache, None, extra, path)
 
 
 def _words(part: Part) -> str | None:
     """What a thought or refusal says."""
-    return part.text or None if isinstance(part, (Refusal, Thought)) else None
+    return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = text_of(part.get("refusal"), f"{path}/refusal")
-    return Refusal(text, wire.unknown(part, wire.KNOWN_REFUSAL), path)
+    text = require_text(part.get("refusal"), f"{path}/refusal")
+    return Refusal(text, wire.extra_fields(part, wire.KNOWN_REFUSAL), path)
 
 
 def _thinking_part(part: JSONObject, path: str) -> Part:
     """Mistral's form of earlier reasoning: a part of the content."""
-    return Thought(part_text(part), Seal(NAME, {"content": [part]}), path=path)
+    return Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=path)
 
 
 def _image_part(part: JSONObject, path: str) -> Part:
@@ -334,10 +334,10 @@ def _image_part(part: JSONObject, path: str) -> Part:
     if type(image) is str:  # not official, but common
         image = {"url": image}
     elif type(image) is not dict:
-        raise wrong(at, "an object with a url", image)
-    source, data, media_type = _source(text_of(image.get("url"), f"{at}/url"))
-    cache, extra = marked(part, path, wire.KNOWN_IMAGE)
-    extra = nested(extra, "image_url", wire.unknown(image, wire.KNOWN_IMAGE_URL))
+        raise wrong_type(at, "an object with a url", image)
+    source, data, media_type = _source(require_text(image.get("url"), f"{at}/url"))
+    cache, extra = read_cache_mark(part, path, wire.KNOWN_IMAGE)
+    extra = with_nested_extra(extra, "image_url", wire.extra_fields(image, wire.KNOWN_IMAGE_URL))
     return Media(
         kind="image",
         source="base64" if source else "url",
@@ -354,13 +354,13 @@ def _audio_part(part: JSONObject, path: str) -> Part:
     audio = part.get("input_audio")
     at = f"{path}/input_audio"
     if type(audio) is not dict:
-        raise wrong(at, "an object", audio)
-    cache, extra = marked(part, path, wire.KNOWN_AUDIO_PART)
-    extra = nested(extra, "input_audio", wire.unknown(audio, wire.KNOWN_AUDIO))
+        raise wrong_type(at, "an object", audio)
+    cache, extra = read_cache_mark(part, path, wire.KNOWN_AUDIO_PART)
+    extra = with_nested_extra(extra, "input_audio", wire.extra_fields(audio, wire.KNOWN_AUDIO))
     return Media(
         kind="audio",
         source="base64",
-        data=text_of(audio.get("data"), f"{at}/data"),
+        data=require_text(audio.get("data"), f"{at}/data"),
         media_type=f"audio/{audio['format']}" if audio.get("format") else None,
         cache=cache,
         extra=extra,
@@ -372,20 +372,20 @@ def _file_part(part: JSONObject, path: str) -> Part:
     file = part.get("file")
     at = f"{path}/file"
     if type(file) is not dict:
-        raise wrong(at, "an object", file)
+        raise wrong_type(at, "an object", file)
     filename = file.get("filename")
     media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
     source: Literal["base64", "url", "file_id"] = "base64"
     data = file.get("file_data")
     if data is None:
-        source, data = "file_id", text_of(file.get("file_id"), f"{at}/file_id")
+        source, data = "file_id", require_text(file.get("file_id"), f"{at}/file_id")
     else:
-        _, data, found = _source(text_of(data, f"{at}/file_data"))
+        _, data, found = _source(require_text(data, f"{at}/file_data"))
         media_type = found or media_type
         if data.startswith(("http://", "https://")):
             source = "url"
-    cache, extra = marked(part, path, wire.KNOWN_FILE_PART)
-    extra = nested(extra, "file", wire.unknown(file, wire.KNOWN_FILE))
+    cache, extra = read_cache_mark(part, path, wire.KNOWN_FILE_PART)
+    extra = with_nested_extra(extra, "file", wire.extra_fields(file, wire.KNOWN_FILE))
     return Media(
         kind="file",
         source=source,

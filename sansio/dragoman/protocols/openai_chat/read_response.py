@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -24,29 +24,29 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
-from dragoman.protocols.openai_chat.citations import fuller_lists, listed_pages
-from dragoman.protocols.openai_chat.errors import fault_of, is_error
-from dragoman.protocols.openai_chat.read_calls import Numbers
-from dragoman.protocols.openai_chat.read_choice import Choice
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_chat.citations import lossy_page_lists, read_page_lists
+from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols.openai_chat.read_calls import IdAllocator
+from dragoman.protocols.openai_chat.read_choice import ChoiceReader
 from dragoman.protocols.openai_chat.tables import (
-    ANSWER_SHAPE,
     CALL_SHAPE,
     CHOICE_SHAPE,
+    CHUNK_FIELDS,
+    ERROR_FINISH_REASONS,
     FUNCTION_SHAPE,
+    IGNORABLE_CHOICE_FIELDS,
+    IGNORABLE_CHUNK_FIELDS,
     NAME,
-    QUIET_CHOICE,
-    QUIET_FIELDS,
+    RESPONSE_SHAPE,
+    RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
-    STOP_FAULTS,
-    TAKEN,
-    TIER_NAMES,
 )
 from dragoman.protocols.openai_chat.usage import read_usage
 
@@ -72,11 +72,11 @@ class ChatReader:
         "_usage_came_last",
     )
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        self._exchange = exchange
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._exchange = context
         self._ledger = ledger
-        self._numbers = Numbers(exchange.id)
-        self._choices: dict[int, Choice] = {}
+        self._numbers = IdAllocator(context.id)
+        self._choices: dict[int, ChoiceReader] = {}
         self._model = ""
         self._started = False
         self._began: str | None = None  # the service tier of the start
@@ -84,7 +84,7 @@ class ChatReader:
         self._tier: str | None = None  # the one that was said last
         self._usage: JSONObject | None = None
         self._usage_came_last = False
-        stop = exchange.request.params.get("stop")
+        stop = context.request.params.get("stop")
         self._stops: tuple[str, ...] = (stop,) if type(stop) is str else tuple(stop or ())
 
     def read(self, frame: Frame) -> Sequence[Event]:
@@ -99,11 +99,11 @@ class ChatReader:
             if not data.strip():
                 return _NOTHING  # some servers keep the connection alive that way
             if frame.event != b"error":
-                raise _unreadable(f"a chunk is not valid JSON: {error.message}") from None
+                raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
         if type(chunk) is not dict:
             if frame.event != b"error":
-                raise _unreadable(f"a chunk is {kind_of(chunk)}")
+                raise unreadable_response(f"a chunk is {kind_of(chunk)}")
             chunk = {"error": chunk}
         events = self._short(chunk)
         return self._chunk(chunk, frame.event) if events is None else events
@@ -113,23 +113,23 @@ class ChatReader:
             return _NOTHING
         return self._finish(certain=False)
 
-    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Chunks of one open block differ in their text, and in padding at OpenAI."""
         states = self._choices.values()
         if type(delta) is ArgumentsDelta:
             call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
-            return LaneHint(b"arguments", call.pieces.append, padding=_PADDING)
+            return DeltaTemplate(b"arguments", call.pieces.append, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is TextDelta:
-            return LaneHint(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
-        note = state.reasoning.lane()
-        return None if note is None else LaneHint(*note, padding=_PADDING)
+            return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
+        note = state.reasoning.template_parts()
+        return None if note is None else DeltaTemplate(*note, padding=_PADDING)
 
     def whole(self, body: JSONObject) -> list[Event]:
         """The events of a whole answer."""
         choices = body.get("choices")
-        if not is_error(body) and (type(choices) is not list or not choices):
-            raise _unreadable("it has no choices")
+        if not has_error(body) and (type(choices) is not list or not choices):
+            raise unreadable_response("it has no choices")
         out = self._chunk(body, b"")
         if not self._over:
             out += self._finish(certain=True)
@@ -146,7 +146,7 @@ class ChatReader:
             return None
         if choice.get("finish_reason") or choice.get("logprobs"):
             return None
-        if not (chunk.keys() <= QUIET_FIELDS and choice.keys() <= QUIET_CHOICE):
+        if not (chunk.keys() <= IGNORABLE_CHUNK_FIELDS and choice.keys() <= IGNORABLE_CHOICE_FIELDS):
             return None
         if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
             return None
@@ -165,21 +165,23 @@ class ChatReader:
                 thinking = delta.get(field)
                 if type(thinking) is str and thinking:
                     pieces.append(thinking)
-                    state.reasoning.said.append(thinking)
+                    state.reasoning.emitted.append(thinking)
                     return (ReasoningDelta(state.block, thinking),)
         return None
 
     def _chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
         """The general lane: any chunk."""
         out: list[Event] = []
-        if is_error(chunk) or event == b"error":
-            return self._fail(fault_of(chunk, None), chunk)
+        if has_error(chunk) or event == b"error":
+            return self._fail(parse_error(chunk, None), chunk)
         choices = chunk.get("choices")
         beside: JSONObject = {}
-        if self._exchange.mended:
-            beside = {key: value for key, value in chunk.items() if key not in TAKEN and value is not None}
+        if self._exchange.rewritten:
+            beside = {
+                key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
+            }
         unread = {key: value for key, value in chunk.items() if key not in beside} if beside else chunk
-        note_unread(unread, ANSWER_SHAPE, "", self._ledger)
+        note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
         self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
@@ -187,14 +189,14 @@ class ChatReader:
         if type(choices) is list:
             for position, choice in enumerate(choices):
                 if type(choice) is not dict:
-                    raise _unreadable(f"a choice is {kind_of(choice)}")
+                    raise unreadable_response(f"a choice is {kind_of(choice)}")
                 self._choice(choice, position, out)
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
-            out.append(Opaque(NAME, "moderation", moderation, "/moderation", carried=False))
+            out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
         if self._started:
             for key, value in beside.items():
-                out.append(Opaque(NAME, key, value, f"/{key}", carried=False))
+                out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
         if "citations" in chunk or "search_results" in chunk:
             self._list_pages(chunk, out)
         return out
@@ -205,8 +207,8 @@ class ChatReader:
         if choice is None:
             self._ledger.dropped("/citations", "they came before the text that cites them")
             return
-        choice.list_pages(listed_pages(chunk), out)
-        for key in fuller_lists(chunk):
+        choice.cite_pages(read_page_lists(chunk), out)
+        for key in lossy_page_lists(chunk):
             self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
@@ -226,7 +228,7 @@ class ChatReader:
     def _note_tier(self, chunk: JSONObject) -> None:
         """Other words than the official ones would break strict clients."""
         said = _string(chunk.get("service_tier"))
-        tier = TIER_NAMES.get(said or "", said)
+        tier = RESPONSE_TIER_ALIASES.get(said or "", said)
         if tier in SERVICE_TIERS:
             self._tier = tier
         elif tier is not None:
@@ -248,14 +250,14 @@ class ChatReader:
             self._usage = usage
             self._usage_came_last = not beside_choices
 
-    def _fail(self, fault: Fault, chunk: JSONObject) -> list[Event]:
+    def _fail(self, error: WireError, chunk: JSONObject) -> list[Event]:
         """The upstream says that the answer broke off. What it has used still counts."""
         self._over = True
         self._note_usage(chunk, beside_choices=True)
         out: list[Event] = []
         if self._started:
             out += self._used()
-        out.append(Failed(fault))
+        out.append(Failed(error))
         return out
 
     def _choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
@@ -266,14 +268,14 @@ class ChatReader:
         note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
         delta = choice.get("delta")
         if state is None:
-            state = self._choices[index] = Choice(index, self._numbers, self._model, self._ledger)
+            state = self._choices[index] = ChoiceReader(index, self._numbers, self._model, self._ledger)
             if delta is None:
                 delta = choice.get("message")
         start = len(out)
         if type(delta) is dict:
             state.delta(delta, whole="delta" not in choice, out=out)
         elif delta is not None:
-            raise _unreadable(f"a delta is {kind_of(delta)}")
+            raise unreadable_response(f"a delta is {kind_of(delta)}")
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
             state.logprobs(logprobs, out, start)
@@ -297,34 +299,34 @@ class ChatReader:
         if not choices or choices[0].index != 0:
             raise _truncated("without any answer", certain)
         for state in choices:
-            if state.finish_reason is None and (not told or state.calls.broken()):
+            if state.finish_reason is None and (not told or state.calls.has_partial_arguments()):
                 raise _truncated("without a finish reason", certain)
         self._over = True
         out: list[Event] = []
         usage = self._used()
         for state in choices:
-            failed = STOP_FAULTS.get(state.finish_reason or "")
+            failed = ERROR_FINISH_REASONS.get(state.finish_reason or "")
             if failed is not None:
                 message = f"the upstream stopped with finish_reason {state.finish_reason}"
-                return [*usage, Failed(Fault(failed, message, code=state.finish_reason))]
+                return [*usage, Failed(WireError(failed, message, code=state.finish_reason))]
         for state in choices:
             state.end(out)
         return [*out, *usage, ENDED]
 
 
-def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> list[Event]:
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
     """The events of a whole answer. Raises RemoteProtocolError (502) when it cannot be read."""
-    return ChatReader(exchange, ledger).whole(body)
+    return ChatReader(context, ledger).whole(body)
 
 
-def _short_call(calls: JSON, state: Choice) -> Sequence[Event] | None:
+def _short_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
     """The short lane of arguments: one more piece of a call whose block is open."""
     if type(calls) is not list or len(calls) != 1:
         return None
     fragment = calls[0]
     if type(fragment) is not dict or fragment.get("id") or "custom" in fragment:
         return None
-    call = state.calls.open_at(fragment.get("index"))
+    call = state.calls.open_call(fragment.get("index"))
     function = fragment.get("function")
     if call is None or type(function) is not dict or function.get("name"):
         return None
@@ -349,5 +351,5 @@ def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
 
 
-def _unreadable(what: str) -> RemoteProtocolError:
+def unreadable_response(what: str) -> RemoteProtocolError:
     return RemoteProtocolError(what, status_hint=502)

@@ -7,7 +7,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode
 
 
-def put_together(executed: list[JSON]) -> list[JSON]:
+def merge_executed_tools(executed: list[JSON]) -> list[JSON]:
     """The pieces of a stream in one: a tool is told when it starts and again, under its index, when it has ended."""
     out: list[JSON] = []
     at: dict[int, int] = {}
@@ -22,7 +22,7 @@ def put_together(executed: list[JSON]) -> list[JSON]:
     return out
 
 
-def search_of(executed: JSON) -> Search | None:
+def read_search(executed: JSON) -> Search | None:
     """The web search that a list of executed tools tells of, None when none has found anything yet."""
     queries: list[str] = []
     sources: list[Source] = []

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dragoman._ir.request import ReasoningConfig, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.checks import text_of, wrong
+from dragoman.protocols.openai_chat.checks import require_text, wrong_type
 from dragoman.protocols.openai_chat.tables import REASONING_SETTINGS
 
 
 def _budget(value: JSON, path: str) -> int:
     if type(value) is not int:
-        raise wrong(path, "an integer", value)
+        raise wrong_type(path, "an integer", value)
     return value
 
 
@@ -42,23 +42,23 @@ def _shows(value: JSON, path: str) -> str | None:
 # Setting, its member ("" for none), the field of ReasoningConfig that it is about, and how to read it. A reader that
 # gives None does not know the value.
 _SAYINGS: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
-    ("reasoning_effort", "", "effort", text_of),
-    ("reasoning", "effort", "effort", text_of),
+    ("reasoning_effort", "", "effort", require_text),
+    ("reasoning", "effort", "effort", require_text),
     ("reasoning", "enabled", "mode", _switch),
     ("reasoning", "max_tokens", "budget", _budget),
-    ("reasoning", "exclude", "show", _hides),
+    ("reasoning", "exclude", "display", _hides),
     ("thinking", "type", "mode", _mode),
     ("thinking", "budget_tokens", "budget", _budget),
     ("enable_thinking", "", "mode", _switch),
     ("chat_template_kwargs", "enable_thinking", "mode", _switch),
     ("chat_template_kwargs", "thinking", "mode", _switch),
     ("thinking_budget", "", "budget", _budget),
-    ("include_reasoning", "", "show", _shows),
+    ("include_reasoning", "", "display", _shows),
 )
 _MEMBERS = {
     "reasoning": wire.KNOWN_REASONING,
     "thinking": wire.KNOWN_THINKING,
-    "chat_template_kwargs": wire.KNOWN_TEMPLATE,
+    "chat_template_kwargs": wire.KNOWN_TEMPLATE_KWARGS,
 }
 
 
@@ -71,7 +71,7 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
         return None
     for key, known in _MEMBERS.items():
         holder = body.get(key)
-        left = wire.unknown(holder, known) if type(holder) is dict else holder
+        left = wire.extra_fields(holder, known) if type(holder) is dict else holder
         if left is not None:
             extra[key] = left
     found: dict[str, JSON] = {}
@@ -94,7 +94,7 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
     if "budget" in found and found.get("mode") != "disabled":
         found["mode"] = "enabled"
     effort_path = paths.get("effort", "")
-    path = next((paths[field] for field in ("budget", "mode", "show") if field in paths), effort_path)
+    path = next((paths[field] for field in ("budget", "mode", "display") if field in paths), effort_path)
     if path.count("/") > 1:
         path = path.rpartition("/")[0]
     return ReasoningConfig(**found, path=path, effort_path="" if effort_path == path else effort_path)
@@ -110,22 +110,22 @@ def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | Non
     if value is None:
         return None
     if type(value) is not dict:
-        raise wrong("/response_format", "an object", value)
+        raise wrong_type("/response_format", "an object", value)
     kind = value.get("type")
-    left = wire.unknown(value, wire.KNOWN_RESPONSE_FORMAT)
+    left = wire.extra_fields(value, wire.KNOWN_RESPONSE_FORMAT)
     if left:
         extra["response_format"] = left if kind != "text" else value
     if kind == "json_schema":
         path = "/response_format/json_schema"
         schema = value.get("json_schema")
         if type(schema) is not dict:
-            raise wrong(path, "an object", schema)
+            raise wrong_type(path, "an object", schema)
         return ResponseFormat(
             schema.get("schema") or {},
             schema.get("name"),
             schema.get("description"),
             schema.get("strict"),
-            wire.unknown(schema, wire.KNOWN_JSON_SCHEMA),
+            wire.extra_fields(schema, wire.KNOWN_JSON_SCHEMA),
             path,
         )
     if kind == "json_object":

@@ -12,44 +12,44 @@ import re
 
 import msgspec
 
-from dragoman._ir.events import Seal
-from dragoman._ir.request import Citation, Part, Text, Thought
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.events import Signature
+from dragoman._ir.request import Citation, Part, Reasoning, Text
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSONObject
 from dragoman.protocols.openai_chat.reasoning import (
     CLOSING_KEYS,
-    Entries,
+    ReasoningEntries,
     entry_text,
     reasoning_text,
 )
 from dragoman.protocols.openai_chat.tables import NAME, REASONING_FIELDS
-from dragoman.protocols.openai_chat.wire import KNOWN_ENTRY, unknown
+from dragoman.protocols.openai_chat.wire import KNOWN_REASONING_ENTRY, extra_fields
 
 # The other protocols, as far as their blocks travel inside Chat. Named as seals name them.
 _MESSAGES = "anthropic_messages"
 _RESPONSES = "openai_responses"
 
 # How many characters of the message's text and how many of its calls came before a block.
-Place = tuple[int, int]
-_FIRST: Place = (0, 0)
+Position = tuple[int, int]
+_FIRST: Position = (0, 0)
 _PLACE = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
 
 
-def place_id(place: Place) -> str | None:
+def position_id(place: Position) -> str | None:
     """The `id` of an entry of ours: the one member beside the seal that strict clients hand back."""
     return None if place == _FIRST else f"drg-{place[0]}-{place[1]}"
 
 
-def _place_of(entry: JSONObject) -> Place:
+def _place_of(entry: JSONObject) -> Position:
     found = _PLACE.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
     return _FIRST if found is None else (int(found[1]), int(found[2]))
 
 
 def read_turn(
-    message: JSONObject, path: str, sealer: Sealer, content: list[Part], calls: list[Part]
+    message: JSONObject, path: str, signer: Signer, content: list[Part], calls: list[Part]
 ) -> list[Part]:
     """The parts of an assistant's message in their order, as far as it is known: thoughts, content, calls."""
-    thoughts = _thoughts(message, path, sealer)
+    thoughts = _thoughts(message, path, signer)
     if all(place == _FIRST for _, place in thoughts):
         return [*[thought for thought, _ in thoughts], *content, *calls]
     out: list[Part] = []
@@ -79,31 +79,31 @@ def _split(text: Text, at: int) -> tuple[Text, Text]:
     return first, replace(text, text=text.text[at:], sources=sources)
 
 
-def _thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[tuple[Thought, Place]]:
+def _thoughts(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
     fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
     if not fields:
         return []
-    thoughts: list[tuple[Thought, Place]] = []
+    thoughts: list[tuple[Reasoning, Position]] = []
     loose: list[str] = []  # text of entries without a carrier
-    strange: list[Thought] = []  # carriers that only a server of this protocol can make something of
+    strange: list[Reasoning] = []  # carriers that only a server of this protocol can make something of
     for field in ("reasoning_details", "thinking_blocks"):
         entries = fields.get(field)
         if type(entries) is not list:
             continue
-        merged = Entries()  # clients may hand back the pieces of a stream one by one
+        merged = ReasoningEntries()  # clients may hand back the pieces of a stream one by one
         for entry in entries:
             merged.add(entry)
-        for index, entry in enumerate(merged.whole()):
+        for index, entry in enumerate(merged.joined()):
             at = f"{path}/{field}/{index}"
-            found = _carried(entry, at, "".join(loose), sealer)
+            found = _carried(entry, at, "".join(loose), signer)
             if found is None:
                 loose.append(entry_text(entry))
                 if any(entry.get(key) for key in CLOSING_KEYS):
-                    strange.append(Thought("", Seal(NAME, {field: [entry]}), path=at))
+                    strange.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
                 continue
             said = "".join(loose)
             if not found[0].text.startswith(said):  # a signature covers its own text alone
-                thoughts.append((Thought(said, path=f"{path}/{field}"), _FIRST))
+                thoughts.append((Reasoning(said, path=f"{path}/{field}"), _FIRST))
             thoughts.append(found)
             loose.clear()
         if thoughts:
@@ -111,51 +111,51 @@ def _thoughts(message: JSONObject, path: str, sealer: Sealer) -> list[tuple[Thou
         loose.clear()
         strange.clear()
     if not thoughts:
-        own = Thought(reasoning_text(fields), Seal(NAME, fields), path=f"{path}/{next(iter(fields))}")
+        own = Reasoning(reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}")
         return [(own, _FIRST)]
     if not any(thought.text for thought, _ in thoughts):
         first, place = thoughts[0]
         thoughts[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), place
     elif loose:
-        thoughts.append((Thought("".join(loose), path=f"{path}/{field}"), _FIRST))
+        thoughts.append((Reasoning("".join(loose), path=f"{path}/{field}"), _FIRST))
     return [*thoughts, *[(thought, _FIRST) for thought in strange]]
 
 
-def _carried(entry: JSONObject, path: str, before: str, sealer: Sealer) -> tuple[Thought, Place] | None:
+def _carried(entry: JSONObject, path: str, before: str, signer: Signer) -> tuple[Reasoning, Position] | None:
     """One entry as a thought with its carrier and its place, or None when it carries nothing.
 
     before: the text of summary entries that came before it; they are a ciphertext's readable side.
     """
-    extra = unknown(entry, KNOWN_ENTRY)
+    extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
     for key in CLOSING_KEYS:
         value = entry.get(key)
-        if type(value) is str and Sealer.is_wrapped(value):
-            text, seal = before + entry_text(entry), sealer.unwrap(value)
-            thought = Thought(text, seal, extra=extra, path=f"{path}/{key}", forged=seal is None)
+        if type(value) is str and Signer.is_wrapped(value):
+            text, seal = before + entry_text(entry), signer.unwrap(value)
+            thought = Reasoning(text, seal, extra=extra, path=f"{path}/{key}", forged=seal is None)
             return thought, _place_of(entry)
     seal = _foreign_seal(entry, before)
     if seal is None:
         return None
     kind = seal.native["type"]
     text = "" if kind == "redacted_thinking" else before if kind == "reasoning" else entry_text(entry)
-    return Thought(text, seal, extra=extra, path=path), _FIRST
+    return Reasoning(text, seal, extra=extra, path=path), _FIRST
 
 
-def _foreign_seal(entry: JSONObject, before: str) -> Seal | None:
+def _foreign_seal(entry: JSONObject, before: str) -> Signature | None:
     """Another vendor's block in an entry of OpenRouter's or LiteLLM's form."""
     kind, form = entry.get("type"), entry.get("format")
     signature, data = entry.get("signature"), entry.get("data")
     if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
         block = {"type": "thinking", "thinking": entry_text(entry), "signature": signature}
-        return Seal(_MESSAGES, block) if signature else None
+        return Signature(_MESSAGES, block) if signature else None
     if not data:
         return None
     if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
-        return Seal(_MESSAGES, {"type": "redacted_thinking", "data": data})
+        return Signature(_MESSAGES, {"type": "redacted_thinking", "data": data})
     if kind == "reasoning.encrypted" and form == "openai-responses-v1":
         summary = [{"type": "summary_text", "text": before}] if before else []
         item: JSONObject = {"type": "reasoning", "summary": summary, "encrypted_content": data}
         if entry.get("id"):
             item["id"] = entry["id"]
-        return Seal(_RESPONSES, item)
+        return Signature(_RESPONSES, item)
     return None

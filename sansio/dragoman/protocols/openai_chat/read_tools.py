@@ -19,11 +19,17 @@ from dragoman._ir.request import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.checks import marked, nested, optional_text, text_of, wrong
-from dragoman.protocols.openai_chat.tables import NAME, WEB_SEARCH
+from dragoman.protocols.openai_chat.checks import (
+    optional_text,
+    read_cache_mark,
+    require_text,
+    with_nested_extra,
+    wrong_type,
+)
+from dragoman.protocols.openai_chat.tables import NAME, WEB_SEARCH_OPTIONS
 
 _PLACE = tuple(wire.Place.__annotations__)
 
@@ -37,14 +43,14 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
     for field, legacy in (("tools", False), ("functions", True)):
         items = body.get(field)
         if items is not None and type(items) is not list:
-            raise wrong(f"/{field}", "an array", items)
+            raise wrong_type(f"/{field}", "an array", items)
         for index, item in enumerate(items or ()):
             path = f"/{field}/{index}"
             if type(item) is not dict:
-                raise wrong(path, "an object", item)
+                raise wrong_type(path, "an object", item)
             tools.append(_legacy_tool(item, path) if legacy else _tool(item, path))
-    if body.get(WEB_SEARCH) is not None:
-        tools.append(_web_search(body[WEB_SEARCH], extra))
+    if body.get(WEB_SEARCH_OPTIONS) is not None:
+        tools.append(_web_search(body[WEB_SEARCH_OPTIONS], extra))
     choice = _tool_choice(body.get("tool_choice"), "/tool_choice", tools)
     if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
         extra["tool_choice"] = body["tool_choice"]
@@ -71,11 +77,11 @@ def _tool(tool: JSONObject, path: str) -> Tool:
 
 def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
     return FunctionTool(
-        text_of(function.get("name"), f"{path}/name"),
+        require_text(function.get("name"), f"{path}/name"),
         optional_text(function, "description", path),
         function.get("parameters"),
         function.get("strict"),
-        extra=wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION),
+        extra=wire.extra_fields(function, wire.KNOWN_FUNCTION_DEFINITION),
         path=path,
     )
 
@@ -83,15 +89,17 @@ def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
 def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
     function = tool.get("function")
     if type(function) is not dict:
-        raise wrong(f"{path}/function", "an object", function)
-    cache, extra = marked(tool, path, wire.KNOWN_TOOL)
+        raise wrong_type(f"{path}/function", "an object", function)
+    cache, extra = read_cache_mark(tool, path, wire.KNOWN_TOOL)
     return FunctionTool(
-        text_of(function.get("name"), f"{path}/function/name"),
+        require_text(function.get("name"), f"{path}/function/name"),
         optional_text(function, "description", f"{path}/function"),
         function.get("parameters"),
         function.get("strict"),
         cache=cache,
-        extra=nested(extra, "function", wire.unknown(function, wire.KNOWN_FUNCTION_DEFINITION)),
+        extra=with_nested_extra(
+            extra, "function", wire.extra_fields(function, wire.KNOWN_FUNCTION_DEFINITION)
+        ),
         path=path,
     )
 
@@ -99,55 +107,60 @@ def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
 def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
     custom = tool.get("custom")
     if type(custom) is not dict:
-        raise wrong(f"{path}/custom", "an object", custom)
+        raise wrong_type(f"{path}/custom", "an object", custom)
     # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
     form = custom.get("format")
     grammar = form.get("grammar") if type(form) is dict and form.get("type") == "grammar" else None
     at = f"{path}/custom/format/grammar"
-    cache, extra = marked(tool, path, wire.KNOWN_TOOL)
-    unknown = wire.unknown(custom, wire.KNOWN_CUSTOM_DEFINITION)
+    cache, extra = read_cache_mark(tool, path, wire.KNOWN_TOOL)
+    unknown = wire.extra_fields(custom, wire.KNOWN_CUSTOM_DEFINITION)
     if form is not None and not _is_plain_format(form):
         unknown = {**(unknown or {}), "format": form}
     return CustomTool(
-        text_of(custom.get("name"), f"{path}/custom/name"),
+        require_text(custom.get("name"), f"{path}/custom/name"),
         optional_text(custom, "description", f"{path}/custom"),
         Grammar(
-            text_of(grammar.get("syntax"), f"{at}/syntax"),
-            text_of(grammar.get("definition"), f"{at}/definition"),
+            require_text(grammar.get("syntax"), f"{at}/syntax"),
+            require_text(grammar.get("definition"), f"{at}/definition"),
         )
         if type(grammar) is dict
         else None,
         cache=cache,
-        extra=nested(extra, "custom", unknown),
+        extra=with_nested_extra(extra, "custom", unknown),
         path=path,
     )
 
 
 def _web_search(options: JSON, extra: JSONObject) -> HostedTool:
     """`web_search_options`: the server searches the web. The location is nested one deeper than elsewhere."""
-    path = f"/{WEB_SEARCH}"
+    path = f"/{WEB_SEARCH_OPTIONS}"
     if type(options) is not dict:
-        raise wrong(path, "an object", options)
-    left = wire.unknown(options, wire.KNOWN_WEB_SEARCH)
+        raise wrong_type(path, "an object", options)
+    left = wire.extra_fields(options, wire.KNOWN_WEB_SEARCH)
     location = options.get("user_location")
     place: JSONObject | None = None
     if type(location) is dict:
-        unknown = wire.unknown(location, wire.KNOWN_LOCATION) or {}
+        unknown = wire.extra_fields(location, wire.KNOWN_LOCATION) or {}
         if location.get("type") != "approximate":
             unknown["type"] = location.get("type")
         given: JSON = location.get("approximate")
         if type(given) is dict:
-            unknown.update(nested(None, "approximate", wire.unknown(given, wire.KNOWN_PLACE)) or {})
+            unknown.update(
+                with_nested_extra(
+                    None, "approximate", wire.extra_fields(given, wire.KNOWN_APPROXIMATE_LOCATION)
+                )
+                or {}
+            )
             place = {"type": "approximate", **{key: given[key] for key in _PLACE if key in given}}
         elif given is not None:
             unknown["approximate"] = given
-        left = nested(left, "user_location", unknown or None)
+        left = with_nested_extra(left, "user_location", unknown or None)
     elif location is not None:
         left = {**(left or {}), "user_location": location}
     if left is not None:
-        extra[WEB_SEARCH] = left
+        extra[WEB_SEARCH_OPTIONS] = left
     use = WebSearch(location=place, context_size=options.get("search_context_size"))
-    return HostedTool(NAME, WEB_SEARCH, options, path, use)
+    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, path, use)
 
 
 def _is_plain_format(form: JSON) -> bool:
@@ -168,7 +181,7 @@ def _tool_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
         if word == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
             named = allowed.get("tools") or []
             if type(named) is not list:
-                raise wrong(f"{path}/allowed_tools/tools", "an array", named)
+                raise wrong_type(f"{path}/allowed_tools/tools", "an array", named)
             refs = tuple(filter(None, map(_ref, named)))
             return ToolChoice("allowed", allowed=refs, required=allowed.get("mode") == "required", path=path)
         ref = _ref(choice)
@@ -177,7 +190,7 @@ def _tool_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
         if any(isinstance(tool, HostedTool) and tool.kind == word for tool in tools):
             return ToolChoice("named", path=path, hosted=str(word))
     raise RemoteProtocolError(
-        f"{dotted(path)} must be auto, none, required, a named tool or allowed_tools",
+        f"{dotted_path(path)} must be auto, none, required, a named tool or allowed_tools",
         path=path,
         code="invalid_value",
     )

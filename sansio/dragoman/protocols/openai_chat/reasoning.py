@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 
 # The members of an entry that are text and grow piece by piece.
@@ -49,7 +49,7 @@ def part_text(part: JSONObject) -> str:
     return thinking if type(thinking) is str else entries_text(thinking)
 
 
-class Entries:
+class ReasoningEntries:
     """Puts the pieces of `reasoning_details` or `thinking_blocks` together.
 
     Pieces of one entry share type and index; "a signature arrives as a later entry of the same index". Two
@@ -74,7 +74,7 @@ class Entries:
         _grow(known, texts, entry)
         self._entries.append((known, texts))
 
-    def whole(self) -> list[JSONObject]:
+    def joined(self) -> list[JSONObject]:
         """The entries so far, each in one piece."""
         return [{**known, **{key: "".join(texts[key]) for key in texts}} for known, texts in self._entries]
 
@@ -97,15 +97,15 @@ def _grow(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> 
             known[key] = value
 
 
-class Collected:
+class ReasoningFields:
     """What an open reasoning block of an answer collects for its seal: the server's fields, put together."""
 
-    __slots__ = ("_content", "entries", "said", "texts")
+    __slots__ = ("_content", "emitted", "entries", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
-        self.entries: dict[str, Entries] = {}
-        self.said: list[str] = []  # the text that was given as events
+        self.entries: dict[str, ReasoningEntries] = {}
+        self.emitted: list[str] = []  # the text that was given as events
         self._content: JSONObject | None = None
 
     def add(self, delta: JSONObject) -> str:
@@ -120,19 +120,19 @@ class Collected:
         for field in ("reasoning_details", "thinking_blocks"):
             value = delta.get(field)
             if type(value) is list and value:
-                entries = self.entries.setdefault(field, Entries())
+                entries = self.entries.setdefault(field, ReasoningEntries())
                 for entry in value:
                     entries.add(entry)
         text = reasoning_text(delta)
         # Some servers say the whole again, in an entry alone, when they sign it.
-        return "" if seen and not plain and text == "".join(self.said) else text
+        return "" if seen and not plain and text == "".join(self.emitted) else text
 
     def add_part(self, part: JSONObject) -> str:
         """Take a content part of type `thinking`; gives its text."""
         self._content = {**(self._content or {}), **part}
         return part_text(part)
 
-    def lane(self) -> tuple[bytes, Callable[[str], None]] | None:
+    def template_parts(self) -> tuple[bytes, Callable[[str], None]] | None:
         """The one field that holds the text, and how to add to it. None when it is not that simple."""
         if len(self.texts) != 1 or self.entries or self._content is not None:
             return None
@@ -140,15 +140,15 @@ class Collected:
 
         def note(text: str) -> None:
             pieces.append(text)
-            self.said.append(text)
+            self.emitted.append(text)
 
         return field.encode("ascii"), note
 
     def native(self) -> JSONObject:
         fields: JSONObject = {field: "".join(pieces) for field, pieces in self.texts.items()}
-        fields.update({field: entries.whole() for field, entries in self.entries.items()})
+        fields.update({field: entries.joined() for field, entries in self.entries.items()})
         if self._content is not None:
-            thinking = [{"type": "text", "text": "".join(self.said)}]
+            thinking = [{"type": "text", "text": "".join(self.emitted)}]
             fields["content"] = [{**self._content, "thinking": thinking}]
         return fields
 
@@ -156,5 +156,5 @@ class Collected:
 def is_wrapped_entry(entry: JSON) -> bool:
     """Whether an entry carries one of our own wrapped seals."""
     return type(entry) is dict and any(
-        type(entry.get(key)) is str and Sealer.is_wrapped(entry[key]) for key in CLOSING_KEYS
+        type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from dragoman._ir.errors import FaultKind
+from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
-from dragoman._ir.shape import ByType, Counters, Shape, Unless
+from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSONObject
 
 NAME: Final = "openai_chat"
@@ -46,7 +46,7 @@ PARAMS: dict[str, Param] = {
 }
 
 PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
-PARAM_PATHS_OLD: dict[Param, str] = {**PARAM_PATHS, "max_output_tokens": "/max_tokens"}
+LEGACY_PARAM_PATHS: dict[Param, str] = {**PARAM_PATHS, "max_output_tokens": "/max_tokens"}
 
 MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
 
@@ -65,28 +65,28 @@ PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
 # "Up to 4 sequences where the API will stop generating further tokens."
 MAX_STOPS = 4
 # "Up to 4 explicit breakpoints a request."
-MAX_MARKS = 4
+MAX_CACHE_MARKS = 4
 
 # In characters: longer names of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 # Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
-DEFINED = frozenset({"extra_content", "include_obfuscation"})
+NATIVE_FIELDS = frozenset({"extra_content", "include_obfuscation"})
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 # Groq's name of the usual tier in answers.
-TIER_NAMES = {"on_demand": "default"}
+RESPONSE_TIER_ALIASES = {"on_demand": "default"}
 # Tiers of the other protocols that have a twin here.
-FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
+SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 
 # Things that only a server with a store can do: leaving them out would change the conversation.
-STATEFUL: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
+REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
 
 # Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
 # under two names.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 # What open servers hand to the model's template.
-TEMPLATE = "chat_template_kwargs"
+CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
 # What a client may say about reasoning; printed again as it was for the same protocol.
 REASONING_SETTINGS = (
     "reasoning_effort",
@@ -94,21 +94,21 @@ REASONING_SETTINGS = (
     "thinking",
     "enable_thinking",
     "thinking_budget",
-    TEMPLATE,
+    CHAT_TEMPLATE_KWARGS,
     "include_reasoning",
 )
 
 # The setting that stands for a web search, and the kind of the tool that it is read as.
-WEB_SEARCH = "web_search_options"
+WEB_SEARCH_OPTIONS = "web_search_options"
 
 # Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
-TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
-BREAKPOINT_TTL: dict[str, str] = {"short": "30m", "long": "12h"}
-CACHE_CONTROL_TTL: dict[str, str] = {"short": "5m", "long": "1h"}
+CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
+BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
+CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 
 # finish_reason -> why. The first five are official, the rest is seen from compatible servers. Any other word
 # counts as a plain end.
-STOPS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END,
     "length": StopReason.MAX_TOKENS,
     "tool_calls": StopReason.TOOL_USE,
@@ -127,17 +127,17 @@ STOPS: dict[str, StopReason] = {
 }
 
 # Other words for a plain end.
-PLAIN_ENDS = frozenset({"eos", "end_turn", "stop_sequence", "complete"})
+END_FINISH_REASONS = frozenset({"eos", "end_turn", "stop_sequence", "complete"})
 
 # finish_reasons that are errors in disguise.
-STOP_FAULTS: dict[str, FaultKind] = {
-    "error": FaultKind.SERVER,
-    "abort": FaultKind.SERVER,
-    "network_error": FaultKind.SERVER,
-    "insufficient_system_resource": FaultKind.OVERLOADED,
+ERROR_FINISH_REASONS: dict[str, ErrorKind] = {
+    "error": ErrorKind.SERVER,
+    "abort": ErrorKind.SERVER,
+    "network_error": ErrorKind.SERVER,
+    "insufficient_system_resource": ErrorKind.OVERLOADED,
 }
 
-FINISH_REASONS: dict[StopReason, str] = {
+STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.END: "stop",
     StopReason.TOOL_USE: "tool_calls",
     StopReason.MAX_TOKENS: "length",
@@ -148,16 +148,16 @@ FINISH_REASONS: dict[StopReason, str] = {
     StopReason.COMPACTION: "stop",
 }
 # Reasons for which "stop" says less than was said.
-VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
+LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # What only its maker can read and wants back with the message: Google's signatures.
-MESSAGE_CARRY = "extra_content"
+EXTRA_CONTENT = "extra_content"
 # What stands for Google's signature on a call of another model's.
-UNSIGNED_CALL: JSONObject = {
+DUMMY_THOUGHT_SIGNATURE: JSONObject = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
 # In the seal of a call's unknown members: call id -> members.
-CALL_CARRY = "tool_calls_extra"
+CALL_EXTRAS = "tool_calls_extra"
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.
 DELTA_FIELDS = frozenset(
     {
@@ -167,7 +167,7 @@ DELTA_FIELDS = frozenset(
         "tool_calls",
         "function_call",
         "annotations",
-        MESSAGE_CARRY,
+        EXTRA_CONTENT,
         *REASONING_FIELDS,
     }
 )
@@ -175,64 +175,64 @@ DELTA_FIELDS = frozenset(
 # too large to travel with a conversation for nothing.
 OPAQUE_FIELDS = frozenset({"audio", "images"})
 # Groq's list of what its own tools did.
-EXECUTED = "executed_tools"
+EXECUTED_TOOLS = "executed_tools"
 
 # The format name of our own entries in reasoning_details.
-SEAL_FORMAT = "dragoman-v1"
+SIGNATURE_FORMAT = "dragoman-v1"
 
 # Error codes and types (ours and of compatible servers) that say more than the status does.
-KIND_BY_CODE: dict[str, FaultKind] = {
-    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
-    "too_many_prompt_tokens": FaultKind.CONTEXT_LENGTH,
-    "insufficient_quota": FaultKind.BILLING,
-    "billing_error": FaultKind.BILLING,
-    "invalid_api_key": FaultKind.AUTHENTICATION,
-    "model_not_found": FaultKind.NOT_FOUND,
-    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
-    "overloaded": FaultKind.OVERLOADED,
-    "server_is_overloaded": FaultKind.OVERLOADED,
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "billing_error": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "overloaded": ErrorKind.OVERLOADED,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
 }
 # Used where no status came: inside a stream.
-KIND_BY_TYPE: dict[str, FaultKind] = {
-    "invalid_request_error": FaultKind.INVALID_REQUEST,
-    "authentication_error": FaultKind.AUTHENTICATION,
-    "permission_error": FaultKind.PERMISSION,
-    "not_found_error": FaultKind.NOT_FOUND,
-    "rate_limit_error": FaultKind.RATE_LIMIT,
-    "requests": FaultKind.RATE_LIMIT,
-    "tokens": FaultKind.RATE_LIMIT,
-    "overloaded_error": FaultKind.OVERLOADED,
-    "timeout_error": FaultKind.TIMEOUT,
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "requests": ErrorKind.RATE_LIMIT,
+    "tokens": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "timeout_error": ErrorKind.TIMEOUT,
 }
 
 # kind -> (type, code) of the error object.
-ERRORS: dict[FaultKind, tuple[str, str | None]] = {
-    FaultKind.INVALID_REQUEST: ("invalid_request_error", None),
-    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    FaultKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    FaultKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    FaultKind.PERMISSION: ("permission_error", None),
-    FaultKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    FaultKind.METHOD: ("invalid_request_error", "method_not_supported"),
-    FaultKind.TIMEOUT: ("server_error", "timeout"),
-    FaultKind.CONFLICT: ("conflict", None),
-    FaultKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    FaultKind.UNPROCESSABLE: ("invalid_request_error", None),
-    FaultKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
-    FaultKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    FaultKind.OVERLOADED: ("server_error", "overloaded"),
-    FaultKind.SERVER: ("server_error", None),
-    FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
-    FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
-    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
-    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
-    FaultKind.CANCELLED: ("server_error", "cancelled"),
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", "method_not_supported"),
+    ErrorKind.TIMEOUT: ("server_error", "timeout"),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
+    ErrorKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on: it is never replaced by the sender's own.
-FIXED_CODES = frozenset({FaultKind.CONTEXT_LENGTH, FaultKind.BILLING})
+FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
 
 # Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
-STATUSES = {402: 429, 529: 503}
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
 
@@ -249,7 +249,7 @@ CALL_SHAPE: dict[str, Shape] = {
     "custom": CUSTOM_SHAPE,
 }
 _PART: Shape = {"type": None, "text": None}
-_FILTERED = Unless(
+_FILTERED = DroppedUnless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
 
@@ -332,7 +332,7 @@ _CHOICE_BOOKKEEPING = (
 
 # The counters of details that only this protocol has. The others have a field in Usage, or are what these leave of the
 # whole.
-OWN_COUNTERS = frozenset(
+NATIVE_COUNTERS = frozenset(
     {
         "accepted_prediction_tokens",
         "audio_tokens",
@@ -342,7 +342,9 @@ OWN_COUNTERS = frozenset(
     }
 )
 _DETAILS: Shape = Counters(
-    dict.fromkeys([*OWN_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"])
+    dict.fromkeys(
+        [*NATIVE_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"]
+    )
 )
 _USAGE: Shape = Counters(
     {
@@ -412,7 +414,7 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "provider_specific_fields": _NOWHERE,  # LiteLLM
     **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
-ANSWER_SHAPE: dict[str, Shape] = {
+RESPONSE_SHAPE: dict[str, Shape] = {
     "id": None,
     "object": None,
     "created": None,
@@ -446,7 +448,7 @@ ANSWER_SHAPE: dict[str, Shape] = {
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
 # The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
-TAKEN = frozenset(
+CHUNK_FIELDS = frozenset(
     (
         "choices",
         "citations",
@@ -470,5 +472,7 @@ def _silent(shape: dict[str, Shape]) -> frozenset[str]:
 
 
 # Members of a chunk and of its choice that say nothing of their own beside a text: the short lane may pass over them.
-QUIET_FIELDS = _silent(ANSWER_SHAPE) - {"citations", "error", "moderation", "search_results"} | {"usage"}
-QUIET_CHOICE = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}
+IGNORABLE_CHUNK_FIELDS = _silent(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
+    "usage"
+}
+IGNORABLE_CHOICE_FIELDS = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

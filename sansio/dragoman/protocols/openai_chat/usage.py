@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_chat.tables import OWN_COUNTERS
+from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
@@ -28,7 +28,7 @@ def read_usage(value: JSONObject) -> Usage:
             kept := {
                 key: figure
                 for key, figure in _details(value, name).items()
-                if key in OWN_COUNTERS and type(figure) is int and figure
+                if key in NATIVE_COUNTERS and type(figure) is int and figure
             }
         )
     }

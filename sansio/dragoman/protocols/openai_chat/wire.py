@@ -152,7 +152,7 @@ class ResponseFormat(TypedDict, total=False):
     json_schema: JSONSchema
 
 
-class Reasoning(TypedDict, total=False):
+class OpenRouterReasoning(TypedDict, total=False):
     """OpenRouter's `reasoning`."""
 
     effort: str
@@ -231,22 +231,22 @@ KNOWN_ASSISTANT = frozenset(AssistantMessage.__annotations__)
 KNOWN_CALL = frozenset(Call.__annotations__)
 KNOWN_FUNCTION = frozenset(Function.__annotations__)
 KNOWN_CUSTOM = frozenset(Custom.__annotations__)
-KNOWN_ENTRY = frozenset(ReasoningEntry.__annotations__)
+KNOWN_REASONING_ENTRY = frozenset(ReasoningEntry.__annotations__)
 KNOWN_TOOL = frozenset(Tool.__annotations__)
 KNOWN_FUNCTION_DEFINITION = frozenset(FunctionDefinition.__annotations__)
 KNOWN_CUSTOM_DEFINITION = frozenset(CustomDefinition.__annotations__)
 KNOWN_JSON_SCHEMA = frozenset(JSONSchema.__annotations__)
 KNOWN_RESPONSE_FORMAT = frozenset(ResponseFormat.__annotations__)
-KNOWN_REASONING = frozenset(Reasoning.__annotations__)
+KNOWN_REASONING = frozenset(OpenRouterReasoning.__annotations__)
 KNOWN_THINKING = frozenset(Thinking.__annotations__)
-KNOWN_TEMPLATE = frozenset(TemplateSettings.__annotations__)
-KNOWN_PLACE = frozenset(Place.__annotations__)
+KNOWN_TEMPLATE_KWARGS = frozenset(TemplateSettings.__annotations__)
+KNOWN_APPROXIMATE_LOCATION = frozenset(Place.__annotations__)
 KNOWN_LOCATION = frozenset(UserLocation.__annotations__)
 KNOWN_WEB_SEARCH = frozenset(WebSearchOptions.__annotations__)
-KNOWN_STRUCTURE = frozenset(Structure.__annotations__)
+STRUCTURED_FIELDS = frozenset(Structure.__annotations__)
 
 
-def unknown(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
+def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
     """The members of an object that its type does not name; null is the same as absent."""
     if value.keys() <= known:
         return None

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.write_parts import PLAIN_TEXT, PartWriter
-from dragoman.protocols.openai_chat.write_turns import short_turn, write_turn
+from dragoman.protocols.openai_chat.write_turns import write_simple_turn, write_turn
 
 # What is said where an upstream's order of turns wants another role than the client's.
 _BEGINS = "(The assistant speaks first.)"
@@ -30,31 +30,46 @@ _JOINED = {"role", "content", "name"}
 class MessageWriter:
     """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
 
-    __slots__ = ("_exact", "_ledger", "_out", "_own", "_parts", "_short_turns", "_spoken", "_target")
+    __slots__ = (
+        "_exact",
+        "_ledger",
+        "_out",
+        "_parts",
+        "_same_protocol",
+        "_short_turns",
+        "_spoken",
+        "_target",
+    )
 
-    def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
-        self._own = own
-        self._target = target
+    def __init__(
+        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
+    ) -> None:
+        self._same_protocol = same_protocol
+        self._target = capabilities
         self._ledger = ledger
-        self._parts = PartWriter(request, own, target, ledger)
+        self._parts = PartWriter(request, same_protocol, capabilities, ledger)
         self._exact = self._parts.exact
         # Nothing has to be added to them.
-        self._short_turns = not own and target.reasoning_back == "never" and not target.thought_signatures
+        self._short_turns = (
+            not same_protocol
+            and capabilities.reasoning_back == "never"
+            and not capabilities.thought_signatures
+        )
         self._spoken = False  # something other than system text has been said
         self._out: list[JSONObject] = []
 
     def finish(self) -> list[JSONObject]:
         """All wire messages."""
-        self._parts.keep_last_marks()
+        self._parts.drop_excess_marks()
         return self._out
 
-    def assistant(self, run: Sequence[Message], in_loop: bool) -> None:
+    def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
         """One assistant message of a run of them. Nothing is written when nothing is left of it.
 
         in_loop: the user has not spoken since.
         """
         self._spoken = True
-        body = short_turn(run) if self._short_turns else None
+        body = write_simple_turn(run) if self._short_turns else None
         if body is None:
             body = write_turn(run, self._parts, in_loop)
         if body is not None:
@@ -70,9 +85,9 @@ class MessageWriter:
     def _is_first(self) -> bool:
         return not self._out or self._out[-1]["role"] in ("system", "developer")
 
-    def others(self, run: Sequence[Message]) -> None:
+    def write_between_turns(self, run: Sequence[Message]) -> None:
         """Messages between two assistant turns: results first, then their media, then the rest in order."""
-        if len(run) == 1 and run[0].role == "user" and not self._own:
+        if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
             short = _short(run[0])
             if short is not None:
                 self._spoken = True
@@ -86,7 +101,7 @@ class MessageWriter:
             role: str = message.role
             if role == "user":
                 self._spoken = True
-                short = None if self._own else _short(message)
+                short = None if self._same_protocol else _short(message)
                 if short is not None:
                     if short["role"] == "tool":
                         results.append(short)
@@ -174,7 +189,7 @@ class MessageWriter:
         if role == "user" and message.role != "user":
             _enclose(content, "system")
         body: JSONObject = {"role": role, "content": self._parts.content(content)}
-        self._parts.envelope(message, body)
+        self._parts.write_message_fields(message, body)
         return body
 
     def _result(self, result: ToolResult, message: Message, shown: list[JSONObject]) -> JSONObject:
@@ -201,10 +216,10 @@ class MessageWriter:
             else:
                 self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
         body["content"] = self._parts.content(content)
-        self._parts.envelope(message, body)
-        if self._own:
+        self._parts.write_message_fields(message, body)
+        if self._same_protocol:
             body.update(result.extra or {})
-            raw = self._parts.raw(message)
+            raw = self._parts.raw_message(message)
             if self._exact and raw["role"] == "function":  # the legacy form, paired by name
                 del body["tool_call_id"]
                 body.update(role="function", name=raw["name"])

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import CacheMark, Media, Message, OpaquePart, Part, Request, Text
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.tables import (
-    BREAKPOINT_TTL,
-    CACHE_CONTROL_TTL,
-    MAX_MARKS,
+    BREAKPOINT_TTL_NAMES,
+    CACHE_CONTROL_TTL_NAMES,
+    MAX_CACHE_MARKS,
     NAME,
 )
 
@@ -28,13 +28,15 @@ class PartWriter:
     own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
     """
 
-    __slots__ = ("_marked", "_request", "exact", "ledger", "own", "target")
+    __slots__ = ("_marked", "_request", "capabilities", "exact", "ledger", "same_protocol")
 
-    def __init__(self, request: Request, own: bool, target: Target, ledger: Ledger) -> None:
+    def __init__(
+        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
+    ) -> None:
         self._request = request
-        self.own = own
-        self.exact = own and target.relay == "exact"
-        self.target = target
+        self.same_protocol = same_protocol
+        self.exact = same_protocol and capabilities.relay == "exact"
+        self.capabilities = capabilities
         self.ledger = ledger
         self._marked: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
 
@@ -43,7 +45,7 @@ class PartWriter:
         start = len(content)
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
-            if part.citations is not None and not self.own:
+            if part.citations is not None and not self.same_protocol:
                 self.ledger.altered(part.path, "sent without its citations: text parts have none here")
         elif isinstance(part, Media):
             self._media(part, content)
@@ -62,8 +64,8 @@ class PartWriter:
         if len(content) > start:
             last = content[-1]
             self.mark(part.cache, message, last)
-            if self.own and part.extra:
-                content[-1] = merge(last, part.extra)
+            if self.same_protocol and part.extra:
+                content[-1] = deep_merge(last, part.extra)
         elif part.cache is not None:
             self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
 
@@ -75,37 +77,37 @@ class PartWriter:
             if not mark.path.endswith("/cache_control"):
                 part["prompt_cache_breakpoint"] = _breakpoint(mark)
             elif message is None or mark.path != f"{message.path}/cache_control":
-                part["cache_control"] = cache_control(mark)
-        elif self.target.cache_marks == "none":
+                part["cache_control"] = write_cache_control(mark)
+        elif self.capabilities.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream takes no cache marks")
         else:
-            name, form = _MARKS[self.target.cache_marks]
+            name, form = _MARKS[self.capabilities.cache_marks]
             if name in part:
                 self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
             else:
                 part[name] = form(mark)
                 self._marked.append((part, name, mark))
 
-    def keep_last_marks(self) -> None:
+    def drop_excess_marks(self) -> None:
         """Take back the marks that are too many. The last ones cover the most."""
-        for part, name, mark in self._marked[:-MAX_MARKS]:
+        for part, name, mark in self._marked[:-MAX_CACHE_MARKS]:
             del part[name]
             self.ledger.dropped(
-                mark.path, f"at most {MAX_MARKS} cache marks are allowed: the last ones are kept"
+                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
             )
 
-    def envelope(self, message: Message, body: JSONObject) -> None:
+    def write_message_fields(self, message: Message, body: JSONObject) -> None:
         """What a message has beside its content."""
         if message.name is not None:
-            if "message_name" in self.target.refuses:
+            if "message_name" in self.capabilities.refuses:
                 self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
             else:
                 body["name"] = message.name
         if message.phase is not None:
             self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
-        if not self.own:
+        if not self.same_protocol:
             return
-        raw = self.raw(message)
+        raw = self.raw_message(message)
         for key in ("cache_control", "annotations"):
             if raw.get(key) is not None and (self.exact or key == "annotations"):
                 body[key] = raw[key]
@@ -114,11 +116,11 @@ class PartWriter:
 
     def content(self, parts: list[JSONObject]) -> JSON:
         """One string for plain texts, the parts where they say more than that."""
-        if len(parts) < 2 or (self.target.text_content == "string" and not self.exact):
+        if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
             return one_string(parts)
         return parts
 
-    def raw(self, message: Message) -> JSONObject:
+    def raw_message(self, message: Message) -> JSONObject:
         """The message as the client sent it, {} for one that a pass has put there: paths of theirs lead elsewhere."""
         head, _, index = message.path.rpartition("/")
         found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
@@ -160,9 +162,9 @@ class PartWriter:
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
         elif part.source == "file_id":
             file["file_id"] = part.data
-            if not self.own:
+            if not self.same_protocol:
                 self.ledger.altered(part.path, "a file id means something to the server that gave it alone")
-        elif self.own:
+        elif self.same_protocol:
             file["file_data"] = part.data
         else:
             content.append({"type": "text", "text": self._words_of_file(part)})
@@ -180,33 +182,33 @@ class PartWriter:
         return f"{part.filename}\n\n{part.data}"
 
 
-def cache_control(mark: CacheMark) -> JSONObject:
+def write_cache_control(mark: CacheMark) -> JSONObject:
     """A cache mark in the form that servers of Claude models take."""
     control: JSONObject = {"type": "ephemeral"}
     if mark.ttl is not None:
-        control["ttl"] = CACHE_CONTROL_TTL[mark.ttl]
+        control["ttl"] = CACHE_CONTROL_TTL_NAMES[mark.ttl]
     return control
 
 
 def _breakpoint(mark: CacheMark) -> JSONObject:
     point: JSONObject = {"mode": "explicit"}
     if mark.ttl is not None:
-        point["ttl"] = BREAKPOINT_TTL[mark.ttl]
+        point["ttl"] = BREAKPOINT_TTL_NAMES[mark.ttl]
     return point
 
 
 # Target.cache_marks -> the member of a part, and its value.
 _MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
     "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
-    "cache_control": ("cache_control", cache_control),
+    "cache_control": ("cache_control", write_cache_control),
 }
 
 
-def merge(base: JSON, extra: JSON) -> JSON:
+def deep_merge(base: JSON, extra: JSON) -> JSON:
     """`extra` laid over `base`, objects within objects too."""
     if type(base) is not dict or type(extra) is not dict:
         return extra
-    return {**base, **{key: merge(base.get(key), value) for key, value in extra.items()}}
+    return {**base, **{key: deep_merge(base.get(key), value) for key, value in extra.items()}}
 
 
 def one_string(parts: list[JSONObject]) -> JSON:

@@ -12,38 +12,38 @@ from collections.abc import Sequence
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ToolResult
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSONObject
-from dragoman.codec import Target
-from dragoman.protocols.openai_chat.tables import NAME, STATEFUL
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.tables import NAME, REJECTED_PARAMS
 from dragoman.protocols.openai_chat.write_messages import MessageWriter
-from dragoman.protocols.openai_chat.write_parts import merge
+from dragoman.protocols.openai_chat.write_parts import deep_merge
 from dragoman.protocols.openai_chat.write_settings import (
-    write_format,
-    write_own_settings,
+    write_native_settings,
     write_reasoning,
+    write_response_format,
     write_settings,
 )
-from dragoman.protocols.openai_chat.write_tools import write_own_tools, write_tools
+from dragoman.protocols.openai_chat.write_tools import write_native_tools, write_tools
 
 
-def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObject:
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """The body to send. What it cannot carry is entered in `ledger`.
 
     Raises RemoteProtocolError (400) for settings without which the request would mean something else.
     """
-    for param in STATEFUL:
+    for param in REJECTED_PARAMS:
         if request.params.get(param):
             path = request.param_paths.get(param, f"/{param}")
             raise RemoteProtocolError(
-                f"{dotted(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
+                f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
                 " send the whole conversation instead",
                 path=path,
                 code="unsupported_value",
             )
-    own = request.protocol == NAME
-    exact = own and target.relay == "exact"
-    messages = _messages(request, own, exact, target, ledger)
+    same_protocol = request.protocol == NAME
+    exact = same_protocol and capabilities.relay == "exact"
+    messages = _messages(request, same_protocol, exact, capabilities, ledger)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
@@ -51,35 +51,37 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
             # Always asked for: whoever writes to a client of another protocol leaves it out where it is not wanted.
             out["stream_options"] = {"include_usage": True}
     if exact:
-        write_own_tools(request, out)
-        write_own_settings(request, out, ledger)
+        write_native_tools(request, out)
+        write_native_settings(request, out, ledger)
     else:
-        write_tools(request, own, target, out, ledger)
-        write_format(request, own, messages, out, ledger)
-        write_reasoning(request, own, target, out, ledger)
-        write_settings(request, own, target, out, ledger)
-    if own:
+        write_tools(request, same_protocol, capabilities, out, ledger)
+        write_response_format(request, same_protocol, messages, out, ledger)
+        write_reasoning(request, same_protocol, capabilities, out, ledger)
+        write_settings(request, same_protocol, capabilities, out, ledger)
+    if same_protocol:
         for key, value in (request.extra or {}).items():
-            out[key] = merge(out.get(key), value)
+            out[key] = deep_merge(out.get(key), value)
     return out
 
 
-def _messages(request: Request, own: bool, exact: bool, target: Target, ledger: Ledger) -> list[JSONObject]:
-    writer = MessageWriter(request, own, target, ledger)
+def _messages(
+    request: Request, same_protocol: bool, exact: bool, capabilities: Capabilities, ledger: Ledger
+) -> list[JSONObject]:
+    writer = MessageWriter(request, same_protocol, capabilities, ledger)
     messages = request.messages
     count = len(messages)
-    spoken = _last_spoken(messages) if target.reasoning_back == "tool_loop" else count
+    spoken = _last_spoken(messages) if capabilities.reasoning_back == "tool_loop" else count
     index = 0
     while index < count:
         end = index + 1
         if messages[index].role == "assistant":
             while not exact and end < count and messages[end].role == "assistant":
                 end += 1
-            writer.assistant(messages[index:end], index > spoken)
+            writer.write_assistant_turn(messages[index:end], index > spoken)
         else:
             while end < count and messages[end].role != "assistant":
                 end += 1
-            writer.others(messages[index:end])
+            writer.write_between_turns(messages[index:end])
         index = end
     return writer.finish()
 

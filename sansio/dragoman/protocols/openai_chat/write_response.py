@@ -23,8 +23,8 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     TextDelta,
@@ -33,25 +33,25 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.answer_parts import (
-    BREAK,
     NO_PHASE,
-    annotation_of,
-    call_of,
-    details_of,
-    finish_reason_of,
-    logprobs_of,
-    note_late_text,
-    note_untold,
-    tier_of,
-    wants_legacy,
+    PARAGRAPH_BREAK,
+    note_lost_explanation,
+    note_text_after_call,
+    uses_legacy_functions,
+    write_citation,
+    write_finish_reason,
+    write_logprobs,
+    write_reasoning_details,
+    write_service_tier,
+    write_tool_call,
 )
 from dragoman.protocols.openai_chat.errors import error_frame
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
-class _Choice:
+class _WrittenChoice:
     """What has been written of one choice."""
 
     __slots__ = ("annotations", "calls", "chars", "part", "seals", "spoke", "stopped")
@@ -66,7 +66,7 @@ class _Choice:
         self.stopped: Stopped | None = None
 
 
-class _Open:
+class _WrittenBlock:
     """An open block, and where in its choice it stands."""
 
     __slots__ = ("cites", "index", "kind", "pieces", "place", "seal")
@@ -77,7 +77,7 @@ class _Open:
         self.place = place  # the characters and the calls before it
         self.pieces: list[str] = []  # of its text
         self.cites: list[Annotation] = []
-        self.seal: Seal | None = None
+        self.seal: Signature | None = None
 
     def size(self) -> int:
         """Of its text, in characters."""
@@ -101,16 +101,16 @@ class ChatWriter:
         "_usage",
     )
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        self._exchange = exchange
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._exchange = context
         self._ledger = ledger
-        self._legacy = wants_legacy(exchange)
-        self._choices: dict[int, _Choice] = {}
-        self._blocks: dict[int, _Open] = {}
+        self._legacy = uses_legacy_functions(context)
+        self._choices: dict[int, _WrittenChoice] = {}
+        self._blocks: dict[int, _WrittenBlock] = {}
         # Block -> the bytes around the text of its chunks, and what to do with each text.
         self._around: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
         # The same of reasoning, and its choice.
-        self._thinking: dict[int, tuple[bytes, bytes, _Choice]] = {}
+        self._thinking: dict[int, tuple[bytes, bytes, _WrittenChoice]] = {}
         self._usage = Usage()
         self._fields: JSONObject = {}  # of every chunk
         self._head = b""
@@ -128,7 +128,7 @@ class ChatWriter:
             place = (event.block, event.part)
             text = event.text
             if choice.part != place:
-                text = BREAK + text if choice.part is not None else text
+                text = PARAGRAPH_BREAK + text if choice.part is not None else text
                 choice.part = place
             return before + encode(text) + after
         return self._rare(event)
@@ -138,7 +138,7 @@ class ChatWriter:
             return self._start_block(event)
         if isinstance(event, BlockEnded):
             return self._end_block(event)
-        if isinstance(event, SealDelta):
+        if isinstance(event, SignatureDelta):
             self._blocks[event.block].seal = event.seal
         elif isinstance(event, Usage):
             self._usage = self._usage.updated(event)
@@ -165,19 +165,19 @@ class ChatWriter:
         return b""
 
     def _start(self, event: Started) -> None:
-        exchange = self._exchange
+        context = self._exchange
         self._fields = {
-            "id": exchange.answer_id("chatcmpl-", event.id),
+            "id": context.response_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
-            "created": exchange.now,
-            "model": exchange.model,
+            "created": context.now,
+            "model": context.model,
         }
         # "All other chunks will also include a usage field, but with a null value."
-        self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
+        self._tail = b'],"usage":null}\n\n' if context.request.include_usage else b"]}\n\n"
         self._set_head(event.service_tier)
 
     def _set_head(self, service_tier: str | None) -> None:
-        tier = tier_of(service_tier, self._ledger)
+        tier = write_service_tier(service_tier, self._ledger)
         if tier is not None:
             self._fields["service_tier"] = tier
         self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
@@ -196,7 +196,7 @@ class ChatWriter:
         """The first delta of a choice, once: role, and empty content."""
         if index in self._choices:
             return b""
-        self._choices[index] = _Choice()
+        self._choices[index] = _WrittenChoice()
         return self._frame(index, b'{"role":"assistant","content":"","refusal":null}')
 
     def _start_block(self, event: BlockStarted) -> bytes:
@@ -205,11 +205,11 @@ class ChatWriter:
             self._ledger.dropped(f"/choices/{index}/message/phase", NO_PHASE)
         out = self._open_choice(index)
         choice = self._choices[index]
-        block = self._blocks[event.block] = _Open(index, event.kind, (choice.chars, choice.calls))
+        block = self._blocks[event.block] = _WrittenBlock(index, event.kind, (choice.chars, choice.calls))
         if event.tool is None:
             choice.spoke = choice.spoke or event.kind is not BlockKind.REASONING
             if event.kind is BlockKind.TEXT and choice.calls:
-                note_late_text(index, self._ledger)
+                note_text_after_call(index, self._ledger)
             before, after = self._split(index, _MEMBERS[event.kind], b"}")
             if event.kind is BlockKind.REASONING:
                 self._thinking[event.block] = before, after, choice
@@ -223,7 +223,7 @@ class ChatWriter:
             before, after = self._split(index, b'{"function_call":{"arguments":', b"}}")
         else:
             member, text = _CALL_MEMBERS[event.tool.kind]
-            delta = {"tool_calls": [{"index": number, **call_of(event.tool, "")}]}
+            delta = {"tool_calls": [{"index": number, **write_tool_call(event.tool, "")}]}
             head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
             before, after = self._split(index, head, b"}}]}")
         self._around[event.block] = before, after, block.pieces.append
@@ -243,14 +243,14 @@ class ChatWriter:
         self._cite(block)
         if block.seal is None:
             return b""
-        details = details_of(block.seal, choice.seals, block.place, self._exchange)
+        details = write_reasoning_details(block.seal, choice.seals, block.place, self._exchange)
         choice.seals += len(details)
         return self._chunk(block.index, {"reasoning_details": details})
 
-    def _cite(self, block: _Open) -> None:
+    def _cite(self, block: _WrittenBlock) -> None:
         """Keep the citations of a block for the end. One without a span cites the whole block."""
         for cite in block.cites:
-            body = annotation_of(cite, block.place[0], block.size(), block.index, self._ledger)
+            body = write_citation(cite, block.place[0], block.size(), block.index, self._ledger)
             if body is not None:
                 self._choices[block.index].annotations.append(body)
 
@@ -265,12 +265,12 @@ class ChatWriter:
     def _fail(self, event: Failed) -> bytes:
         for block in self._blocks.values():
             self._cite(block)
-        return b"".join(map(self._annotations, self._choices)) + error_frame(event.fault)
+        return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
 
     def _logprobs(self, event: Logprobs) -> bytes:
         block = self._blocks[event.block]
         refused = block.kind is BlockKind.REFUSAL
-        logprobs = logprobs_of([] if refused else event.tokens, event.tokens if refused else [])
+        logprobs = write_logprobs([] if refused else event.tokens, event.tokens if refused else [])
         return self._frame(block.index, b"{}", logprobs=encode(logprobs))
 
     def _opaque(self, event: Opaque) -> bytes:
@@ -294,9 +294,9 @@ class ChatWriter:
             if stopped.explanation is not None and not choice.spoke:
                 out += self._chunk(index, {"refusal": stopped.explanation})
             elif stopped.explanation is not None:
-                note_untold(self._ledger)
+                note_lost_explanation(self._ledger)
             out += self._annotations(index)
-            finish = encode(finish_reason_of(stopped, choice.calls, self._legacy, self._ledger))
+            finish = encode(write_finish_reason(stopped, choice.calls, self._legacy, self._ledger))
             if stopped.sequence is not None:
                 finish += b',"stop_reason":' + encode(stopped.sequence)
             out += self._frame(index, b"{}", finish)

@@ -11,40 +11,42 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman._ir.effort import UNSAID, effort_of_budget, fit_effort
+from dragoman._ir.effort import DEFAULT_EFFORT, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.parameters import Converter, hashed_beyond, write_params
+from dragoman._ir.parameters import Converter, hash_longer_than, write_params
 from dragoman._ir.request import Param, ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.strict_schema import is_strict
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.tables import (
-    FOREIGN_TIERS,
+    CHAT_TEMPLATE_KWARGS,
     MAX_SAFETY_IDENTIFIER,
     MAX_USER,
     PARAM_NAMES,
     REASONING_SETTINGS,
+    SERVICE_TIER_ALIASES,
     SERVICE_TIERS,
-    TEMPLATE,
 )
 
 # --- plain settings ----------------------------------------------------------------------------------------
 
 
-def write_settings(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_settings(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
     """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
-        converters = _MARKING_CONVERTERS if target.cache_marks == "breakpoint" else _CONVERTERS
-        if "service_tier" in target.refuses:
+        converters = _MARKING_CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
+        if "service_tier" in capabilities.refuses:
             converters = {**converters, "speed": _no_speed}
-        if own:  # the client's words for tiers are the upstream's
+        if same_protocol:  # the client's words for tiers are the upstream's
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
-        write_params(request, PARAM_NAMES[target.max_tokens_field], converters, out, ledger)
-        if not own:
-            _finish(request, target, out, ledger)
+        write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
+        if not same_protocol:
+            _finish(request, capabilities, out, ledger)
 
 
-def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     """The same for a request that came as Chat Completions, with limit, reasoning and format in its own words."""
     newer = request.raw.get("max_completion_tokens") is not None
     write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
@@ -55,14 +57,14 @@ def write_own_settings(request: Request, out: JSONObject, ledger: Ledger) -> Non
         out["response_format"] = request.raw["response_format"]
 
 
-def _finish(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def _finish(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Settings that become another one than their name says."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
         ledger.dropped(path, "the speed is said in its place")
     wanted = _LOGPROBS in (request.params.get("include") or ())
-    if wanted and "logprobs" in target.refuses:
+    if wanted and "logprobs" in capabilities.refuses:
         ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
         wanted = False
     if wanted or "top_logprobs" in out:
@@ -77,7 +79,7 @@ _SERVED_INCLUDES = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
     if type(value) is str and value in SERVICE_TIERS:
         return value
-    tier = FOREIGN_TIERS.get(str(value))
+    tier = SERVICE_TIER_ALIASES.get(str(value))
     if tier is None:
         ledger.dropped(path, "the target protocol has no such service tier")
     else:
@@ -115,8 +117,8 @@ _MARKING_CONVERTERS: Mapping[Param, Converter] = {
     "speed": _speed,
     "include": _include,
     "background": lambda value, path, ledger: None,  # false, or it would have been refused
-    "safety_identifier": hashed_beyond(MAX_SAFETY_IDENTIFIER),
-    "user": hashed_beyond(MAX_USER),
+    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
+    "user": hash_longer_than(MAX_USER),
 }
 _CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_options": _no_marks}
 
@@ -124,24 +126,30 @@ _CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_o
 # --- reasoning ---------------------------------------------------------------------------------------------
 
 
-def write_reasoning(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_reasoning(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
     """Ask for reasoning in the way that the upstream understands."""
     config = request.reasoning
     if config is None:
         return
-    if own and config.path == f"/{TEMPLATE}" and target.reasoning_setting == "reasoning_effort":
+    if (
+        same_protocol
+        and config.path == f"/{CHAT_TEMPLATE_KWARGS}"
+        and capabilities.reasoning_setting == "reasoning_effort"
+    ):
         # What the template of the model takes is known to who wrote the request, not to us.
-        out[TEMPLATE] = request.raw[TEMPLATE]
+        out[CHAT_TEMPLATE_KWARGS] = request.raw[CHAT_TEMPLATE_KWARGS]
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
-    if config.show is not None:
-        ledger.dropped(config.show_path or path, "whether reasoning is shown is up to the upstream")
+    if config.display is not None:
+        ledger.dropped(config.display_path or path, "whether reasoning is shown is up to the upstream")
     wish = _effort(config)
     if wish is None:
         return
     if config.mode == "disabled" and config.effort not in (None, "none"):
         ledger.dropped(config.effort_path or path, "no effort beside thinking that is switched off")
-    setting = target.reasoning_setting
+    setting = capabilities.reasoning_setting
     at = (config.effort_path or path) if config.effort is not None else path
     if setting is None:
         ledger.dropped(at, "the upstream has no setting for reasoning")
@@ -157,12 +165,17 @@ def write_reasoning(request: Request, own: bool, target: Target, out: JSONObject
         return
     if config.budget is not None and wish != "none":
         ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
-    effort = fit_effort(wish, target.efforts)
-    if setting == "reasoning_effort" and not target.tools_with_effort and effort != "none" and "tools" in out:
+    effort = fit_effort(wish, capabilities.efforts)
+    if (
+        setting == "reasoning_effort"
+        and not capabilities.tools_with_effort
+        and effort != "none"
+        and "tools" in out
+    ):
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
         # tools, use /v1/responses or set reasoning_effort to 'none'."
         ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
-        if fit_effort("none", target.efforts) != "none":
+        if fit_effort("none", capabilities.efforts) != "none":
             return
         effort = "none"
     elif effort != wish:
@@ -172,8 +185,8 @@ def write_reasoning(request: Request, own: bool, target: Target, out: JSONObject
     elif setting == "reasoning_effort":
         out["reasoning_effort"] = effort
     else:
-        out[setting] = {"type": target.thinking_word} if setting == "thinking" else True
-        if target.efforts:
+        out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
+        if capabilities.efforts:
             out["reasoning_effort"] = effort
         elif config.effort is not None:
             ledger.altered(at, "sent as a switch: how much to think cannot be said")
@@ -187,7 +200,7 @@ def _effort(config: ReasoningConfig) -> str | None:
         return config.effort
     if config.budget is not None:
         return effort_of_budget(config.budget)
-    return None if config.mode is None else UNSAID
+    return None if config.mode is None else DEFAULT_EFFORT
 
 
 # --- structured output -------------------------------------------------------------------------------------
@@ -195,8 +208,8 @@ def _effort(config: ReasoningConfig) -> str | None:
 _ASK_FOR_JSON = "Answer with one JSON object."
 
 
-def write_format(
-    request: Request, own: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+def write_response_format(
+    request: Request, same_protocol: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
     """Put the form of the answer into `out`; `messages` are the request's own, printed."""
     form = request.response_format
@@ -220,7 +233,7 @@ def write_format(
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
             ledger.altered(path, "the schema is outside of what the server takes as strict")
-    if own and form.extra:
+    if same_protocol and form.extra:
         schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 

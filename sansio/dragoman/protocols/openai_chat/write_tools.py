@@ -18,22 +18,24 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman._wire.strict_schema import is_strict
-from dragoman.codec import Target
-from dragoman.protocols.openai_chat.tables import WEB_SEARCH
-from dragoman.protocols.openai_chat.write_parts import cache_control, merge
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.tables import WEB_SEARCH_OPTIONS
+from dragoman.protocols.openai_chat.write_parts import deep_merge, write_cache_control
 
 
-def write_tools(request: Request, own: bool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_tools(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
     """Put tools, choice and web search into `out`. own: the request came as Chat Completions."""
     tools: list[JSONObject] = []
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            body = _foreign_tool(tool, own and target.cache_marks == "cache_control", ledger)
-            tools.append(merge(body, tool.extra) if own and tool.extra else body)
-        elif not own:
-            _hosted(tool, target, out, ledger)
-        elif tool.kind == WEB_SEARCH:
-            out[WEB_SEARCH] = tool.native
+            body = _foreign_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
+            tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
+        elif not same_protocol:
+            _hosted(tool, capabilities, out, ledger)
+        elif tool.kind == WEB_SEARCH_OPTIONS:
+            out[WEB_SEARCH_OPTIONS] = tool.native
         else:
             tools.append(tool.native)
     choice = request.tool_choice
@@ -51,18 +53,18 @@ def write_tools(request: Request, own: bool, target: Target, out: JSONObject, le
         out["parallel_tool_calls"] = False
 
 
-def write_own_tools(request: Request, out: JSONObject) -> None:
+def write_native_tools(request: Request, out: JSONObject) -> None:
     """The same for a request that came as Chat Completions: in its own words, the legacy ones too."""
     for tool in request.tools:
         if isinstance(tool, HostedTool):
-            if tool.kind == WEB_SEARCH:
-                out[WEB_SEARCH] = tool.native
+            if tool.kind == WEB_SEARCH_OPTIONS:
+                out[WEB_SEARCH_OPTIONS] = tool.native
             else:
                 out.setdefault("tools", []).append(tool.native)
         elif tool.path.startswith("/functions/"):
-            out.setdefault("functions", []).append(merge(_own_tool(tool)["function"], tool.extra or {}))
+            out.setdefault("functions", []).append(deep_merge(_own_tool(tool)["function"], tool.extra or {}))
         else:
-            out.setdefault("tools", []).append(merge(_own_tool(tool), tool.extra or {}))
+            out.setdefault("tools", []).append(deep_merge(_own_tool(tool), tool.extra or {}))
     for key in ("tool_choice", "function_call", "parallel_tool_calls"):
         if request.raw.get(key) is not None:
             out[key] = request.raw[key]
@@ -76,7 +78,7 @@ def _own_tool(tool: FunctionTool | CustomTool) -> JSONObject:
         if tool.strict is not None:
             body["function"]["strict"] = tool.strict
     if tool.cache is not None:
-        body["cache_control"] = cache_control(tool.cache)
+        body["cache_control"] = write_cache_control(tool.cache)
     return body
 
 
@@ -97,7 +99,7 @@ def _body(tool: FunctionTool | CustomTool) -> JSONObject:
 def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
     body = _body(tool)
     if tool.cache is not None and marks:
-        body["cache_control"] = cache_control(tool.cache)
+        body["cache_control"] = write_cache_control(tool.cache)
     elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools take no cache marks here")
     if isinstance(tool, CustomTool):
@@ -118,15 +120,15 @@ def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) 
     return body
 
 
-def _hosted(tool: HostedTool, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def _hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     use = tool.use
-    if not isinstance(use, WebSearch) or "web_search" not in target.hosted:
-        ledger.add(tool.loss, tool.path, f"a {tool.kind} tool is run by its own provider")
-    elif WEB_SEARCH in out:
+    if not isinstance(use, WebSearch) or "web_search" not in capabilities.hosted_tools:
+        ledger.add(tool.loss_code, tool.path, f"a {tool.kind} tool is run by its own provider")
+    elif WEB_SEARCH_OPTIONS in out:
         ledger.dropped(tool.path, "there is one web search already, and no place for another")
     else:
-        out[WEB_SEARCH] = _search_options(use)
-        _note_untold(tool.native, out[WEB_SEARCH], tool, ledger)
+        out[WEB_SEARCH_OPTIONS] = _search_options(use)
+        _note_untold(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
 
 
 def _search_options(use: WebSearch) -> JSONObject:
@@ -145,7 +147,7 @@ def _note_untold(native: JSON, options: JSONObject, tool: HostedTool, ledger: Le
     for key, value in native.items() if type(native) is dict else ():
         leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
         if not set(leaves) <= told or (type(value) is dict and not leaves):
-            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH} has no place for it")
+            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no place for it")
 
 
 def _leaves(value: JSON) -> list[JSON]:

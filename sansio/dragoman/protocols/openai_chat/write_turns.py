@@ -11,22 +11,22 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import LossCode
-from dragoman._ir.request import Message, OpaquePart, Part, Refusal, Text, Thought, ToolCall
+from dragoman._ir.request import Message, OpaquePart, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_chat.reasoning import Entries, is_wrapped_entry
+from dragoman.protocols.openai_chat.reasoning import ReasoningEntries, is_wrapped_entry
 from dragoman.protocols.openai_chat.tables import (
-    CALL_CARRY,
-    MESSAGE_CARRY,
+    CALL_EXTRAS,
+    DUMMY_THOUGHT_SIGNATURE,
+    EXTRA_CONTENT,
     NAME,
     REASONING_FIELDS,
-    UNSIGNED_CALL,
 )
-from dragoman.protocols.openai_chat.write_parts import PLAIN_TEXT, PartWriter, merge
+from dragoman.protocols.openai_chat.write_parts import PLAIN_TEXT, PartWriter, deep_merge
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
-_CARRIES = {CALL_CARRY, MESSAGE_CARRY, "content"}
+_CARRIES = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 # What says of a message only whose it is.
 _SPEAKER = {"role", "name"}
 # Two names for the same: reasoning as one text.
@@ -35,7 +35,7 @@ _PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 _WRAPPED = ("/data", "/signature")
 
 
-def short_turn(run: Sequence[Message]) -> JSONObject | None:
+def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
     """The wire message of a foreign assistant's turn of plain texts and then calls, None for any other."""
     texts: list[str] = []
     calls: list[JSONObject] = []
@@ -57,19 +57,19 @@ def short_turn(run: Sequence[Message]) -> JSONObject | None:
 
 def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False) -> JSONObject | None:
     """The wire message of any turn, None when nothing is left of it. in_loop: the user has not spoken since."""
-    turn = _Turn(parts)
+    turn = _TurnWriter(parts)
     for message in run:
         before: Part | None = None
         for part in message.parts:
             turn.part(part, message)
-            if before is not None and not parts.own and _is_cut(before, part):
+            if before is not None and not parts.same_protocol and _is_cut(before, part):
                 turn.rejoin()
             before = part
-        parts.envelope(message, turn.body)
+        parts.write_message_fields(message, turn.body)
     return turn.finish(run[0], in_loop)
 
 
-class _Turn:
+class _TurnWriter:
     """Collects one turn. carried: what goes back onto a call, with its id and the number of calls before it.
 
     said: the reasoning members of its messages, by their paths.
@@ -83,25 +83,25 @@ class _Turn:
         self.content: list[JSONObject] = []
         self.refusals: list[str] = []
         self.calls: list[JSONObject] = []
-        self.thoughts: list[Thought] = []
+        self.thoughts: list[Reasoning] = []
         self.said: dict[str, JSONObject] = {}
-        self.carried: list[tuple[Thought, int, str, JSONObject]] = []
+        self.carried: list[tuple[Reasoning, int, str, JSONObject]] = []
 
     def part(self, part: Part, message: Message) -> None:
-        own = self._parts.own
+        same_protocol = self._parts.same_protocol
         if isinstance(part, ToolCall):
             self._call(part, message)
-        elif isinstance(part, Thought):
+        elif isinstance(part, Reasoning):
             self._thought(part, message)
         elif isinstance(part, Refusal):
-            if own and part.path != f"{message.path}/refusal":
-                self.content.append(merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
+            if same_protocol and part.path != f"{message.path}/refusal":
+                self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
             else:
                 self.refusals.append(part.text)
         elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
             self.body["audio"] = part.native
         else:
-            if self.calls and not own and isinstance(part, Text):
+            if self.calls and not same_protocol and isinstance(part, Text):
                 self._parts.ledger.altered(part.path, "text after a tool call is sent before it")
             self._parts.part(part, message, self.content)
 
@@ -114,12 +114,12 @@ class _Turn:
         parts = self._parts
         if parts.exact and call.path.endswith("/function_call"):  # the legacy form
             function = {"name": call.name, "arguments": call.input}
-            self.body["function_call"] = merge(function, call.extra or {})
+            self.body["function_call"] = deep_merge(function, call.extra or {})
             return
         body = _call_body(call)
         mark = call.cache
         if mark is not None:
-            if parts.exact or parts.target.cache_marks == "none":
+            if parts.exact or parts.capabilities.cache_marks == "none":
                 parts.mark(mark, message, body)
             elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
                 parts.ledger.altered(
@@ -128,21 +128,21 @@ class _Turn:
                 parts.mark(mark, message, self.content[-1])
             else:
                 parts.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
-        self.calls.append(merge(body, call.extra) if parts.own and call.extra else body)
+        self.calls.append(deep_merge(body, call.extra) if parts.same_protocol and call.extra else body)
 
-    def _thought(self, thought: Thought, message: Message) -> None:
+    def _thought(self, thought: Reasoning, message: Message) -> None:
         self.thoughts.append(thought)
         # One that a pass has put there stands instead of what the client said.
-        if self._parts.own and (self._parts.exact or _stands_in_fields(thought)):
-            self.said[message.path] = _unwrapped_fields(self._parts.raw(message))
+        if self._parts.same_protocol and (self._parts.exact or _stands_in_fields(thought)):
+            self.said[message.path] = _unwrapped_fields(self._parts.raw_message(message))
         native = _own_native(thought)
-        extras = native.get(CALL_CARRY)
+        extras = native.get(CALL_EXTRAS)
         for call_id, extra in extras.items() if type(extras) is dict else ():
             if type(extra) is dict:
                 self.carried.append((thought, len(self.calls), call_id, extra))
-        carry = native.get(MESSAGE_CARRY)
+        carry = native.get(EXTRA_CONTENT)
         if type(carry) is dict:
-            self.body[MESSAGE_CARRY] = merge(self.body.get(MESSAGE_CARRY), carry)
+            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), carry)
 
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """The message, None when nothing is left of it. message: the first one of the turn."""
@@ -167,12 +167,12 @@ class _Turn:
     def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
         """Put a blank where reasoning is demanded that is lost."""
         # "The `reasoning_content` in the thinking mode must be passed back to the API."
-        target = self._parts.target
-        demanded = target.reasoning_back == "always" or (
-            target.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+        capabilities = self._parts.capabilities
+        demanded = capabilities.reasoning_back == "always" or (
+            capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
         )
-        if demanded and target.reasoning_field is not None:
-            fields[target.reasoning_field] = " "
+        if demanded and capabilities.reasoning_field is not None:
+            fields[capabilities.reasoning_field] = " "
             self._parts.ledger.add(
                 LossCode.REPAIRED,
                 message.path,
@@ -182,13 +182,13 @@ class _Turn:
     def _add_signature(self) -> None:
         """Give the first call of a turn a signature, whoever made it."""
         # "Function call is missing a thought_signature in functionCall parts."
-        if self._parts.target.thought_signatures and self.calls:
-            self.calls[0] = merge(UNSIGNED_CALL, self.calls[0])
+        if self._parts.capabilities.thought_signatures and self.calls:
+            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
         """The content, None or "" when there is none."""
         # "content is required unless tool_calls is specified"
-        raw = self._parts.raw(message).get("content") if self._parts.exact else None
+        raw = self._parts.raw_message(message).get("content") if self._parts.exact else None
         if not content:
             return raw if self._parts.exact else None if optional else ""
         if type(raw) is str and all(part.keys() == PLAIN_TEXT for part in content):
@@ -202,16 +202,16 @@ class _Turn:
         for thought, place, call_id, extra in self.carried:
             at = ids.index(call_id) if call_id in ids else place
             if at < len(self.calls):
-                self.calls[at] = merge(extra, self.calls[at])
+                self.calls[at] = deep_merge(extra, self.calls[at])
             else:
                 self._parts.ledger.dropped(thought.path, "the call that it belongs to is not there any more")
 
     def _reasoning(self) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
         exact, ledger = self._parts.exact, self._parts.ledger
-        field = self._parts.target.reasoning_field
+        field = self._parts.capabilities.reasoning_field
         # Whether the message's own members are printed again.
-        own = exact or (self._parts.own and field is not None)
+        own = exact or (self._parts.same_protocol and field is not None)
         natives: list[JSONObject] = []
         texts: list[str] = []
         if own:
@@ -251,7 +251,7 @@ def _is_cut(before: Part, part: Part) -> bool:
     if not isinstance(before, Text) or not isinstance(part, Text):
         return False
     cited = before.citations is not None or part.citations is not None
-    return cited and before.cache is None and not (before.stand_in or part.stand_in)
+    return cited and before.cache is None and not (before.rendered or part.rendered)
 
 
 def _call_body(call: ToolCall) -> JSONObject:
@@ -264,7 +264,7 @@ def _call_body(call: ToolCall) -> JSONObject:
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _own_native(thought: Thought) -> JSONObject:
+def _own_native(thought: Reasoning) -> JSONObject:
     """What a server of this protocol sealed, {} for any other seal and for none."""
     seal = thought.seal
     if seal is None or seal.origin != NAME or type(seal.native) is not dict:
@@ -272,7 +272,7 @@ def _own_native(thought: Thought) -> JSONObject:
     return seal.native
 
 
-def _stands_in_fields(thought: Thought) -> bool:
+def _stands_in_fields(thought: Reasoning) -> bool:
     """Whether a thought of a Chat request is printed with the raw members of its message."""
     steps = thought.path.split("/", 4)
     return len(steps) > 3 and steps[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED)
@@ -304,10 +304,10 @@ def _joined(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
             if not value:
                 continue
             if type(value) is list and type(before) is list:
-                entries = Entries()
+                entries = ReasoningEntries()
                 for entry in (*before, *value):
                     entries.add(entry)
-                value = entries.whole()
+                value = entries.joined()
             elif type(value) is str and type(before) is str:
                 value = f"{before}\n\n{value}"
             fields[key] = value

@@ -6,36 +6,36 @@ What the stream would say, in the same pieces, only all at once.
 
 from __future__ import annotations
 
-from dragoman._ir.assembly import Answer, Block
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import BlockKind, Compacted, Opaque, Stopped
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.answer_parts import (
-    BREAK,
     NO_PHASE,
-    annotation_of,
-    call_of,
-    details_of,
-    finish_reason_of,
-    logprobs_of,
-    note_late_text,
-    note_untold,
-    tier_of,
-    wants_legacy,
+    PARAGRAPH_BREAK,
+    note_lost_explanation,
+    note_text_after_call,
+    uses_legacy_functions,
+    write_citation,
+    write_finish_reason,
+    write_logprobs,
+    write_reasoning_details,
+    write_service_tier,
+    write_tool_call,
 )
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
-def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
+def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """The body of a whole answer. Usage is optional here: it is left out when nobody knows any figure."""
     body: JSONObject = {
-        "id": exchange.answer_id("chatcmpl-", answer.started.id),
+        "id": context.response_id("chatcmpl-", answer.started.id),
         "object": "chat.completion",
-        "created": exchange.now,
-        "model": exchange.model,
+        "created": context.now,
+        "model": context.model,
         "choices": [
-            _Message(answer, stopped, exchange, ledger).choice()
+            _MessageBuilder(answer, stopped, context, ledger).choice()
             for stopped in sorted(answer.stops, key=lambda stopped: stopped.choice)
         ],
     }
@@ -44,20 +44,22 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     for block in answer.blocks:
         if isinstance(block, Opaque) and _is_beside(block):
             body[block.kind] = block.native
-    tier = tier_of(answer.service_tier, ledger)
+    tier = write_service_tier(answer.service_tier, ledger)
     if tier is not None:
         body["service_tier"] = tier
     return body
 
 
-class _Message:
+class _MessageBuilder:
     """Collects the message of one choice."""
 
-    def __init__(self, answer: Answer, stopped: Stopped, exchange: Exchange, ledger: Ledger) -> None:
+    def __init__(
+        self, answer: AssembledResponse, stopped: Stopped, context: ResponseContext, ledger: Ledger
+    ) -> None:
         self._stopped = stopped
-        self._exchange = exchange
+        self._exchange = context
         self._ledger = ledger
-        self._legacy = wants_legacy(exchange)
+        self._legacy = uses_legacy_functions(context)
         self._text = ""
         self._refusal = ""
         self._thoughts: list[str] = []
@@ -71,42 +73,44 @@ class _Message:
                 self._text += block.text
             elif block.choice != stopped.choice:
                 continue
-            elif isinstance(block, Block):
+            elif isinstance(block, AssembledBlock):
                 self._take(block)
             elif not _is_beside(block):
                 self._others[block.kind] = _extended(self._others.get(block.kind), block.native)
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: AssembledBlock) -> None:
         if block.phase is not None:
             self._ledger.dropped(f"/choices/{block.choice}/message/phase", NO_PHASE)
         self._tokens[block.kind] += block.logprobs
         if block.tool is not None:
-            self._calls.append(call_of(block.tool, block.text))
+            self._calls.append(write_tool_call(block.tool, block.text))
         elif block.kind is BlockKind.REASONING:
             self._thoughts += [part.text for part in block.reasoning if part.text]
             if block.seal is not None:
                 place = len(self._text), len(self._calls)
-                self._details += details_of(block.seal, len(self._details), place, self._exchange)
+                self._details += write_reasoning_details(
+                    block.seal, len(self._details), place, self._exchange
+                )
         elif block.kind is BlockKind.REFUSAL:
             self._refusal += block.text
         else:
             if self._calls:
-                note_late_text(block.choice, self._ledger)
+                note_text_after_call(block.choice, self._ledger)
             base = len(self._text)
             self._text += block.text
             for each in block.annotations:
-                body = annotation_of(each, base, len(block.text), block.choice, self._ledger)
+                body = write_citation(each, base, len(block.text), block.choice, self._ledger)
                 if body is not None:
                     self._annotations.append(body)
 
     def choice(self) -> JSONObject:
         stopped = self._stopped
-        logprobs = logprobs_of(self._tokens[BlockKind.TEXT], self._tokens[BlockKind.REFUSAL])
+        logprobs = write_logprobs(self._tokens[BlockKind.TEXT], self._tokens[BlockKind.REFUSAL])
         choice: JSONObject = {
             "index": stopped.choice,
             "message": self._message(),
             "logprobs": logprobs if any(logprobs.values()) else None,
-            "finish_reason": finish_reason_of(stopped, len(self._calls), self._legacy, self._ledger),
+            "finish_reason": write_finish_reason(stopped, len(self._calls), self._legacy, self._ledger),
         }
         if stopped.sequence is not None:
             choice["stop_reason"] = stopped.sequence
@@ -117,14 +121,14 @@ class _Message:
         if not text and not refusal:
             refusal = explanation or ""
         elif explanation is not None:
-            note_untold(self._ledger)
+            note_lost_explanation(self._ledger)
         message: JSONObject = {
             "role": "assistant",
             "content": None if not text and (self._calls or refusal) else text,
             "refusal": refusal or None,
         }
         if self._thoughts:
-            message["reasoning_content"] = BREAK.join(self._thoughts)
+            message["reasoning_content"] = PARAGRAPH_BREAK.join(self._thoughts)
         if self._details:
             message["reasoning_details"] = self._details
         if self._annotations:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dragoman._wire.sse import comment
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
-from dragoman.protocols.openai_responses.errors import is_fault, read_fault, write_fault
+from dragoman._wire.sse import encode_comment
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
+from dragoman.protocols.openai_responses.observer import END_MARKS, ResponsesObserver
 from dragoman.protocols.openai_responses.read_request import read_request
 from dragoman.protocols.openai_responses.read_response import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, TOKEN_COUNT
-from dragoman.protocols.openai_responses.tap import END_MARKS, ResponsesTap
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.wire import NAME
 from dragoman.protocols.openai_responses.write_request import write_request
 from dragoman.protocols.openai_responses.write_response import ResponsesWriter, write_whole
 
 SPEC = UpstreamSpec(
-    name=ORIGIN,
+    name=NAME,
     path="/responses",
-    endpoints=(Endpoint("/v1/responses", heartbeat=comment(b"keepalive")),),
+    endpoints=(Endpoint("/v1/responses", heartbeat=encode_comment(b"keepalive")),),
     sequential=True,
     choices=False,
-    tools=ToolRule(
+    tool_limits=ToolLimits(
         max_name=64,
         max_call_id=64,
         call_id_chars=False,
         custom=True,
-        custom_usual=True,
+        custom_by_default=True,
         namespaces=True,
     ),
     read_request=read_request,
@@ -33,13 +33,13 @@ SPEC = UpstreamSpec(
     stream_writer=ResponsesWriter,
     read_whole=read_whole,
     write_whole=write_whole,
-    read_fault=read_fault,
-    is_fault=is_fault,
-    write_fault=write_fault,
-    tap=ResponsesTap,
-    end_marks=END_MARKS,
-    answer_member="output",
-    max_stops=0,
+    read_error=read_error,
+    is_native_error=is_native_error,
+    write_error=write_error,
+    observer=ResponsesObserver,
+    end_markers=END_MARKS,
+    output_member="output",
+    max_stop_sequences=0,
     shows_searches=True,
     failed_bodies=True,
     stored_responses=True,

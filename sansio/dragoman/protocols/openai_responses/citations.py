@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from dragoman._ir.request import Citation, Text
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_responses.common import objects_of, text_of
+from dragoman.protocols.openai_responses.common import objects_in, text_or_none
 
 
-def sources_of(annotations: JSON) -> tuple[Citation, ...]:
+def read_citations(annotations: JSON) -> tuple[Citation, ...]:
     """The web pages that annotations cite."""
     found = []
-    for each in objects_of(annotations):
-        url = text_of(each.get("url"))
+    for each in objects_in(annotations):
+        url = text_or_none(each.get("url"))
         if url is not None:
             start, end = each.get("start_index"), each.get("end_index")
             found.append(
                 Citation(
                     url,
-                    text_of(each.get("title")),
+                    text_or_none(each.get("title")),
                     start if type(start) is int else None,
                     end if type(end) is int else None,
                 )
@@ -29,7 +29,9 @@ def sources_of(annotations: JSON) -> tuple[Citation, ...]:
     return tuple(found)
 
 
-def url_citation(url: str, title: str | None, start: int | None, end: int | None, length: int) -> JSONObject:
+def write_url_citation(
+    url: str, title: str | None, start: int | None, end: int | None, length: int
+) -> JSONObject:
     """An annotation. All its fields are required; `length` of the text ends a span that is not told."""
     return {
         "type": "url_citation",
@@ -40,12 +42,15 @@ def url_citation(url: str, title: str | None, start: int | None, end: int | None
     }
 
 
-def annotations_of(part: Text) -> list[JSON]:
+def write_citations(part: Text) -> list[JSON]:
     """The annotations of a text of another protocol."""
-    return [url_citation(each.url, each.title, each.start, each.end, len(part.text)) for each in part.sources]
+    return [
+        write_url_citation(each.url, each.title, each.start, each.end, len(part.text))
+        for each in part.sources
+    ]
 
 
-def says_more(part: Text) -> bool:
+def has_unmapped_citations(part: Text) -> bool:
     """Whether the citations that the text came with say anything beside its sources."""
     told: set[JSON] = {None, *(value for each in part.sources for value in (each.url, each.title))}
     told.update(value for each in part.sources for value in (each.start, each.end))

@@ -16,7 +16,7 @@ import msgspec
 from dragoman._ir.request import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text
-from dragoman.protocols.openai_responses.common import objects_of, text_of
+from dragoman.protocols.openai_responses.common import objects_in, text_or_none
 
 COMPUTERS = frozenset(("computer", "computer_use_preview"))
 
@@ -160,13 +160,13 @@ _STAND_INS: dict[str, tuple[str, JSONObject]] = {
 }
 
 
-def stand_in(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
+def function_fallback(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
     """The function for a tool of this kind, None when the provider runs the tool, or it is of another kind."""
     if kind not in _STAND_INS or not _client_runs(kind, tool):
         return None
     description, schema = _STAND_INS[kind]
     if kind == "tool_search":
-        description = text_of(tool.get("description")) or description
+        description = text_or_none(tool.get("description")) or description
         if type(tool.get("parameters")) is dict:
             schema = tool["parameters"]
     elif kind == "shell":
@@ -187,14 +187,14 @@ def _client_runs(kind: str, tool: JSONObject) -> bool:
 
 def _skills(environment: JSON) -> str:
     """What a local environment offers to be read."""
-    skills = objects_of(environment.get("skills")) if type(environment) is dict else []
+    skills = objects_in(environment.get("skills")) if type(environment) is dict else []
     lines = [f"{skill.get('name')} ({skill.get('path')}): {skill.get('description')}" for skill in skills]
     return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
 
 
 # --- what the model wrote -> the item of the call ----------------------------------------------------------
 
-Check = Callable[[JSON], bool]
+MemberCheck = Callable[[JSON], bool]
 
 
 def _is_text(value: JSON) -> bool:
@@ -225,11 +225,11 @@ def _is_button(value: JSON) -> bool:
 
 
 # Members: name -> (check, required).
-Members = Mapping[str, tuple[Check, bool]]
+MemberChecks = Mapping[str, tuple[MemberCheck, bool]]
 
-_POINT: Members = {"x": (_is_count, True), "y": (_is_count, True)}
-_HELD: Members = {"keys": (_are_texts, False)}
-_ACTIONS: Mapping[str, Members] = {
+_POINT: MemberChecks = {"x": (_is_count, True), "y": (_is_count, True)}
+_HELD: MemberChecks = {"keys": (_are_texts, False)}
+_ACTIONS: Mapping[str, MemberChecks] = {
     "click": {"button": (_is_button, True), **_POINT, **_HELD},
     "double_click": {**_POINT, **_HELD},
     "drag": {"path": (_is_path, True), **_HELD},
@@ -240,17 +240,17 @@ _ACTIONS: Mapping[str, Members] = {
     "type": {"text": (_is_text, True)},
     "wait": {},
 }
-_OPERATIONS: Mapping[str, Members] = {
+_OPERATIONS: Mapping[str, MemberChecks] = {
     "create_file": {"path": (_is_text, True), "diff": (_is_text, True)},
     "update_file": {"path": (_is_text, True), "diff": (_is_text, True)},
     "delete_file": {"path": (_is_text, True)},
 }
-_COMMANDS: Members = {
+_COMMANDS: MemberChecks = {
     "commands": (_are_texts, True),
     "timeout_ms": (_is_count, False),
     "max_output_length": (_is_count, False),
 }
-_COMMAND: Members = {
+_COMMAND: MemberChecks = {
     "command": (_are_texts, True),
     "env": (_are_named_texts, False),
     "timeout_ms": (_is_count, False),
@@ -259,25 +259,25 @@ _COMMAND: Members = {
 }
 
 
-class _NotOfItsFormError(Exception):
+class _InvalidArgumentsError(Exception):
     """The arguments lack what the item needs."""
 
 
-def _take(value: JSONObject, members: Members) -> JSONObject:
+def _take(value: JSONObject, members: MemberChecks) -> JSONObject:
     """The members of an object that the item has. Optional ones of a wrong type are left out."""
     out: JSONObject = {}
     for name, (check, required) in members.items():
         if name in value and check(value[name]):
             out[name] = value[name]
         elif required:
-            raise _NotOfItsFormError
+            raise _InvalidArgumentsError
     return out
 
 
-def _take_typed(value: JSON, forms: Mapping[str, Members]) -> JSONObject:
+def _take_typed(value: JSON, forms: Mapping[str, MemberChecks]) -> JSONObject:
     kind = value.get("type") if type(value) is dict else None
     if type(kind) is not str or kind not in forms:
-        raise _NotOfItsFormError
+        raise _InvalidArgumentsError
     return {"type": kind, **_take(value, forms[kind])}
 
 
@@ -302,7 +302,7 @@ def _actions(arguments: JSONObject) -> list[JSONObject]:
     told = arguments.get("actions", arguments.get("action"))
     actions = [_take_typed(each, _ACTIONS) for each in (told if type(told) is list else [told])]
     if not actions:
-        raise _NotOfItsFormError
+        raise _InvalidArgumentsError
     for each in actions:
         if each["type"] == "double_click":
             each.setdefault("keys", None)  # required, may be null
@@ -316,7 +316,7 @@ def _computer(arguments: JSONObject) -> JSONObject:
 def _computer_preview(arguments: JSONObject) -> JSONObject:
     actions = _actions(arguments)
     if len(actions) != 1:
-        raise _NotOfItsFormError
+        raise _InvalidArgumentsError
     return {"action": actions[0], "pending_safety_checks": []}
 
 
@@ -330,29 +330,29 @@ _FIELDS: dict[str, Callable[[JSONObject], JSONObject]] = {
 }
 
 
-def fields_of(kind: str, text: str) -> JSONObject | None:
+def parse_call_arguments(kind: str, text: str) -> JSONObject | None:
     """What the item of a call holds of the arguments that the model wrote, None when they do not have its form."""
     try:
         arguments = decode(text.encode("utf-8", "surrogatepass"))
         if type(arguments) is dict:
             return _FIELDS[kind](arguments)
-    except (RemoteProtocolError, _NotOfItsFormError):
+    except (RemoteProtocolError, _InvalidArgumentsError):
         pass
     return None
 
 
-def says_more(text: str, fields: JSONObject) -> bool:
+def has_unmapped_arguments(text: str, fields: JSONObject) -> bool:
     """Whether arguments that made an item's fields say something that the item does not."""
     told = [fields]
     texts: set[str] = set()
     while told:
         for name, value in told.pop().items():
             texts.add(encode_text([name, value]))
-            told += [value] if type(value) is dict else objects_of(value)
+            told += [value] if type(value) is dict else objects_in(value)
     left: list[JSONObject] = [decode(text.encode("utf-8", "surrogatepass"))]
     while left:
         for name, value in left.pop().items():
-            inner = [value] if type(value) is dict else objects_of(value)
+            inner = [value] if type(value) is dict else objects_in(value)
             if inner and encode_text([name, value]) not in texts:
                 left += inner
             elif value is not None and not inner and encode_text([name, value]) not in texts:
@@ -360,7 +360,7 @@ def says_more(text: str, fields: JSONObject) -> bool:
     return False
 
 
-def announced(kind: str, fields: JSONObject) -> JSONObject:
+def announced_fields(kind: str, fields: JSONObject) -> JSONObject:
     """The fields of an item that has just begun: empty where the model is still writing."""
     if kind == "shell":
         return {**fields, "action": {**fields["action"], "commands": []}}

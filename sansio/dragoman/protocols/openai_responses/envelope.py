@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dragoman._ir.events import Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import tables
-from dragoman.protocols.openai_responses.common import text_of
+from dragoman.protocols.openai_responses.common import text_or_none
 from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.wire import NAME
 
 # Request fields that the response repeats as they came, with what stands there when the client named none: numbers are
 # required where the request may have null (Open Responses, `ResponseResource`).
@@ -39,24 +39,24 @@ _ECHO: dict[str, JSON] = {
 }
 
 
-class Envelope:
+class ResponseBuilder:
     """Makes the Response objects of one answer."""
 
     __slots__ = ("_exchange", "_fixed", "_ledger", "id")
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._exchange = exchange
-        self.id = exchange.answer_id("resp_", "")
-        self._fixed = _fixed(exchange)
+        self._exchange = context
+        self.id = context.response_id("resp_", "")
+        self._fixed = _fixed(context)
 
     def started(self, started: Started) -> None:
         """Note what the upstream said when it started."""
-        self.id = self._exchange.answer_id("resp_", started.id)
+        self.id = self._exchange.response_id("resp_", started.id)
         self._note_tier(started.service_tier)
 
     def _note_tier(self, said: str | None) -> None:
-        tier = tables.SERVICE_TIER_NAMES.get(said or "", said)
+        tier = tables.SERVICE_TIER_ALIASES.get(said or "", said)
         if tier in tables.SERVICE_TIERS:
             self._fixed["service_tier"] = tier
         elif tier is not None:
@@ -95,10 +95,10 @@ class Envelope:
         }
 
 
-def _fixed(exchange: Exchange) -> JSONObject:
-    raw = exchange.request.raw if exchange.request.protocol == ORIGIN else {}
-    out: JSONObject = {"access_programs": None, "background": False, "store": exchange.stored}
-    out["service_tier"] = tables.TIER_UNLESS_TOLD
+def _fixed(context: ResponseContext) -> JSONObject:
+    raw = context.request.raw if context.request.protocol == NAME else {}
+    out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
+    out["service_tier"] = tables.DEFAULT_TIER
     if raw.get("prompt_cache_retention") is not None:
         out["prompt_cache_retention"] = raw["prompt_cache_retention"]
     for name, default in _ECHO.items():
@@ -119,19 +119,19 @@ def _echo_tool(tool: JSONObject) -> JSONObject:
     return tool
 
 
-def ending(stop: Stopped) -> tuple[str, str | None]:
+def end_status(stop: Stopped) -> tuple[str, str | None]:
     """Status and reason of incompleteness."""
     # The other reasons that only this protocol has come back by their own names.
-    native = stop.native if tables.INCOMPLETE.get(stop.native or "") is stop.reason else None
-    reason = native or tables.INCOMPLETE_REASONS.get(stop.reason)
+    native = stop.native if tables.STOP_REASONS.get(stop.native or "") is stop.reason else None
+    reason = native or tables.STOP_REASON_NAMES.get(stop.reason)
     return ("completed", None) if reason is None else ("incomplete", reason)
 
 
 def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
     """Enter what an ended response cannot say. A stop that nobody upstream named is the gateway's own doing."""
-    if stop.reason in tables.VAGUE_STOPS and stop.native and ending(stop)[1] is None:
+    if stop.reason in tables.LOSSY_STOP_REASONS and stop.native and end_status(stop)[1] is None:
         ledger.altered("/status", f"the upstream stopped for {stop.reason.value}, which is told as completed")
-    if text_of(stop.sequence):
+    if text_or_none(stop.sequence):
         ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
     if stop.explanation and not explained:
         ledger.dropped(

@@ -7,7 +7,7 @@ readable message.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind, kind_by_words, kind_of_status
+from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman.protocols.openai_responses import tables
@@ -19,16 +19,16 @@ _MAX_MESSAGE = 2000
 _MESSAGE_FIELDS = ("message", "detail", "error", "msg", "title")
 
 
-def read_fault(status: int, body: bytes) -> Fault:
+def read_error(status: int, body: bytes) -> WireError:
     """An upstream's error answer. Never raises."""
     try:
         value = decode(body)
     except RemoteProtocolError:
-        return fault_of(_plain_text(status, body), status)
-    return fault_of(value, status)
+        return parse_error(_plain_text(status, body), status)
+    return parse_error(value, status)
 
 
-def is_fault(body: bytes) -> bool:
+def is_native_error(body: bytes) -> bool:
     """Whether a body is an error as clients of this protocol read it: {"error": {"message": ...}}."""
     try:
         value = decode(body)
@@ -38,7 +38,7 @@ def is_fault(body: bytes) -> bool:
     return type(error) is dict and type(error.get("message")) is str
 
 
-def fault_of(value: JSON, status: int | None = None) -> Fault:
+def parse_error(value: JSON, status: int | None = None) -> WireError:
     """A fault from an error object, from what holds one under `error`, or from anything else."""
     holder: JSONObject = value if type(value) is dict else {}
     nested = holder.get("error")
@@ -54,7 +54,7 @@ def fault_of(value: JSON, status: int | None = None) -> Fault:
             if status
             else "the upstream failed without a reason"
         )
-    return Fault(
+    return WireError(
         _kind(code, sort, status, message),
         message[:_MAX_MESSAGE],
         status,
@@ -64,23 +64,23 @@ def fault_of(value: JSON, status: int | None = None) -> Fault:
     )
 
 
-def _kind(code: str | None, sort: str | None, status: int | None, message: str) -> FaultKind:
+def _kind(code: str | None, sort: str | None, status: int | None, message: str) -> ErrorKind:
     kind = tables.KIND_BY_CODE.get(code or "")
     if code in tables.GENERIC_CODES and status is not None:
         kind = None
     if kind is None and code in tables.RESPONSE_ERROR_CODES:
-        kind = FaultKind.INVALID_REQUEST  # all that are left speak of the prompt or its images
+        kind = ErrorKind.INVALID_REQUEST  # all that are left speak of the prompt or its images
     if kind is None and status is not None:
         kind = kind_of_status(status)
     if kind is None:
-        kind = tables.KIND_BY_CODE.get(sort or "", FaultKind.SERVER)
-    if kind is FaultKind.NOT_FOUND and status == 400:
+        kind = tables.KIND_BY_CODE.get(sort or "", ErrorKind.SERVER)
+    if kind is ErrorKind.NOT_FOUND and status == 400:
         kind = (
-            FaultKind.INVALID_REQUEST
+            ErrorKind.INVALID_REQUEST
         )  # this server says so of an unknown model; the status stays what it was
-    if kind is FaultKind.RATE_LIMIT and "insufficient_quota" in (code, sort):
-        return FaultKind.BILLING
-    return kind_by_words(kind, message)
+    if kind is ErrorKind.RATE_LIMIT and "insufficient_quota" in (code, sort):
+        return ErrorKind.BILLING
+    return kind_from_message(kind, message)
 
 
 def _message(error: JSONObject) -> str:
@@ -111,33 +111,33 @@ def _plain_text(status: int, body: bytes) -> str:
     return text
 
 
-def error_object(fault: Fault) -> JSONObject:
+def error_object(error: WireError) -> JSONObject:
     """{message, type, param, code}: all four are required, the last two may be null."""
-    sort, code = tables.ERRORS[fault.kind]
-    if fault.code is not None and fault.kind not in tables.FIXED_CODES:
-        code = fault.code
-    return {"message": fault.message, "type": sort, "param": fault.param, "code": code}
+    sort, code = tables.ERRORS[error.kind]
+    if error.code is not None and error.kind not in tables.FIXED_CODES:
+        code = error.code
+    return {"message": error.message, "type": sort, "param": error.param, "code": code}
 
 
-def write_fault(fault: Fault, request_id: str | None) -> tuple[int, bytes]:
+def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Status and body. The request id travels in a header in this protocol, not in the body."""
-    status = fault.status
+    status = error.status
     if status is None or not 400 <= status < 600:
-        status = STATUS_BY_KIND[fault.kind]
-    return tables.STATUS_NAMES.get(status, status), encode({"error": error_object(fault)})
+        status = STATUS_BY_KIND[error.kind]
+    return tables.STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
 
-def response_error(fault: Fault) -> JSONObject:
+def response_error(error: WireError) -> JSONObject:
     """`response.error`: its code is from a closed list."""
-    code = fault.code
+    code = error.code
     if code not in tables.RESPONSE_ERROR_CODES:
-        code = tables.RESPONSE_ERROR_BY_KIND.get(fault.kind, tables.RESPONSE_ERROR_ELSE)
-    return {"code": code, "message": fault.message}
+        code = tables.RESPONSE_ERROR_BY_KIND.get(error.kind, tables.DEFAULT_RESPONSE_ERROR)
+    return {"code": code, "message": error.message}
 
 
-def error_event(fault: Fault, sequence_number: int) -> JSONObject:
+def error_event(wire_error: WireError, sequence_number: int) -> JSONObject:
     """The `error` event. The vendor's server nests the error, its SDK types it flat: clients get both."""
-    error = error_object(fault)
+    error = error_object(wire_error)
     return {
         "type": "error",
         "sequence_number": sequence_number,

@@ -13,7 +13,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses import tables
 
 # "Up to 4 explicit breakpoints a request."
-MAX_MARKS = 4
+MAX_CACHE_MARKS = 4
 
 _FIELD = "prompt_cache_breakpoint"
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
@@ -26,7 +26,7 @@ def as_breakpoint(mark: CacheMark) -> JSONObject:
     return written
 
 
-class Marks:
+class BreakpointWriter:
     """Puts the marks of one request where they go.
 
     taken: whether the upstream takes any.
@@ -67,16 +67,18 @@ class Marks:
 
     def finish(self) -> None:
         """Take off what is too much."""
-        for path, part in self._placed[:-MAX_MARKS]:
+        for path, part in self._placed[:-MAX_CACHE_MARKS]:
             del part[_FIELD]
-            self._ledger.dropped(path, f"a request may have {MAX_MARKS} breakpoints; the last ones are kept")
+            self._ledger.dropped(
+                path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
+            )
 
 
 def _last_part(items: list[JSON]) -> JSONObject | None:
     for item in reversed(items):
         if item["type"] in _OUTPUTS:
             return _last_of_output(item)
-        if item["type"] == "message" and item["content"][-1]["type"] in tables.MARKABLE:
+        if item["type"] == "message" and item["content"][-1]["type"] in tables.MARKABLE_PARTS:
             last: JSONObject = item["content"][-1]
             return last
     return None

@@ -12,9 +12,9 @@ from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, Too
 from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
-from dragoman.protocols.openai_responses.common import extra_of, optional, required, wrong_type
-from dragoman.protocols.openai_responses.read_parts import image_of
-from dragoman.protocols.openai_responses.words import found_tools
+from dragoman.protocols.openai_responses.common import extra_fields, optional_text, required_text, wrong_type
+from dragoman.protocols.openai_responses.read_parts import read_image
+from dragoman.protocols.openai_responses.words import render_found_tools
 
 # What fields say that goes without saying.
 _PLAIN: JSONObject = {
@@ -36,13 +36,13 @@ def read_client_call(item: JSONObject, path: str) -> Message:
     """A call as an assistant's message. Raises RemoteProtocolError when it does not say what was called."""
     sort: str = item["type"]
     kind, text = _INPUTS[sort](item, path)
-    extra = extra_of(item, wire.CLIENT_CALL) or {}
+    extra = extra_fields(item, wire.KNOWN_CLIENT_CALL) or {}
     _forget_plain(extra)
     call = ToolCall(
-        required(item, path, "call_id"),
+        required_text(item, path, "call_id"),
         CLIENT_TOOLS[kind].name,
         text,
-        item_id=optional(item, path, "id"),
+        item_id=optional_text(item, path, "id"),
         extra=extra or None,
         path=path,
         hosted=kind,
@@ -98,31 +98,31 @@ _INPUTS: dict[str, Callable[[JSONObject, str], tuple[str, str]]] = {
 
 def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
     """A result as a user's message."""
-    extra = extra_of(item, wire.CLIENT_OUTPUT) or {}
+    extra = extra_fields(item, wire.KNOWN_CLIENT_OUTPUT) or {}
     is_error: bool | None = None
     part: Text | Media
     if kind == "apply_patch":
         is_error = item.get("status") == "failed"
-        part = Text(optional(item, path, "output") or str(item.get("status")), path=f"{path}/output")
+        part = Text(optional_text(item, path, "output") or str(item.get("status")), path=f"{path}/output")
     elif kind == "shell":
         part = Text(_shell_words(item.get("output"), extra), path=f"{path}/output")
     elif kind == "tool_search":
-        part = Text(found_tools(item), path=f"{path}/tools")
+        part = Text(render_found_tools(item), path=f"{path}/tools")
     elif kind == "local_shell":
         part = Text(_plain(item.get("output")), path=f"{path}/output")
     else:
         screen = _object(item, path, "output")
-        left = extra_of(screen, _SCREEN) or {}
+        left = extra_fields(screen, _SCREEN) or {}
         if left.get("type") == "computer_screenshot":
             del left["type"]  # the only one
-        part = image_of(screen, f"{path}/output", extra=left or None)
+        part = read_image(screen, f"{path}/output", extra=left or None)
     _forget_plain(extra)
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,
         parts,
         is_error=is_error,
-        item_id=optional(item, path, "id"),
+        item_id=optional_text(item, path, "id"),
         extra=extra or None,
         path=path,
         hosted=kind,

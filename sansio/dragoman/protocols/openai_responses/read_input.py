@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
     FunctionTool,
     HostedTool,
@@ -22,26 +22,26 @@ from dragoman._ir.request import (
     Namespace,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Role,
     Text,
-    Thought,
     Tool,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.openai_responses import tables, wire
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 from dragoman.protocols.openai_responses.common import (
-    extra_of,
-    invalid,
-    missing,
-    objects_of,
-    optional,
-    required,
-    text_of,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    objects_in,
+    optional_text,
+    required_text,
+    text_or_none,
     wrong_type,
 )
 from dragoman.protocols.openai_responses.read_client_items import (
@@ -50,8 +50,8 @@ from dragoman.protocols.openai_responses.read_client_items import (
 )
 from dragoman.protocols.openai_responses.read_parts import read_parts
 from dragoman.protocols.openai_responses.read_tools import read_tools
-from dragoman.protocols.openai_responses.wire import ORIGIN
-from dragoman.protocols.openai_responses.words import words_of
+from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.words import render_text
 
 # Bound here, for an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
@@ -81,8 +81,8 @@ class InputReader:
         "tools",
     )
 
-    def __init__(self, sealer: Sealer, tools: list[Tool], namespaces: list[Namespace]) -> None:
-        self._sealer = sealer
+    def __init__(self, signer: Signer, tools: list[Tool], namespaces: list[Namespace]) -> None:
+        self._sealer = signer
         self._shells: dict[str, str] = {}  # item id of a local shell's call -> its call id
         self.messages: list[Message] = []
         self.tools = tools
@@ -101,7 +101,7 @@ class InputReader:
                 raise wrong_type(path, "an object", item)
             kind = item.get("type")
             if kind == "message" or kind is None:
-                if kind is None and "role" not in item and text_of(item.get("id")):
+                if kind is None and "role" not in item and text_or_none(item.get("id")):
                     self._reference(item, path, "item_reference")
                 else:
                     messages.append(_read_message(item, path))
@@ -114,68 +114,68 @@ class InputReader:
                 continue
             if kind == "compaction_trigger" and index == len(items) - 1:
                 self.compact = True
-                self._note_extra(item, path, wire.COMPACTION)
+                self._note_extra(item, path, wire.KNOWN_COMPACTION)
                 continue
             special = _SPECIAL.get(kind, InputReader._opaque)
             special(self, item, path, kind)
 
     def _note_extra(self, item: JSONObject, path: str, known: frozenset[str]) -> None:
         """An item without a message may still say more than we know."""
-        left = extra_of(item, known)
+        left = extra_fields(item, known)
         if left:
             self.messages.append(Message("user", (), path, extra=left))
 
     def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
-        result = kind.endswith("_output") and kind not in tables.PROVIDED_OUTPUTS
+        result = kind.endswith("_output") and kind not in tables.PROVIDER_OUTPUTS
         user = result or kind in tables.USER_ITEMS
         role: Role = "user" if user else "assistant"
-        part = OpaquePart(ORIGIN, kind, item, path, words_of(kind, item))
+        part = OpaquePart(NAME, kind, item, path, render_text(kind, item))
         self.messages.append(Message(role, (part,), path))
 
     def _reference(self, item: JSONObject, path: str, kind: str) -> None:
         if self.reference is None:
-            self.reference = required(item, path, "id"), f"{path}/id"
-        self.messages.append(Message("assistant", (OpaquePart(ORIGIN, kind, item, path),), path))
+            self.reference = required_text(item, path, "id"), f"{path}/id"
+        self.messages.append(Message("assistant", (OpaquePart(NAME, kind, item, path),), path))
 
     def _thought(self, item: JSONObject, path: str, kind: str) -> None:
-        parts = objects_of(item.get("summary")) or objects_of(item.get("content"))
+        parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
         text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
         sealed = item.get("encrypted_content")
-        seal: Seal | None
+        seal: Signature | None
         if type(sealed) is str and self._sealer.is_wrapped(sealed):
             seal = self._sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
         else:
-            seal = Seal(ORIGIN, item)
-        extra = extra_of(item, wire.REASONING)
-        thought = Thought(text, seal, optional(item, path, "id"), extra, path, forged=seal is None)
+            seal = Signature(NAME, item)
+        extra = extra_fields(item, wire.KNOWN_REASONING_ITEM)
+        thought = Reasoning(text, seal, optional_text(item, path, "id"), extra, path, forged=seal is None)
         self.messages.append(Message("assistant", (thought,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
-        seal = self._sealer.unwrap(text_of(item.get("encrypted_content")) or "")
+        seal = self._sealer.unwrap(text_or_none(item.get("encrypted_content")) or "")
         native = seal.native if seal is not None and seal.origin == tables.SUMMARY_ORIGIN else None
-        summary = text_of(native.get("summary")) if type(native) is dict else None
+        summary = text_or_none(native.get("summary")) if type(native) is dict else None
         if summary is None:
             self._opaque(item, path, kind)
             return
-        text = Text(tables.SUMMARY_WORDS + summary, path=f"{path}/encrypted_content")
-        self.messages.append(Message("user", (text,), path, extra=extra_of(item, wire.COMPACTION)))
+        text = Text(tables.SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
+        self.messages.append(Message("user", (text,), path, extra=extra_fields(item, wire.KNOWN_COMPACTION)))
 
     def _search(self, item: JSONObject, path: str, kind: str) -> None:
         """A search that another vendor made was told twice: sealed for its maker, and so that clients can show it.
         What comes back is one search, sealed, with its words.
         """
         before = self.messages[-1].parts if self.messages else ()
-        if len(before) == 1 and isinstance(before[0], Thought) and not before[0].text:
+        if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
             seal = before[0].seal
-            if seal is not None and seal.origin != ORIGIN:
-                words = words_of(kind, item) or ""
+            if seal is not None and seal.origin != NAME:
+                words = render_text(kind, item) or ""
                 thought = msgspec.structs.replace(before[0], text=words)
                 self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(thought,))
                 return
         self._opaque(item, path, kind)
 
     def _client_call(self, item: JSONObject, path: str, kind: str) -> None:
-        if kind == "tool_search_call" and not text_of(item.get("call_id")):
+        if kind == "tool_search_call" and not text_or_none(item.get("call_id")):
             self._opaque(item, path, kind)  # the provider searched
             return
         message = read_client_call(item, path)
@@ -188,20 +188,22 @@ class InputReader:
         tool = _OUTPUTS[kind]
         if tool == "tool_search":
             self._add_tools(item, path, found=True)
-        call_id = text_of(item.get("call_id"))
+        call_id = text_or_none(item.get("call_id"))
         if tool == "local_shell" and call_id is None:
             # "id: The unique ID of the local shell tool call": of the call or of its item.
-            name = required(item, path, "id")
+            name = required_text(item, path, "id")
             call_id = self._shells.get(name, name)
         if tool == "tool_search" and call_id is None:
             self._opaque(item, path, kind)  # the provider searched
             return
-        self.messages.append(read_client_output(item, path, call_id or required(item, path, "call_id"), tool))
+        self.messages.append(
+            read_client_output(item, path, call_id or required_text(item, path, "call_id"), tool)
+        )
 
     def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
         """Tools that are declared in mid-conversation; for everybody else they are tools."""
         self._add_tools(item, path, found=False)
-        self._note_extra(item, path, wire.ADDITIONAL_TOOLS)
+        self._note_extra(item, path, wire.KNOWN_ADDITIONAL_TOOLS)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
         """Add tools. One that is known already is the same tool, as it was told last. A search that has found a
@@ -228,7 +230,7 @@ class InputReader:
             self.effort = (effort, f"{path}/reasoning/effort")
         if type(text) is dict and text.get("format") is not None:
             self.format = (text["format"], f"{path}/text/format")
-        known = set(wire.CONFIGURATION)
+        known = set(wire.KNOWN_CONFIGURATION)
         for name, said in (("reasoning", {"effort"}), ("text", {"format"})):
             value = item.get(name)
             if value is not None and not (type(value) is dict and value.keys() <= said):
@@ -252,8 +254,8 @@ def _read_message(item: JSONObject, path: str) -> Message:
     role = item.get("role")
     if type(role) is not str or role not in tables.ROLES:
         if role is None:
-            raise missing(f"{path}/role")
-        raise invalid(f"{path}/role", "user, assistant, system or developer")
+            raise missing_field(f"{path}/role")
+        raise invalid_value(f"{path}/role", "user, assistant, system or developer")
     content = item.get("content")
     parts: tuple[Part, ...]
     if type(content) is str:
@@ -261,7 +263,7 @@ def _read_message(item: JSONObject, path: str) -> Message:
     elif type(content) is list:
         parts = read_parts(content, path + "/content")
     elif content is None:
-        raise missing(f"{path}/content")
+        raise missing_field(f"{path}/content")
     else:
         raise wrong_type(f"{path}/content", "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content alone
@@ -270,9 +272,9 @@ def _read_message(item: JSONObject, path: str) -> Message:
         role,
         parts,
         path,
-        phase=optional(item, path, "phase"),
-        item_id=optional(item, path, "id"),
-        extra=extra_of(item, wire.MESSAGE),
+        phase=optional_text(item, path, "phase"),
+        item_id=optional_text(item, path, "id"),
+        extra=extra_fields(item, wire.KNOWN_MESSAGE),
     )
 
 
@@ -291,14 +293,14 @@ def _read_call(item: JSONObject, path: str) -> Message:
         # Some clients send the arguments as an object, or none at all for a tool without parameters.
         text = "" if text is None else encode_text(text)
     call = ToolCall(
-        required(item, path, "call_id"),
-        required(item, path, "name"),
+        required_text(item, path, "call_id"),
+        required_text(item, path, "name"),
         text,
         _CUSTOM if custom else _FUNCTION,
-        optional(item, path, "namespace"),
-        optional(item, path, "id"),
+        optional_text(item, path, "namespace"),
+        optional_text(item, path, "id"),
         None,
-        _extra_of_call(item, wire.CUSTOM_CALL if custom else wire.FUNCTION_CALL),
+        _extra_of_call(item, wire.KNOWN_CUSTOM_CALL if custom else wire.KNOWN_FUNCTION_CALL),
         path,
     )
     return Message("assistant", (call,), path)
@@ -306,7 +308,7 @@ def _read_call(item: JSONObject, path: str) -> Message:
 
 def _extra_of_call(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
     """What a call or result says beyond the known. That the model itself called goes without saying."""
-    extra = extra_of(item, known)
+    extra = extra_fields(item, known)
     if extra and extra.get("caller", False) in (None, {"type": "direct"}):
         del extra["caller"]
     return extra or None
@@ -322,30 +324,28 @@ def _read_result(item: JSONObject, path: str) -> Message:
         parts = tuple(
             [
                 # No tool can refuse: such a part is kept as it is, and its words go on as text.
-                OpaquePart(wire.ORIGIN, "refusal", raw, part.path, part.text)
-                if type(part) is Refusal
-                else part
+                OpaquePart(wire.NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
                 for part, raw in zip(read_parts(output, where), output, strict=True)
             ]
         )
     elif output is None:
-        raise missing(where)
+        raise missing_field(where)
     else:
         raise wrong_type(where, "a string or an array", output)
     kind: str = item["type"]
     plain = len(item) == 3  # type, call_id and output alone, as nearly all are
-    call_id = optional(item, path, "call_id")
+    call_id = optional_text(item, path, "call_id")
     if call_id is None:
         # By type it may name no call: then it is the result of none, and only words.
-        return Message("user", (OpaquePart(ORIGIN, kind, item, path, words_of(kind, item)),), path)
+        return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
     result = ToolResult(
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
         None,
-        None if plain else optional(item, path, "id"),
+        None if plain else optional_text(item, path, "id"),
         None,
-        None if plain else _extra_of_call(item, wire.CALL_OUTPUT),
+        None if plain else _extra_of_call(item, wire.KNOWN_CALL_OUTPUT),
         path,
     )
     return Message("user", (result,), path)

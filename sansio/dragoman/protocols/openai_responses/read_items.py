@@ -20,9 +20,9 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
     Search,
+    Signature,
+    SignatureDelta,
     Source,
     TextDelta,
     ToolHead,
@@ -31,15 +31,15 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.protocols.openai_responses.common import objects_of, text_of
+from dragoman.protocols.openai_responses.common import objects_in, text_or_none
 from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE
-from dragoman.protocols.openai_responses.wire import ORIGIN
-from dragoman.protocols.openai_responses.words import searches
+from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.words import search_queries
 
-Numbers = Callable[[], int]
+NextNumber = Callable[[], int]
 
 
-class _Given:
+class _EmittedText:
     """The text that one block or part of it has given so far. ended: its block is closed."""
 
     __slots__ = ("block", "ended", "pieces")
@@ -49,7 +49,7 @@ class _Given:
         self.pieces = [] if pieces is None else pieces
         self.ended = False
 
-    def missing_of(self, text: JSON) -> str:
+    def missing_text(self, text: JSON) -> str:
         """What `text` says beyond what was given."""
         if type(text) is not str:
             return ""
@@ -57,7 +57,7 @@ class _Given:
         return text[len(given) :] if text.startswith(given) else ""
 
 
-class _Parts(dict[int, _Given]):
+class _PartTexts(dict[int, _EmittedText]):
     """The parts of one item that have given text, by index, in the order in which they came.
 
     announced: the index of the part that was announced last, None where the server announces none.
@@ -68,13 +68,13 @@ class _Parts(dict[int, _Given]):
     def __init__(self) -> None:
         self.announced: int | None = None
 
-    def at(self, index: int) -> int:
+    def resolve_index(self, index: int) -> int:
         """The index of the part that an event means. vLLM before 0.12 announces one part, and then the indexes of its
         events count on: where parts are announced, there are no others.
         """
         return index if self.announced is None or index in self else self.announced
 
-    def places(self, texts: list[JSON]) -> list[int]:
+    def match_parts(self, texts: list[JSON]) -> list[int]:
         """For each part of a finished item the index under which its text came; one of its own if it did not come.
 
         Parts are matched by order, not by index: the indexes of vLLM's events count on across items (vllm#45742).
@@ -96,25 +96,25 @@ class _Parts(dict[int, _Given]):
         return [found.get(number, place) for number, place in enumerate(own)]
 
 
-class Item:
+class OutputItem:
     """One output item. Also the form of those that have no blocks: they are given whole when they are done."""
 
-    __slots__ = ("finished", "index", "kind", "ledger", "model", "names", "number")
+    __slots__ = ("finished", "ids", "index", "kind", "ledger", "model", "number")
 
-    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         self.index = index
-        self.kind = text_of(item.get("type")) or "item"
-        self.names = {name: text_of(item.get(name)) for name in ("id", "call_id")}
+        self.kind = text_or_none(item.get("type")) or "item"
+        self.ids = {name: text_or_none(item.get(name)) for name in ("id", "call_id")}
         self.number = number
         self.model = model
         self.ledger = ledger
         self.finished = False
 
-    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
         """The event for a delta of an open part, None when it takes more than that."""
         return None
 
-    def pieces_of(self, block: int) -> list[str] | None:
+    def open_pieces(self, block: int) -> list[str] | None:
         """The text so far of the open part that is this block. None: the item has no such part."""
         return None
 
@@ -132,15 +132,15 @@ class Item:
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         search = _search_of(item) if self.kind == "web_search_call" else None
-        out.append(Opaque(ORIGIN, self.kind, item, f"/output/{self.index}", search=search))
+        out.append(Opaque(NAME, self.kind, item, f"/output/{self.index}", search=search))
 
     def close(self, out: list[Event], complete: bool) -> None:
         """The answer ended; complete is False when it was cut."""
         if not self.finished:
-            self.cut(out, complete)
+            self.end_unfinished(out, complete)
             self.finished = True
 
-    def cut(self, out: list[Event], complete: bool) -> None:
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
         self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
 
 
@@ -149,41 +149,43 @@ def _search_of(item: JSONObject) -> Search | None:
     action = item.get("action")
     if type(action) is not dict or action.get("type") != "search":
         return None
-    urls = [text_of(source.get("url")) for source in objects_of(action.get("sources"))]
-    return Search(tuple(searches(action)), tuple([Source(url) for url in urls if url is not None]))
+    urls = [text_or_none(source.get("url")) for source in objects_in(action.get("sources"))]
+    return Search(tuple(search_queries(action)), tuple([Source(url) for url in urls if url is not None]))
 
 
 # The types of parts that are text. Some servers leave the type out.
 _PARTS = frozenset(("output_text", "refusal", "text", None))
 
 
-class MessageItem(Item):
+class MessageItem(OutputItem):
     """A message: one block for each content part."""
 
     __slots__ = ("annotations", "item_id", "parts", "phase")
 
-    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
-        self.item_id = self.names["id"]
-        self.phase = text_of(item.get("phase"))
-        self.parts = _Parts()
+        self.item_id = self.ids["id"]
+        self.phase = text_or_none(item.get("phase"))
+        self.parts = _PartTexts()
         self.annotations: dict[int, int] = {}
 
-    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
         given = self.parts.get(content)
         if given is None or given.ended or kind != "response.output_text.delta":
             return None
         given.pieces.append(text)
         return TextDelta(given.block, text)
 
-    def pieces_of(self, block: int) -> list[str] | None:
+    def open_pieces(self, block: int) -> list[str] | None:
         given = self._open()
         return given.pieces if given is not None and given.block == block else None
 
     def announce(self, index: int) -> None:
         self.parts.announced = index
 
-    def more(self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None) -> None:
+    def add_text(
+        self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None
+    ) -> None:
         if type(text) is not str or not text:
             return
         given = self._part(index, out, refusal)
@@ -192,12 +194,12 @@ class MessageItem(Item):
             _give_logprobs(given.block, logprobs, out)
         out.append(TextDelta(given.block, text))
 
-    def rest(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
+    def add_missing_text(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
         """The whole text of a part."""
         given = self.parts.get(index)
-        self.more(index, text if given is None else given.missing_of(text), out, refusal)
+        self.add_text(index, text if given is None else given.missing_text(text), out, refusal)
 
-    def annotate(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
+    def add_annotation(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
         given = self.parts.get(index)
         if given is None or given.ended:
             return  # it comes again with the finished part
@@ -209,10 +211,10 @@ class MessageItem(Item):
         out.append(
             Annotation(
                 given.block,
-                ORIGIN,
+                NAME,
                 annotation,
-                text_of(annotation.get("url")),
-                text_of(annotation.get("title")),
+                text_or_none(annotation.get("url")),
+                text_or_none(annotation.get("title")),
                 start if type(start) is int else None,
                 end if type(end) is int else None,
                 path,
@@ -222,14 +224,14 @@ class MessageItem(Item):
     def part_done(self, index: int, part: JSONObject, out: list[Event]) -> None:
         """A finished part. Its block stays open: only the finished item says whether the model was cut off in it."""
         fresh = index not in self.parts
-        self.rest(index, _whole_text(part), out, part.get("type") == "refusal")
+        self.add_missing_text(index, _whole_text(part), out, part.get("type") == "refusal")
         given = self.parts.get(index)
         if given is None or given.ended:
             return
         if fresh:
             _give_logprobs(given.block, part.get("logprobs"), out)
-        for annotation in objects_of(part.get("annotations"))[self.annotations.get(index, 0) :]:
-            self.annotate(index, annotation, out)
+        for annotation in objects_in(part.get("annotations"))[self.annotations.get(index, 0) :]:
+            self.add_annotation(index, annotation, out)
 
     def note_part(self, index: int, part: JSONObject) -> None:
         kind = part.get("type")
@@ -239,31 +241,31 @@ class MessageItem(Item):
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
-        content = objects_of(item.get("content"))
-        places = self.parts.places([_whole_text(part) for part in content])
+        content = objects_in(item.get("content"))
+        places = self.parts.match_parts([_whole_text(part) for part in content])
         for index, (place, part) in enumerate(zip(places, content, strict=True)):
             self.note_part(index, part)
             self.part_done(place, part, out)
-        self.cut(out, complete)
+        self.end_unfinished(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:
-        self.cut(out, complete)  # also what came after the finished item
+        self.end_unfinished(out, complete)  # also what came after the finished item
 
-    def cut(self, out: list[Event], complete: bool) -> None:
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
         given = self._open()
         if given is not None:
             given.ended = True
             out.append(BlockEnded(given.block, complete))
 
-    def _open(self) -> _Given | None:
+    def _open(self) -> _EmittedText | None:
         return next((given for given in self.parts.values() if not given.ended), None)
 
-    def _part(self, index: int, out: list[Event], refusal: bool) -> _Given:
+    def _part(self, index: int, out: list[Event], refusal: bool) -> _EmittedText:
         """The open part. The parts before it have ended when it opens, whether or not that was said."""
         given = self.parts.get(index)
         if given is None or given.ended:
-            self.cut(out, True)
-            given = self.parts[index] = _Given(self.number(), [] if given is None else given.pieces)
+            self.end_unfinished(out, True)
+            given = self.parts[index] = _EmittedText(self.number(), [] if given is None else given.pieces)
             kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
             out.append(BlockStarted(given.block, kind, item_id=self.item_id, phase=self.phase))
         return given
@@ -274,31 +276,31 @@ def _whole_text(part: JSONObject) -> JSON:
 
 
 def _give_logprobs(block: int, value: JSON, out: list[Event]) -> None:
-    tokens: list[JSON] = [*objects_of(value)]
+    tokens: list[JSON] = [*objects_in(value)]
     if tokens:
         out.append(Logprobs(block, tokens))
 
 
-class ReasoningItem(Item):
+class ReasoningItem(OutputItem):
     """A reasoning item: one block, whose parts are the summaries and the open texts."""
 
     __slots__ = ("block", "item_id", "summaries", "texts")
 
-    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
-        self.item_id = self.names["id"]
+        self.item_id = self.ids["id"]
         self.block: int | None = None
-        self.summaries = _Parts()
-        self.texts = _Parts()
+        self.summaries = _PartTexts()
+        self.texts = _PartTexts()
 
-    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
         given = self.summaries.get(summary)
         if given is None or kind != "response.reasoning_summary_text.delta" or self.finished:
             return None
         given.pieces.append(text)
         return ReasoningDelta(given.block, text, summary, ReasoningForm.SUMMARY)
 
-    def pieces_of(self, block: int) -> list[str] | None:
+    def open_pieces(self, block: int) -> list[str] | None:
         """Only while there is one part: a delta does not tell its part by its block."""
         parts = [*self.summaries.values(), *self.texts.values()]
         if self.finished or block != self.block or len(parts) != 1:
@@ -308,35 +310,35 @@ class ReasoningItem(Item):
     def announce(self, index: int) -> None:
         self.texts.announced = index
 
-    def parts(self, summary: bool) -> _Parts:
+    def parts(self, summary: bool) -> _PartTexts:
         return self.summaries if summary else self.texts
 
-    def more(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+    def add_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         if type(text) is not str or not text or self.finished:
             return
         parts = self.parts(summary)
         given = parts.get(index)
         if given is None:
-            given = parts[index] = _Given(self._open(out))
+            given = parts[index] = _EmittedText(self._open(out))
         given.pieces.append(text)
         form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
         out.append(ReasoningDelta(given.block, text, index, form))
 
-    def rest(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+    def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
         given = self.parts(summary).get(index)
-        self.more(index, text if given is None else given.missing_of(text), out, summary)
+        self.add_text(index, text if given is None else given.missing_text(text), out, summary)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):
             summary = name == "summary"
-            texts = [part.get("text") for part in objects_of(item.get(name))]
-            for place, text in zip(self.parts(summary).places(texts), texts, strict=True):
-                self.rest(place, text, out, summary)
+            texts = [part.get("text") for part in objects_in(item.get(name))]
+            for place, text in zip(self.parts(summary).match_parts(texts), texts, strict=True):
+                self.add_missing_text(place, text, out, summary)
         block = self._open(out)
-        out.append(SealDelta(block, Seal(ORIGIN, item, self.model)))
+        out.append(SignatureDelta(block, Signature(NAME, item, self.model)))
         out.append(BlockEnded(block, item.get("status") != "incomplete"))
 
-    def cut(self, out: list[Event], complete: bool) -> None:
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
         if self.block is not None:
             out.append(BlockEnded(self.block, False))  # without its finished item there is nothing to seal
 
@@ -347,38 +349,38 @@ class ReasoningItem(Item):
         return self.block
 
 
-class CallItem(Item):
+class CallItem(OutputItem):
     """A call of a function or of a custom tool."""
 
     __slots__ = ("custom", "given", "started")
 
-    def __init__(self, item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> None:
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
         self.custom = self.kind == "custom_tool_call"
-        self.given = _Given(number())
+        self.given = _EmittedText(number())
         self.started = False
 
-    def fast(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
         if self.finished or not self.started:
             return None
         self.given.pieces.append(text)
         return ArgumentsDelta(self.given.block, text)
 
-    def pieces_of(self, block: int) -> list[str] | None:
+    def open_pieces(self, block: int) -> list[str] | None:
         return self.given.pieces if block == self.given.block and not self.finished else None
 
     def open(self, item: JSONObject, out: list[Event]) -> None:
-        name = text_of(item.get("name"))
+        name = text_or_none(item.get("name"))
         if name is not None and not self.started:
             self._start(item, name, out)
 
     def _start(self, item: JSONObject, name: str, out: list[Event]) -> None:
         self.started = True
         # The result must name its call; some servers name the item alone.
-        names = {field: text_of(item.get(field)) or known for field, known in self.names.items()}
+        names = {field: text_or_none(item.get(field)) or known for field, known in self.ids.items()}
         call_id = names["call_id"] or names["id"] or f"call_{self.index}"
         kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
-        head = ToolHead(call_id, name, kind, text_of(item.get("namespace")), names["id"])
+        head = ToolHead(call_id, name, kind, text_or_none(item.get("namespace")), names["id"])
         out.append(BlockStarted(self.given.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id))
         held = "".join(self.given.pieces)
         if held:
@@ -389,23 +391,23 @@ class CallItem(Item):
                 f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
             )
 
-    def more(self, text: JSON, out: list[Event]) -> None:
+    def add_text(self, text: JSON, out: list[Event]) -> None:
         if type(text) is not str or not text or self.finished:
             return
         self.given.pieces.append(text)
         if self.started:
             out.append(ArgumentsDelta(self.given.block, text))
 
-    def rest(self, text: JSON, out: list[Event]) -> None:
-        self.more(self.given.missing_of(text), out)
+    def add_missing_text(self, text: JSON, out: list[Event]) -> None:
+        self.add_text(self.given.missing_text(text), out)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         if not self.started:
-            self._start(item, text_of(item.get("name")) or "unknown", out)
-        self.rest(item.get("input" if self.custom else "arguments"), out)
+            self._start(item, text_or_none(item.get("name")) or "unknown", out)
+        self.add_missing_text(item.get("input" if self.custom else "arguments"), out)
         self._end(out, item.get("status") != "incomplete")
 
-    def cut(self, out: list[Event], complete: bool) -> None:
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
         if self.started:
             self._end(out, complete)
 
@@ -415,7 +417,7 @@ class CallItem(Item):
         out.append(BlockEnded(self.given.block, whole))
 
 
-_CLASSES: dict[str, type[Item]] = {
+_CLASSES: dict[str, type[OutputItem]] = {
     "message": MessageItem,
     "reasoning": ReasoningItem,
     "function_call": CallItem,
@@ -423,6 +425,6 @@ _CLASSES: dict[str, type[Item]] = {
 }
 
 
-def new_item(item: JSONObject, index: int, number: Numbers, model: str, ledger: Ledger) -> Item:
+def new_item(item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> OutputItem:
     """The machine for an item of this type. `number` gives numbers for blocks."""
-    return _CLASSES.get(text_of(item.get("type")) or "", Item)(item, index, number, model, ledger)
+    return _CLASSES.get(text_or_none(item.get("type")) or "", OutputItem)(item, index, number, model, ledger)

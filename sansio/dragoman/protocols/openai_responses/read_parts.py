@@ -7,18 +7,18 @@ whole.
 from __future__ import annotations
 
 from dragoman._ir.request import CacheMark, Media, OpaquePart, Part, Refusal, Text
-from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses import tables, wire
-from dragoman.protocols.openai_responses.citations import sources_of
+from dragoman.protocols.openai_responses.citations import read_citations
 from dragoman.protocols.openai_responses.common import (
-    extra_of,
-    missing,
-    optional,
-    text_of,
+    extra_fields,
+    missing_field,
+    optional_text,
+    text_or_none,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.wire import NAME
 
 _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
@@ -35,12 +35,12 @@ def _read_part(part: JSON, path: str) -> Part:
         raise wrong_type(path, "an object", part)
     kind = part.get("type")
     if type(kind) is not str:
-        raise missing(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
+        raise missing_field(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
     if kind in _TEXT_PARTS:
         text = part.get("text")
         if type(text) is not str:
             at = f"{path}/text"
-            raise missing(at) if text is None else wrong_type(at, "a string", text)
+            raise missing_field(at) if text is None else wrong_type(at, "a string", text)
         if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
             return Text(
                 text, None, None, None, path
@@ -51,34 +51,34 @@ def _read_part(part: JSON, path: str) -> Part:
     if kind == "input_file":
         return _read_file(part, path)
     if kind == "refusal" and type(part.get("refusal")) is str:
-        return Refusal(part["refusal"], extra_of(part, wire.REFUSAL), path)
-    return OpaquePart(ORIGIN, kind, part, path)
+        return Refusal(part["refusal"], extra_fields(part, wire.KNOWN_REFUSAL), path)
+    return OpaquePart(NAME, kind, part, path)
 
 
 def _read_text(text: str, part: JSONObject, path: str) -> Text:
-    mark, extra = _read_mark(part, path, wire.OUTPUT_TEXT)
+    mark, extra = read_cache_mark(part, path, wire.KNOWN_OUTPUT_TEXT)
     if extra and not extra.get("logprobs", True):
         # Empty: says nothing.
         extra = {name: value for name, value in extra.items() if name != "logprobs"} or None
     annotations = part.get("annotations") or None
-    return Text(text, mark, annotations, extra, path, sources_of(annotations))
+    return Text(text, mark, annotations, extra, path, read_citations(annotations))
 
 
-def _read_mark(
+def read_cache_mark(
     part: JSONObject, path: str, known: frozenset[str]
 ) -> tuple[CacheMark | None, JSONObject | None]:
     """The cache mark, and the fields beside the known ones. A mark that says more is among those, whole."""
-    extra = extra_of(part, known)
+    extra = extra_fields(part, known)
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
         return None, extra
-    ttl = text_of(mark.get("ttl")) or ""
+    ttl = text_or_none(mark.get("ttl")) or ""
     if mark not in tables.PLAIN_MARKS:
         extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
-    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTL.get(ttl)), extra
+    return CacheMark(f"{path}/prompt_cache_breakpoint", tables.CACHE_TTLS.get(ttl)), extra
 
 
-def image_of(value: JSONObject, path: str, **fields: JSON) -> Media:
+def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:
     """An image that is named by `image_url` (a URL or a data URI) or by `file_id`. Raises when it is not."""
     url = value.get("image_url")
     if type(url) is str:
@@ -90,20 +90,22 @@ def image_of(value: JSONObject, path: str, **fields: JSON) -> Media:
     if type(file_id) is str:
         return Media("image", "file_id", file_id, path=path, **fields)
     raise RemoteProtocolError(
-        f"{dotted(path)} needs image_url or file_id, a string", path=path, code="missing_required_parameter"
+        f"{dotted_path(path)} needs image_url or file_id, a string",
+        path=path,
+        code="missing_required_parameter",
     )
 
 
 def _read_image(part: JSONObject, path: str) -> Media:
-    detail = optional(part, path, "detail")
-    mark, extra = _read_mark(part, path, wire.INPUT_IMAGE)
-    return image_of(part, path, detail=detail, cache=mark, extra=extra)
+    detail = optional_text(part, path, "detail")
+    mark, extra = read_cache_mark(part, path, wire.KNOWN_INPUT_IMAGE)
+    return read_image(part, path, detail=detail, cache=mark, extra=extra)
 
 
 def _read_file(part: JSONObject, path: str) -> Media:
-    name = optional(part, path, "filename")
-    detail = optional(part, path, "detail")
-    mark, extra = _read_mark(part, path, wire.INPUT_FILE)
+    name = optional_text(part, path, "filename")
+    detail = optional_text(part, path, "detail")
+    mark, extra = read_cache_mark(part, path, wire.KNOWN_INPUT_FILE)
     data = part.get("file_data")
     if type(data) is str:
         media_type, encoded = split_data_uri(data)
@@ -124,7 +126,7 @@ def _read_file(part: JSONObject, path: str) -> Media:
                 path=path,
             )
     raise RemoteProtocolError(
-        f"{dotted(path)} needs file_data, file_url or file_id, a string",
+        f"{dotted_path(path)} needs file_data, file_url or file_id, a string",
         path=path,
         code="missing_required_parameter",
     )

@@ -18,40 +18,40 @@ from dragoman._ir.request import (
     ResponseFormat,
     Text,
 )
-from dragoman._ir.signatures import Sealer
+from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses import tables, wire
 from dragoman.protocols.openai_responses.common import (
-    extra_of,
-    invalid,
-    missing,
-    optional,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    optional_text,
     wrong_type,
 )
 from dragoman.protocols.openai_responses.read_input import InputReader
-from dragoman.protocols.openai_responses.read_tools import read_choice, read_tools
-from dragoman.protocols.openai_responses.repair import repaired
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.read_tools import read_tool_choice, read_tools
+from dragoman.protocols.openai_responses.repair import repair_request
+from dragoman.protocols.openai_responses.wire import NAME
 
 
-def read_request(body: JSONObject, sealer: Sealer) -> Request:
+def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
 
     Raises RemoteProtocolError with the path of the value at fault.
     """
     model = body.get("model")
     if type(model) is not str or not model:
-        raise missing("/model") if model is None else wrong_type("/model", "a string", model)
-    body, repairs = repaired(body)
+        raise missing_field("/model") if model is None else wrong_type("/model", "a string", model)
+    body, repairs = repair_request(body)
     _check_types(body)
     namespaces: list[Namespace] = []
-    found = InputReader(sealer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
+    found = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
     instructions = body.get("instructions")
     if instructions:
         text = Text(instructions, path="/instructions")
         found.messages.append(Message("system", (text,), "/instructions"))
     _read_input(body, found)
-    extra = extra_of(body, wire.BODY) or {}
+    extra = extra_fields(body, wire.KNOWN_BODY) or {}
     params, form = _read_params(body, extra)
     paths = tables.PARAM_PATHS
     if found.reference is not None and "previous_response_id" not in params:
@@ -59,13 +59,13 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         params["previous_response_id"], place = found.reference
         paths = {**paths, "previous_response_id": place}
     return Request(
-        protocol=ORIGIN,
+        protocol=NAME,
         model=model,
         messages=tuple(found.messages),
         raw=body,
         tools=tuple(found.tools),
         namespaces=tuple(namespaces),
-        tool_choice=read_choice(body.get("tool_choice"), found.tools, extra),
+        tool_choice=read_tool_choice(body.get("tool_choice"), found.tools, extra),
         parallel_tool_calls=body.get("parallel_tool_calls"),
         stream=body.get("stream") is True,
         params=params,
@@ -75,7 +75,7 @@ def read_request(body: JSONObject, sealer: Sealer) -> Request:
         extra=extra or None,
         compact=found.compact,
         repairs=repairs,
-        defined=tables.DEFINED,
+        defined=tables.NATIVE_FIELDS,
     )
 
 
@@ -88,7 +88,7 @@ def _read_input(body: JSONObject, found: InputReader) -> None:
     elif value is not None:
         raise wrong_type("/input", "a string or an array", value)
     elif not any(body.get(name) for name in ("previous_response_id", "conversation", "prompt")):
-        raise missing("/input")
+        raise missing_field("/input")
 
 
 def _check_types(body: JSONObject) -> None:
@@ -102,7 +102,7 @@ def _check_types(body: JSONObject) -> None:
 def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
     """The settings, and the text format as it came."""
     params = read_params(body, tables.PARAMS)
-    for name, nothing in tables.NOTHING_ASKED.items():
+    for name, nothing in tables.NO_OP_VALUES.items():
         param = tables.PARAMS[name]
         if param in params and params[param] == nothing:
             del params[param]
@@ -113,12 +113,12 @@ def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON]
         for index, name in enumerate(include):
             if type(name) is not str:
                 raise wrong_type(f"/include/{index}", "a string", name)
-        if not tables.INCLUDE_MET.issuperset(include):
+        if not tables.IMPLIED_INCLUDES.issuperset(include):
             params["include"] = include
     text: JSONObject = body.get("text") or {}
     if text.get("verbosity") is not None:
         params["verbosity"] = text["verbosity"]
-    unknown = extra_of(text, wire.TEXT_CONFIG)
+    unknown = extra_fields(text, wire.KNOWN_TEXT_CONFIG)
     if unknown:
         extra["text"] = unknown
     form = text.get("format")
@@ -154,17 +154,17 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return ResponseFormat(extra=extra_of(value, wire.FORMAT), path=path)
+        return ResponseFormat(extra=extra_fields(value, wire.KNOWN_FORMAT), path=path)
     if kind != "json_schema":
-        raise invalid(f"{path}/type", "text, json_schema or json_object")
+        raise invalid_value(f"{path}/type", "text, json_schema or json_object")
     if type(value.get("schema")) is not dict:
         raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
     return ResponseFormat(
         schema=value["schema"],
-        name=optional(value, path, "name"),
-        description=optional(value, path, "description"),
+        name=optional_text(value, path, "name"),
+        description=optional_text(value, path, "description"),
         strict=value.get("strict"),
-        extra=extra_of(value, wire.FORMAT),
+        extra=extra_fields(value, wire.KNOWN_FORMAT),
         path=path,
     )
 
@@ -177,20 +177,20 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
     # `generate_summary` is the old name of `summary`.
     shown = next((name for name in ("summary", "generate_summary") if value.get(name) is not None), None)
-    extra = extra_of(value, wire.REASONING_CONFIG) or {}
+    extra = extra_fields(value, wire.KNOWN_REASONING) or {}
     extra.pop("generate_summary", None)
     if shown is not None and value[shown] != "auto":
         extra[shown] = value[shown]  # how long the summary shall be
-    effort, effort_path = optional(value, "/reasoning", "effort"), "/reasoning/effort"
+    effort, effort_path = optional_text(value, "/reasoning", "effort"), "/reasoning/effort"
     if later is not None:
         if effort not in (None, later[0]):
             extra["effort"] = effort  # no longer what counts
         effort, effort_path = later
     return ReasoningConfig(
         effort=effort,
-        show=None if shown is None else "summarized",
+        display=None if shown is None else "summarized",
         extra=extra or None,
         path="/reasoning",
         effort_path=effort_path,
-        show_path="" if shown is None else f"/reasoning/{shown}",
+        display_path="" if shown is None else f"/reasoning/{shown}",
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -26,20 +26,20 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import tables
-from dragoman.protocols.openai_responses.common import text_of
-from dragoman.protocols.openai_responses.errors import fault_of
+from dragoman.protocols.openai_responses.common import text_or_none
+from dragoman.protocols.openai_responses.errors import parse_error
 from dragoman.protocols.openai_responses.read_items import (
     CallItem,
-    Item,
     MessageItem,
+    OutputItem,
     ReasoningItem,
     new_item,
 )
@@ -48,7 +48,7 @@ from dragoman.protocols.openai_responses.usage import read_usage
 _SENTINEL = b"[DONE]"
 
 
-class _Delta(msgspec.Struct, forbid_unknown_fields=True):
+class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
     """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane, and so
     do members that are not known.
     """
@@ -64,7 +64,7 @@ class _Delta(msgspec.Struct, forbid_unknown_fields=True):
     obfuscation: Any = None
 
 
-_decode_delta = msgspec.json.Decoder(_Delta).decode
+_decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
 _FAST = {
     name.encode("ascii"): name
     for name in (
@@ -81,10 +81,10 @@ class ResponsesReader:
 
     __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started", "_tier")
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._items: dict[int, Item] = {}  # by output index
-        self._all: list[Item] = []  # in the order in which they came
+        self._items: dict[int, OutputItem] = {}  # by output index
+        self._all: list[OutputItem] = []  # in the order in which they came
         self._next = 0  # number of the next block
         self._model = ""
         self._tier: str | None = None  # the service tier of the start
@@ -104,7 +104,7 @@ class ResponsesReader:
                 item = self._items.get(delta.output_index)
                 text = delta.delta
                 if item is not None and text and not delta.logprobs and delta.type == kind:
-                    event = item.fast(kind, delta.content_index, delta.summary_index, text)
+                    event = item.short_delta(kind, delta.content_index, delta.summary_index, text)
                     if event is not None:
                         return (event,)
         return self._read(frame)
@@ -122,7 +122,7 @@ class ResponsesReader:
         out: list[Event] = []
         if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
             self._ended = True
-            return (Failed(fault_of(value)),)
+            return (Failed(parse_error(value)),)
         handle = _HANDLERS.get(kind)
         if handle is None:
             self._note_unhandled(kind, value)
@@ -154,12 +154,12 @@ class ResponsesReader:
             )
         return ()
 
-    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Deltas of an open part differ in text, number and padding."""
         for item in self._items.values():
-            pieces = item.pieces_of(delta.block)
+            pieces = item.open_pieces(delta.block)
             if pieces is not None:
-                return LaneHint(b"delta", pieces.append, b"sequence_number", b"obfuscation")
+                return DeltaTemplate(b"delta", pieces.append, b"sequence_number", b"obfuscation")
         return None
 
     def whole(self, response: JSONObject) -> list[Event]:
@@ -174,13 +174,13 @@ class ResponsesReader:
         if self._started:
             return
         self._started = True
-        self._model = text_of(response.get("model")) or ""
-        tier = text_of(response.get("service_tier"))
-        self._tier = None if tier == tables.TIER_ASKED else tier
+        self._model = text_or_none(response.get("model")) or ""
+        tier = text_or_none(response.get("service_tier"))
+        self._tier = None if tier == tables.AUTO_TIER else tier
         created = response.get("created_at")
         out.append(
             Started(
-                text_of(response.get("id")) or "",
+                text_or_none(response.get("id")) or "",
                 self._model,
                 int(created) if isinstance(created, (int, float)) else None,
                 self._tier,
@@ -194,7 +194,7 @@ class ResponsesReader:
         self._finish(_object(event, "response"), event["type"].removeprefix("response."), out)
 
     def _finish(self, response: JSONObject, named: str, out: list[Event]) -> None:
-        status = text_of(response.get("status"))
+        status = text_or_none(response.get("status"))
         if status not in _END_STATUSES:
             status = named
         if status not in _END_STATUSES:
@@ -210,8 +210,8 @@ class ResponsesReader:
         self._settle_all(output if type(output) is list else [], out)
         for item in self._all:
             item.close(out, complete)
-        usage, tier = read_usage(response), text_of(response.get("service_tier"))
-        if tier not in (None, tables.TIER_ASKED, self._tier):
+        usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
+        if tier not in (None, tables.AUTO_TIER, self._tier):
             usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
@@ -236,12 +236,12 @@ class ResponsesReader:
         if complete:
             return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
         details = response.get("incomplete_details")
-        reason = text_of(details.get("reason")) if type(details) is dict else None
-        if reason is not None and reason not in tables.INCOMPLETE:
+        reason = text_or_none(details.get("reason")) if type(details) is dict else None
+        if reason is not None and reason not in tables.STOP_REASONS:
             self._ledger.altered(
                 "/incomplete_details/reason", "an unknown reason was taken for the output limit"
             )
-        return Stopped(tables.INCOMPLETE.get(reason or "", StopReason.MAX_TOKENS), reason)
+        return Stopped(tables.STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
 
     # Events that carry an item.
 
@@ -260,7 +260,7 @@ class ResponsesReader:
             place = index if type(index) is int else len(self._items)
             self._settle(item, place, self._known(item, place), out)
 
-    def _add(self, item: JSONObject, index: int, out: list[Event]) -> Item:
+    def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
         made = new_item(item, index, self._number, self._model, self._ledger)
         if isinstance(made, CallItem):
             self._calls = True
@@ -272,22 +272,22 @@ class ResponsesReader:
         made.open(item, out)
         return made
 
-    def _settle(self, item: JSONObject, index: int, known: Item | None, out: list[Event]) -> None:
+    def _settle(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
         """Give what a finished item holds beyond what came before. known: what came before of it."""
         note_unread(item, tables.ITEM_SHAPE, f"/output/{index}", self._ledger)
         if known is None:
             known = self._add(item, index, out)
         known.done(item, out)
 
-    def _known(self, item: JSONObject, index: int) -> Item | None:
+    def _known(self, item: JSONObject, index: int) -> OutputItem | None:
         """The item that came before under the same id or call id, or else at the same place with the same type.
 
         Some servers name an item differently in each event.
         """
         for name in ("id", "call_id"):
-            wanted = text_of(item.get(name))
+            wanted = text_or_none(item.get(name))
             for known in self._all:
-                if wanted and known.names[name] == wanted and known.kind == item.get("type"):
+                if wanted and known.ids[name] == wanted and known.kind == item.get("type"):
                     return known
         found = self._items.get(index)
         return found if found is not None and found.kind == item.get("type") else None
@@ -299,14 +299,14 @@ class ResponsesReader:
 
     # Events that carry a piece of an item.
 
-    def _item(self, event: JSONObject) -> Item | None:
+    def _item(self, event: JSONObject) -> OutputItem | None:
         index = event.get("output_index")
         found = self._items.get(index) if type(index) is int else None
         if found is not None:
             return found
-        wanted = text_of(event.get("item_id"))
+        wanted = text_or_none(event.get("item_id"))
         for known in self._all:
-            if wanted and known.names["id"] == wanted:
+            if wanted and known.ids["id"] == wanted:
                 return known
         return (
             self._all[-1] if index is None and self._all else None
@@ -325,53 +325,53 @@ class ResponsesReader:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
-            index = item.parts.at(_index(event))
-            item.more(index, event.get("delta"), out, refusal, event.get("logprobs"))
+            index = item.parts.resolve_index(_index(event))
+            item.add_text(index, event.get("delta"), out, refusal, event.get("logprobs"))
 
     def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             text = event.get("refusal" if refusal else "text")
-            item.rest(item.parts.at(_index(event)), text, out, refusal)
+            item.add_missing_text(item.parts.resolve_index(_index(event)), text, out, refusal)
 
     def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
         item, part = self._item(event), event.get("part")
         if type(part) is not dict:
             return
         if isinstance(item, MessageItem):
-            index = item.parts.at(_index(event))
+            index = item.parts.resolve_index(_index(event))
             item.note_part(index, part)
             item.part_done(index, part, out)
         elif isinstance(item, ReasoningItem):
-            item.rest(item.texts.at(_index(event)), part.get("text"), out, False)
+            item.add_missing_text(item.texts.resolve_index(_index(event)), part.get("text"), out, False)
 
     def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
         item, annotation = self._item(event), event.get("annotation")
         if isinstance(item, MessageItem) and type(annotation) is dict:
-            item.annotate(item.parts.at(_index(event)), annotation, out)
+            item.add_annotation(item.parts.resolve_index(_index(event)), annotation, out)
 
     def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.more(_part_of(event, item, summary), event.get("delta"), out, summary)
+            item.add_text(_part_of(event, item, summary), event.get("delta"), out, summary)
 
     def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.rest(_part_of(event, item, summary), event.get("text"), out, summary)
+            item.add_missing_text(_part_of(event, item, summary), event.get("text"), out, summary)
 
     def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, CallItem):
-            item.more(event.get("delta"), out)
+            item.add_text(event.get("delta"), out)
 
     def on_arguments_done(self, event: JSONObject, out: list[Event]) -> None:
         item = self._item(event)
         if isinstance(item, CallItem):
-            item.rest(event.get("arguments", event.get("input")), out)
+            item.add_missing_text(event.get("arguments", event.get("input")), out)
 
 
 _SPOKEN = ("output_text", "refusal")
@@ -407,17 +407,17 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
 }
 
 
-def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
     """The events of a whole answer. Raises RemoteProtocolError when it is none, or is not finished."""
     if "output" not in body and body.get("error") is not None:
-        return (Failed(fault_of(body)),)
-    return ResponsesReader(exchange, ledger).whole(body)
+        return (Failed(parse_error(body)),)
+    return ResponsesReader(context, ledger).whole(body)
 
 
-def _fault(response: JSONObject, status: str) -> Fault:
+def _fault(response: JSONObject, status: str) -> WireError:
     if status == "cancelled":
-        return Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")
-    return fault_of(response.get("error"))
+        return WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
+    return parse_error(response.get("error"))
 
 
 def _object(event: JSONObject, name: str) -> JSONObject:
@@ -433,4 +433,4 @@ def _index(event: JSONObject, name: str = "content_index") -> int:
 
 
 def _part_of(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
-    return item.parts(summary).at(_index(event, "summary_index" if summary else "content_index"))
+    return item.parts(summary).resolve_index(_index(event, "summary_index" if summary else "content_index"))

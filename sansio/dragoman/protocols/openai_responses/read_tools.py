@@ -23,17 +23,17 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses import tables, wire
-from dragoman.protocols.openai_responses.client_tools import COMPUTERS, stand_in
+from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.common import (
-    extra_of,
-    invalid,
-    missing,
-    optional,
-    required,
-    text_of,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    optional_text,
+    required_text,
+    text_or_none,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.wire import NAME
 
 _CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
 
@@ -49,24 +49,26 @@ def read_tools(
         where = f"{path}/{index}"
         if type(tool) is not dict:
             raise wrong_type(where, "an object", tool)
-        kind = required(tool, where, "type")
+        kind = required_text(tool, where, "type")
         if kind == "function":
             found.append(_read_function(tool, where, namespace))
         elif kind == "custom":
             found.append(_read_custom(tool, where, namespace))
         elif kind == "namespace" and _holds_only_callables(tool):
-            name = required(tool, where, "name")
-            description = optional(tool, where, "description")
-            namespaces.append(Namespace(description, extra_of(tool, wire.NAMESPACE), where))
+            name = required_text(tool, where, "name")
+            description = optional_text(tool, where, "description")
+            namespaces.append(Namespace(description, extra_fields(tool, wire.KNOWN_NAMESPACE), where))
             found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
-            found.append(HostedTool(ORIGIN, kind, tool, where, _use(kind, tool), stand_in(kind, tool, where)))
+            found.append(
+                HostedTool(NAME, kind, tool, where, _use(kind, tool), function_fallback(kind, tool, where))
+            )
     return found
 
 
 def _use(kind: str, tool: JSONObject) -> WebSearch | CodeExecution | McpServer | None:
     """What a tool that the provider runs is for, where others may have the same."""
-    if kind in tables.WEB_SEARCHES:
+    if kind in tables.WEB_SEARCH_TYPES:
         return _web_search(tool)
     if kind == "code_interpreter":
         return CodeExecution()
@@ -79,13 +81,13 @@ def _web_search(tool: JSONObject) -> WebSearch:
     return WebSearch(
         allowed_domains=domains,
         location=location if type(location) is dict else None,
-        context_size=text_of(tool.get("search_context_size")),
+        context_size=text_or_none(tool.get("search_context_size")),
     )
 
 
 def _mcp_server(tool: JSONObject) -> McpServer | None:
     """The server, None where others would do more with it than the client allows, or cannot reach it."""
-    label, url = text_of(tool.get("server_label")), text_of(tool.get("server_url"))
+    label, url = text_or_none(tool.get("server_label")), text_or_none(tool.get("server_url"))
     allowed = tool.get("allowed_tools")
     if type(allowed) is dict and allowed.keys() == {"tool_names"}:
         allowed = allowed["tool_names"]
@@ -95,7 +97,7 @@ def _mcp_server(tool: JSONObject) -> McpServer | None:
     # "require_approval: always" is the default, and only this vendor asks before it calls.
     if tool.get("require_approval") != "never" or tool.get("headers"):
         return None
-    return McpServer(label, url, text_of(tool.get("authorization")), names)
+    return McpServer(label, url, text_or_none(tool.get("authorization")), names)
 
 
 def _names(value: JSON) -> tuple[str, ...] | None:
@@ -109,18 +111,18 @@ def _holds_only_callables(tool: JSONObject) -> bool:
 
 
 def _is_callable(tool: JSON) -> bool:
-    return type(tool) is dict and text_of(tool.get("type")) in _CALLABLE
+    return type(tool) is dict and text_or_none(tool.get("type")) in _CALLABLE
 
 
 def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
     deferred = tool.get("defer_loading")
     return FunctionTool(
-        required(tool, path, "name"),
-        optional(tool, path, "description"),
+        required_text(tool, path, "name"),
+        optional_text(tool, path, "description"),
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
-        extra=_extra(tool, wire.FUNCTION_TOOL),
+        extra=_extra(tool, wire.KNOWN_FUNCTION_TOOL),
         path=path,
         deferred=deferred if type(deferred) is bool else None,
     )
@@ -128,7 +130,7 @@ def _read_function(tool: JSONObject, path: str, namespace: str | None) -> Functi
 
 def _extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
     """What a tool says beyond the known. That the model itself may call it goes without saying."""
-    extra = extra_of(tool, known)
+    extra = extra_fields(tool, known)
     if extra and extra.get("allowed_callers", False) in (None, ["direct"]):
         del extra["allowed_callers"]
     return extra or None
@@ -139,14 +141,14 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     grammar = None
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
-        grammar = Grammar(required(form, where, "syntax"), required(form, where, "definition"))
-    extra = _extra(tool, wire.CUSTOM_TOOL)
+        grammar = Grammar(required_text(form, where, "syntax"), required_text(form, where, "definition"))
+    extra = _extra(tool, wire.KNOWN_CUSTOM_TOOL)
     plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
     if form is not None and not (type(form) is dict and form.keys() == plain and form["type"] in _FORMATS):
         extra = {**(extra or {}), "format": form}
     return CustomTool(
-        required(tool, path, "name"),
-        optional(tool, path, "description"),
+        required_text(tool, path, "name"),
+        optional_text(tool, path, "description"),
         grammar,
         namespace,
         extra=extra,
@@ -157,7 +159,7 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
 _FORMATS = ("text", "grammar")
 
 
-def read_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolChoice | None:
+def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolChoice | None:
     """The tool choice. One that says more than its form has room for is also put into `extra`, whole."""
     path = "/tool_choice"
     if value is None:
@@ -165,14 +167,16 @@ def read_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolChoice
     if value in ("auto", "none", "required"):
         return ToolChoice(value, path=path)
     if type(value) is not dict:
-        raise invalid(path, "auto, none, required or an object")
-    kind = required(value, path, "type")
+        raise invalid_value(path, "auto, none, required or an object")
+    kind = required_text(value, path, "type")
     if kind != "allowed_tools":
         ref = _read_ref(value, path, tools, extra)
         return ToolChoice("named", ref.name or None, ref.kind, ref.namespace, path=path, hosted=ref.hosted)
     refs = value.get("tools")
     if type(refs) is not list:
-        raise missing(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
+        raise (
+            missing_field(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
+        )
     left: JSONObject = {}
     allowed = [_read_ref(ref, f"{path}/tools/{index}", tools, left) for index, ref in enumerate(refs)]
     plain = value.keys() <= {"type", "mode", "tools"} and value.get("mode", "auto") in ("auto", "required")
@@ -185,21 +189,23 @@ def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> Too
     """A reference to one tool. One that says more is put into `extra`."""
     if type(ref) is not dict:
         raise wrong_type(path, "an object", ref)
-    kind = required(ref, path, "type")
+    kind = required_text(ref, path, "type")
     if kind in _CALLABLE:
         if not ref.keys() <= _REFERENCE:
             extra["tool_choice"] = ref
-        return ToolRef(required(ref, path, "name"), optional(ref, path, "namespace"), _CALLABLE[kind])
+        return ToolRef(
+            required_text(ref, path, "name"), optional_text(ref, path, "namespace"), _CALLABLE[kind]
+        )
     if not ref.keys() <= {"type", "server_label"}:
         extra["tool_choice"] = ref
     # Several names may stand for the same tool: `computer_use`, and the dated ones of the web search.
     family = next((each for each in _FAMILIES if kind in each), frozenset((kind,)))
     declared = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.kind in family]
     hosted = kind if kind in declared or not declared else declared[0]
-    return ToolRef(text_of(ref.get("server_label")) or "", hosted=hosted)
+    return ToolRef(text_or_none(ref.get("server_label")) or "", hosted=hosted)
 
 
-_FAMILIES = (tables.WEB_SEARCHES, COMPUTERS | {"computer_use"})
+_FAMILIES = (tables.WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
 
 # What a choice of one tool says; an allowed one has no namespace of its own.
 _REFERENCE = frozenset(("type", "name", "namespace"))

@@ -14,7 +14,7 @@ _CALLS = frozenset(("function_call", "custom_tool_call"))
 _NESTED = "in the form of Chat Completions: it was read as what it means"
 
 
-def repaired(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
+def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
     """The body, itself if nothing is wrong with it, and what was put right."""
     repairs: list[Loss] = []
     tools = _flat_tools(body.get("tools"), repairs)

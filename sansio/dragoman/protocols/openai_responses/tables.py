@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import FaultKind
+from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
-from dragoman._ir.shape import ByType, Counters, Shape, Unless
+from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 
@@ -94,7 +94,7 @@ PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 # Values that ask for nothing: they say what every other protocol does anyway, so their absence there is no
 # loss. `store` is one of them: only an explicit true asks for something that others cannot give. The writer
 # prints them again towards Responses.
-NOTHING_ASKED: dict[str, JSON] = {
+NO_OP_VALUES: dict[str, JSON] = {
     "background": False,
     "metadata": {},
     "store": False,
@@ -107,10 +107,10 @@ NOTHING_ASKED: dict[str, JSON] = {
 INCLUDE_REASONING = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 # What is asked for with these is always given where there is such a thing.
-INCLUDE_MET = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
+IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
 # Settings that a client of another protocol may have and that are the same here, neutral -> wire.
-FOREIGN_PARAMS: dict[Param, str] = {
+PARAM_NAMES: dict[Param, str] = {
     "context_management": "context_management",
     "max_output_tokens": "max_output_tokens",
     "max_tool_calls": "max_tool_calls",
@@ -126,13 +126,13 @@ FOREIGN_PARAMS: dict[Param, str] = {
     "top_p": "top_p",
     "user": "user",
 }
-OWN_PARAMS: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+NATIVE_PARAM_NAMES: dict[Param, str] = {param: name for name, param in PARAMS.items()}
 # Items that the document may have no message for: tools, settings, and what was told twice.
-WITHOUT_MESSAGE = frozenset(
+ITEMS_WITHOUT_MESSAGE = frozenset(
     ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
 )
 # Settings that several fields of the document share, or that an item of the input may have changed.
-AS_IT_CAME = ("reasoning", "text")
+VERBATIM_FIELDS = ("reasoning", "text")
 
 # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
 MIN_OUTPUT_TOKENS = 16
@@ -144,12 +144,12 @@ MAX_SAFETY_IDENTIFIER = 128
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
 # Not a tier, but the wish to have one chosen: an answer that begins with it tells its tier at its end. Clients who were
 # told none take it for this one.
-TIER_ASKED, TIER_UNLESS_TOLD = "auto", "default"
+AUTO_TIER, DEFAULT_TIER = "auto", "default"
 # Other vendors' names for the same thing, as asked for and as answered.
-SERVICE_TIER_NAMES = {"standard_only": "default", "standard": "default", "batch": "flex"}
+SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
 # Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
-DEFINED = frozenset(
+NATIVE_FIELDS = frozenset(
     (
         "access_programs",
         "acknowledged_safety_checks",
@@ -171,43 +171,43 @@ DEFINED = frozenset(
     )
 )
 # Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
-EFFORT_MEANS_SHOW = frozenset(("openai_chat",))
+EFFORT_IMPLIES_SUMMARY = frozenset(("openai_chat",))
 # Protocols whose file ids name files in the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
-CACHE_TTL: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
-CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTL.items()}
+CACHE_TTLS: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
+CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTLS.items()}
 # Other vendors' names for what was written to caches of each lifetime.
-CACHE_WRITES: dict[str, dict[str, str]] = {
+CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
     "cache_creation": {
         "ephemeral_5m_input_tokens": "ttl_30m_tokens",
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
 # The content parts that take a mark.
-MARKABLE = frozenset(("input_text", "input_image", "input_file"))
+MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
 # Marks that say no more than their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
     {"mode": "explicit"},
-    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTL),
+    *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTLS),
 )
 
 # Items that stand for what the client's side did; all others are the assistant's, but for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
 # Whoever sums up a conversation here seals the summary under this origin; it comes back with these words before it.
 SUMMARY_ORIGIN = "dragoman"
-SUMMARY_WORDS = "Summary of the conversation so far:\n"
+SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 # Items that have a form in the document, so that they need no seal.
-OPEN_ITEMS = frozenset(
+TRANSLATED_ITEMS = frozenset(
     ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 )
 # Fields that items have in answers and must not have in requests.
-ANSWERS_ALONE = frozenset(("created_by",))
+RESPONSE_ONLY_FIELDS = frozenset(("created_by",))
 # Results that the provider's side gives to itself.
-PROVIDED_OUTPUTS = frozenset(("program_output", "tool_search_output"))
+PROVIDER_OUTPUTS = frozenset(("program_output", "tool_search_output"))
 
 # The names of the tool that searches the web.
-WEB_SEARCHES = frozenset(
+WEB_SEARCH_TYPES = frozenset(
     (
         "web_search",
         "web_search_2025_08_26",
@@ -216,70 +216,70 @@ WEB_SEARCHES = frozenset(
     )
 )
 
-INCOMPLETE: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "max_output_tokens": StopReason.MAX_TOKENS,
     "max_messages": StopReason.MAX_TOKENS,
     "content_filter": StopReason.CONTENT_FILTER,
     "steered": StopReason.PAUSE,
 }
 # The reasons for which a response is incomplete; all others complete it.
-INCOMPLETE_REASONS: dict[StopReason, str] = {
+STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "max_output_tokens",
     StopReason.CONTEXT_WINDOW: "max_output_tokens",
     StopReason.CONTENT_FILTER: "content_filter",
 }
 # Reasons after which the conversation goes on elsewhere or otherwise, though the status says no such thing.
-VAGUE_STOPS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
+LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
 # Codes and types of errors that say more than the status, in bodies and in streams.
-KIND_BY_CODE: dict[str, FaultKind] = {
-    "authentication_error": FaultKind.AUTHENTICATION,
-    "billing_hard_limit_reached": FaultKind.BILLING,
-    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
-    "insufficient_quota": FaultKind.BILLING,
-    "invalid_api_key": FaultKind.AUTHENTICATION,
-    "invalid_prompt": FaultKind.INVALID_REQUEST,
-    "invalid_request_error": FaultKind.INVALID_REQUEST,
-    "model_not_found": FaultKind.NOT_FOUND,
-    "overloaded": FaultKind.OVERLOADED,
-    "overloaded_error": FaultKind.OVERLOADED,
-    "permission_error": FaultKind.PERMISSION,
-    "rate_limit_error": FaultKind.RATE_LIMIT,
-    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
-    "request_too_large": FaultKind.TOO_LARGE,
-    "server_error": FaultKind.SERVER,
-    "server_is_overloaded": FaultKind.OVERLOADED,
-    "slow_down": FaultKind.OVERLOADED,
-    "vector_store_timeout": FaultKind.TIMEOUT,
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_hard_limit_reached": ErrorKind.BILLING,
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "invalid_prompt": ErrorKind.INVALID_REQUEST,
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "overloaded": ErrorKind.OVERLOADED,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "permission_error": ErrorKind.PERMISSION,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "server_error": ErrorKind.SERVER,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+    "slow_down": ErrorKind.OVERLOADED,
+    "vector_store_timeout": ErrorKind.TIMEOUT,
 }
 # Some servers put the type in the place of the code (DeepSeek, for all statuses): where there is one, it says more.
 GENERIC_CODES = frozenset(("invalid_request_error",))
 
 # kind -> (type, code) of the error object.
-ERRORS: dict[FaultKind, tuple[str, str | None]] = {
-    FaultKind.INVALID_REQUEST: ("invalid_request_error", None),
-    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    FaultKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    FaultKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    FaultKind.PERMISSION: ("permission_error", None),
-    FaultKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    FaultKind.METHOD: ("invalid_request_error", None),
-    FaultKind.TIMEOUT: ("server_error", None),
-    FaultKind.CONFLICT: ("conflict", None),
-    FaultKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    FaultKind.UNPROCESSABLE: ("invalid_request_error", None),
-    FaultKind.MEDIA_TYPE: ("invalid_request_error", None),
-    FaultKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    FaultKind.OVERLOADED: ("server_error", "overloaded"),
-    FaultKind.SERVER: ("server_error", None),
-    FaultKind.UNREACHABLE: ("server_error", None),
-    FaultKind.TRUNCATED: ("server_error", None),
-    FaultKind.UNREADABLE: ("server_error", None),
-    FaultKind.MISCONFIGURED: ("server_error", None),
-    FaultKind.CANCELLED: ("server_error", None),
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", None),
+    ErrorKind.TIMEOUT: ("server_error", None),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", None),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", None),
+    ErrorKind.TRUNCATED: ("server_error", None),
+    ErrorKind.UNREADABLE: ("server_error", None),
+    ErrorKind.MISCONFIGURED: ("server_error", None),
+    ErrorKind.CANCELLED: ("server_error", None),
 }
 # Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
-FIXED_CODES = frozenset((FaultKind.CONTEXT_LENGTH, FaultKind.BILLING, FaultKind.RATE_LIMIT))
+FIXED_CODES = frozenset((ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT))
 
 # `response.error.code` is a closed list; these are its members.
 RESPONSE_ERROR_CODES = frozenset(
@@ -310,18 +310,18 @@ RESPONSE_ERROR_CODES = frozenset(
 # What stands in for codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has
 # no `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt`
 # makes agents give up at once instead of sending the same prompt again five times.
-RESPONSE_ERROR_BY_KIND: dict[FaultKind, str] = {
-    FaultKind.CONTEXT_LENGTH: "invalid_prompt",
-    FaultKind.INVALID_REQUEST: "invalid_prompt",
-    FaultKind.TOO_LARGE: "invalid_prompt",
-    FaultKind.UNPROCESSABLE: "invalid_prompt",
-    FaultKind.RATE_LIMIT: "rate_limit_exceeded",
-    FaultKind.BILLING: "rate_limit_exceeded",
+RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
+    ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
+    ErrorKind.INVALID_REQUEST: "invalid_prompt",
+    ErrorKind.TOO_LARGE: "invalid_prompt",
+    ErrorKind.UNPROCESSABLE: "invalid_prompt",
+    ErrorKind.RATE_LIMIT: "rate_limit_exceeded",
+    ErrorKind.BILLING: "rate_limit_exceeded",
 }
-RESPONSE_ERROR_ELSE = "server_error"
+DEFAULT_RESPONSE_ERROR = "server_error"
 
 # Statuses that OpenAI's servers do not use, and what they use instead.
-STATUS_NAMES = {402: 429, 529: 503}
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
 
@@ -433,7 +433,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "blocked": _FILTERED,
             "content_filter_offsets": None,
             "content_filter_raw": None,
-            "content_filter_results": Unless(_FILTERED, frozenset(("safe",))),
+            "content_filter_results": DroppedUnless(_FILTERED, frozenset(("safe",))),
             "source_type": None,
         }
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import says
+from dragoman._ir.shape import has_content
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses import tables
 
@@ -28,7 +28,7 @@ def read_usage(response: JSONObject) -> Usage | None:
         cached=_count(before.get("cached_tokens")),
         cache_write=_count(before.get("cache_write_tokens")),
         reasoning=_count(after.get("reasoning_tokens")),
-        extra={"input_tokens_details": {_WRITES: writes}} if says(writes) else None,
+        extra={"input_tokens_details": {_WRITES: writes}} if has_content(writes) else None,
         searches=searches,
     )
 
@@ -66,7 +66,7 @@ def _writes(name: str, value: JSON) -> JSONObject | None:
     if name == "input_tokens_details" and type(value.get(_WRITES)) is dict:
         found: JSONObject = value[_WRITES]
         return found
-    names = tables.CACHE_WRITES.get(name)
+    names = tables.CACHE_WRITE_COUNTERS.get(name)
     if names is None or not value.keys() <= names.keys():
         return None
     return {ours: _count(value.get(theirs)) or 0 for theirs, ours in names.items()}

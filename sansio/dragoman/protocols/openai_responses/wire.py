@@ -10,12 +10,12 @@ from typing import Literal, TypedDict
 
 from dragoman._wire.json import JSON, JSONObject
 
-ORIGIN = "openai_responses"
+NAME = "openai_responses"
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class Reasoning(TypedDict, total=False):
+class ReasoningParam(TypedDict, total=False):
     """`reasoning` of a request."""
 
     effort: str | None
@@ -87,7 +87,7 @@ class CallOutputItem(TypedDict, total=False):
 
 
 class ReasoningItem(TypedDict, total=False):
-    """Reasoning: summaries for people, content where it is open, ciphertext for the model."""
+    """ReasoningParam: summaries for people, content where it is open, ciphertext for the model."""
 
     type: Literal["reasoning"]
     id: str
@@ -243,7 +243,7 @@ class Body(TypedDict, total=False):
     prompt_cache_key: str | None
     prompt_cache_options: JSONObject | None
     prompt_cache_retention: str | None
-    reasoning: Reasoning | None
+    reasoning: ReasoningParam | None
     safety_identifier: str | None
     service_tier: str | None
     store: bool | None
@@ -259,25 +259,25 @@ class Body(TypedDict, total=False):
     user: str | None
 
 
-BODY = frozenset(Body.__annotations__)
-REASONING_CONFIG = frozenset(Reasoning.__annotations__)
-TEXT_CONFIG = frozenset(TextConfig.__annotations__)
-FORMAT = frozenset(Format.__annotations__)
-MESSAGE = frozenset(MessageItem.__annotations__)
-FUNCTION_CALL = frozenset(FunctionCallItem.__annotations__)
-CUSTOM_CALL = frozenset(CustomCallItem.__annotations__)
-CALL_OUTPUT = frozenset(CallOutputItem.__annotations__)
-REASONING = frozenset(ReasoningItem.__annotations__)
-CLIENT_CALL = frozenset(ClientCallItem.__annotations__)
-CLIENT_OUTPUT = frozenset(ClientOutputItem.__annotations__)
-COMPACTION = frozenset(CompactionItem.__annotations__)
-CONFIGURATION = frozenset(ConfigurationItem.__annotations__)
-ADDITIONAL_TOOLS = frozenset(AdditionalToolsItem.__annotations__)
-NAMESPACE = frozenset(NamespaceTool.__annotations__)
+KNOWN_BODY = frozenset(Body.__annotations__)
+KNOWN_REASONING = frozenset(ReasoningParam.__annotations__)
+KNOWN_TEXT_CONFIG = frozenset(TextConfig.__annotations__)
+KNOWN_FORMAT = frozenset(Format.__annotations__)
+KNOWN_MESSAGE = frozenset(MessageItem.__annotations__)
+KNOWN_FUNCTION_CALL = frozenset(FunctionCallItem.__annotations__)
+KNOWN_CUSTOM_CALL = frozenset(CustomCallItem.__annotations__)
+KNOWN_CALL_OUTPUT = frozenset(CallOutputItem.__annotations__)
+KNOWN_REASONING_ITEM = frozenset(ReasoningItem.__annotations__)
+KNOWN_CLIENT_CALL = frozenset(ClientCallItem.__annotations__)
+KNOWN_CLIENT_OUTPUT = frozenset(ClientOutputItem.__annotations__)
+KNOWN_COMPACTION = frozenset(CompactionItem.__annotations__)
+KNOWN_CONFIGURATION = frozenset(ConfigurationItem.__annotations__)
+KNOWN_ADDITIONAL_TOOLS = frozenset(AdditionalToolsItem.__annotations__)
+KNOWN_NAMESPACE = frozenset(NamespaceTool.__annotations__)
 INPUT_TEXT = frozenset(InputText.__annotations__)
-OUTPUT_TEXT = frozenset(OutputText.__annotations__)
-REFUSAL = frozenset(RefusalPart.__annotations__)
-INPUT_IMAGE = frozenset(InputImage.__annotations__)
-INPUT_FILE = frozenset(InputFile.__annotations__)
-FUNCTION_TOOL = frozenset(FunctionToolParam.__annotations__)
-CUSTOM_TOOL = frozenset(CustomToolParam.__annotations__)
+KNOWN_OUTPUT_TEXT = frozenset(OutputText.__annotations__)
+KNOWN_REFUSAL = frozenset(RefusalPart.__annotations__)
+KNOWN_INPUT_IMAGE = frozenset(InputImage.__annotations__)
+KNOWN_INPUT_FILE = frozenset(InputFile.__annotations__)
+KNOWN_FUNCTION_TOOL = frozenset(FunctionToolParam.__annotations__)
+KNOWN_CUSTOM_TOOL = frozenset(CustomToolParam.__annotations__)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman.protocols.openai_responses.common import objects_of, text_of
+from dragoman.protocols.openai_responses.common import objects_in, text_or_none
 
 _FOUND = "Found: "
 
 
-def words_of(kind: str, item: JSONObject) -> str | None:
+def render_text(kind: str, item: JSONObject) -> str | None:
     """What an item of this type says, None when it says nothing in words."""
     say = _WORDS.get(kind)
     return None if say is None else say(item) + _outcome(item)
@@ -34,9 +34,9 @@ def _quoted(texts: list[str]) -> str:
     return ", ".join(f'"{text}"' for text in texts)
 
 
-def searches(action: JSONObject) -> list[str]:
+def search_queries(action: JSONObject) -> list[str]:
     """What a search looked for. `query` is the old form of `queries`."""
-    query = text_of(action.get("query"))
+    query = text_or_none(action.get("query"))
     queries = _texts(action.get("queries"))
     return queries if query is None or query in queries else [query, *queries]
 
@@ -44,31 +44,32 @@ def searches(action: JSONObject) -> list[str]:
 def _web_search(item: JSONObject) -> str:
     found = item.get("action")
     action: JSONObject = found if type(found) is dict else {}
-    url, pattern = text_of(action.get("url")), text_of(action.get("pattern"))
+    url, pattern = text_or_none(action.get("url")), text_or_none(action.get("pattern"))
     if pattern is not None:
         return f'Looked for "{pattern}" on the web page {url or ""}'.rstrip()
     if url is not None or action.get("type") == "open_page":
         return f"Opened the web page {url or ''}".rstrip()
     sources = [
-        text_of(each.get("url")) or text_of(each.get("name")) for each in objects_of(action.get("sources"))
+        text_or_none(each.get("url")) or text_or_none(each.get("name"))
+        for each in objects_in(action.get("sources"))
     ]
-    words = f"Searched the web for {_quoted(searches(action))}".removesuffix(" for ")
+    words = f"Searched the web for {_quoted(search_queries(action))}".removesuffix(" for ")
     return "\n".join([words, *(f"{_FOUND}{source}" for source in sources if source)])
 
 
 def _file_search(item: JSONObject) -> str:
     lines = [f"Searched files for {_quoted(_texts(item.get('queries')))}"]
-    for result in objects_of(item.get("results")):
-        name = text_of(result.get("filename")) or text_of(result.get("file_id")) or "a file"
-        lines.append(f"{_FOUND}{name}: {text_of(result.get('text')) or ''}".rstrip())
+    for result in objects_in(item.get("results")):
+        name = text_or_none(result.get("filename")) or text_or_none(result.get("file_id")) or "a file"
+        lines.append(f"{_FOUND}{name}: {text_or_none(result.get('text')) or ''}".rstrip())
     return "\n".join(lines)
 
 
 def _code(item: JSONObject) -> str:
-    lines = [f"Ran this code:\n{text_of(item.get('code')) or ''}"]
-    for output in objects_of(item.get("outputs")):
-        logs = text_of(output.get("logs"))
-        url = text_of(output.get("url"))
+    lines = [f"Ran this code:\n{text_or_none(item.get('code')) or ''}"]
+    for output in objects_in(item.get("outputs")):
+        logs = text_or_none(output.get("logs"))
+        url = text_or_none(output.get("url"))
         if logs is not None:
             lines.append(f"Output:\n{logs}")
         elif url is not None:
@@ -77,7 +78,7 @@ def _code(item: JSONObject) -> str:
 
 
 def _image(item: JSONObject) -> str:
-    prompt = text_of(item.get("revised_prompt"))
+    prompt = text_or_none(item.get("revised_prompt"))
     words = "Generated an image" if prompt is None else f"Generated an image: {prompt}"
     return words + _error(item)
 
@@ -86,22 +87,22 @@ def _error(item: JSONObject) -> str:
     error = item.get("error")
     if not error:
         return ""
-    message = text_of(error.get("message")) if type(error) is dict else text_of(error)
+    message = text_or_none(error.get("message")) if type(error) is dict else text_or_none(error)
     return f"\nError: {message or encode_text(error)}"
 
 
 def _server(item: JSONObject) -> str:
-    return f"the MCP server {text_of(item.get('server_label')) or ''}".rstrip()
+    return f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip()
 
 
 def _mcp_tools(item: JSONObject) -> str:
-    names = [text_of(tool.get("name")) or "" for tool in objects_of(item.get("tools"))]
+    names = [text_or_none(tool.get("name")) or "" for tool in objects_in(item.get("tools"))]
     return f"The tools of {_server(item)}: {', '.join(names)}{_error(item)}"
 
 
 def _mcp_call(item: JSONObject) -> str:
-    words = f"Called {text_of(item.get('name')) or 'a tool'} of {_server(item)} with {_arguments(item)}"
-    output = text_of(item.get("output"))
+    words = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server(item)} with {_arguments(item)}"
+    output = text_or_none(item.get("output"))
     return words + _error(item) + ("" if output is None else f"\nOutput:\n{output}")
 
 
@@ -111,29 +112,29 @@ def _arguments(item: JSONObject) -> str:
 
 
 def _asked(item: JSONObject) -> str:
-    name = text_of(item.get("name")) or "a tool"
+    name = text_or_none(item.get("name")) or "a tool"
     return f"Asked whether {name} of {_server(item)} may be called with {_arguments(item)}"
 
 
 def _answered(item: JSONObject) -> str:
-    reason = text_of(item.get("reason"))
+    reason = text_or_none(item.get("reason"))
     words = "The call is approved" if item.get("approve") is True else "The call is not approved"
     return words if reason is None else f"{words}: {reason}"
 
 
 def _program(item: JSONObject) -> str:
-    return f"Ran this program:\n{text_of(item.get('code')) or ''}"
+    return f"Ran this program:\n{text_or_none(item.get('code')) or ''}"
 
 
 def _program_output(item: JSONObject) -> str:
-    return f"The program gave:\n{text_of(item.get('result')) or ''}"
+    return f"The program gave:\n{text_or_none(item.get('result')) or ''}"
 
 
 def _tool_search(item: JSONObject) -> str:
     return f"Searched for tools: {_arguments(item)}"
 
 
-def found_tools(item: JSONObject) -> str:
+def render_found_tools(item: JSONObject) -> str:
     """The tools that a search found, by their names. What they are is told where tools are told."""
     names = tool_names(item.get("tools"))
     return f"Found the tools: {', '.join(names)}" if names else "Found no tools"
@@ -142,8 +143,8 @@ def found_tools(item: JSONObject) -> str:
 def tool_names(tools: JSON) -> list[str]:
     """The names of tools, those in namespaces with theirs before them, as models are told them."""
     names: list[str] = []
-    for tool in objects_of(tools):
-        name = text_of(tool.get("name")) or text_of(tool.get("type")) or ""
+    for tool in objects_in(tools):
+        name = text_or_none(tool.get("name")) or text_or_none(tool.get("type")) or ""
         inner = tool_names(tool.get("tools"))
         names += [f"{name}__{each}" for each in inner] if inner else [name]
     return names
@@ -153,7 +154,7 @@ def _output(item: JSONObject) -> str:
     """A result that names no call."""
     output = item.get("output")
     text = output if type(output) is str else encode_text(output)
-    return f"Output of {text_of(item.get('name')) or 'a tool'}:\n{text}"
+    return f"Output of {text_or_none(item.get('name')) or 'a tool'}:\n{text}"
 
 
 _WORDS: dict[str, Callable[[JSONObject], str]] = {
@@ -169,6 +170,6 @@ _WORDS: dict[str, Callable[[JSONObject], str]] = {
     "program": _program,
     "program_output": _program_output,
     "tool_search_call": _tool_search,
-    "tool_search_output": found_tools,
+    "tool_search_output": render_found_tools,
     "web_search_call": _web_search,
 }

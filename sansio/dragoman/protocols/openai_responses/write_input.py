@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
     Media,
     Message,
     OpaquePart,
     Part,
+    Reasoning,
     Refusal,
     Request,
     Text,
-    Thought,
     ToolCall,
     ToolResult,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import tables
-from dragoman.protocols.openai_responses.citations import annotations_of, says_more
-from dragoman.protocols.openai_responses.marks import Marks
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.citations import has_unmapped_citations, write_citations
+from dragoman.protocols.openai_responses.marks import BreakpointWriter
+from dragoman.protocols.openai_responses.wire import NAME
 
 # Fields of items that repeat or merely label what the IR holds: printed again for the same protocol.
 _KEPT = ("status", "name", "namespace", "caller")
@@ -40,11 +40,13 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 class InputWriter:
     """Writes the input items of one request."""
 
-    __slots__ = ("_items", "_ledger", "_marks", "_next", "_own", "_request", "_sealed")
+    __slots__ = ("_items", "_ledger", "_marks", "_next", "_request", "_same_protocol", "_sealed")
 
-    def __init__(self, request: Request, target: Target, marks: Marks, ledger: Ledger) -> None:
+    def __init__(
+        self, request: Request, capabilities: Capabilities, marks: BreakpointWriter, ledger: Ledger
+    ) -> None:
         self._request = request
-        self._own = request.protocol == ORIGIN
+        self._same_protocol = request.protocol == NAME
         self._ledger = ledger
         self._marks = marks
         self._items: list[JSON] = []
@@ -54,7 +56,7 @@ class InputWriter:
     def items(self, messages: tuple[Message, ...]) -> list[JSON]:
         """The items. Raises RemoteProtocolError for what must not be left out."""
         items = self._items
-        if self._own:
+        if self._same_protocol:
             for message in messages:
                 self._write_own(message)
             self._skip_to(None)
@@ -102,7 +104,7 @@ class InputWriter:
             end = len(raw) if index is None else index
             # Of the others a pass has left out those that have no message any more.
             self._items += [
-                item for item in raw[self._next : end] if item.get("type") in tables.WITHOUT_MESSAGE
+                item for item in raw[self._next : end] if item.get("type") in tables.ITEMS_WITHOUT_MESSAGE
             ]
             self._next = max(self._next, end)
 
@@ -150,7 +152,7 @@ class InputWriter:
                 self._write_call(part)
             elif isinstance(part, ToolResult):
                 self._write_result(part)
-            elif isinstance(part, Thought):
+            elif isinstance(part, Reasoning):
                 self._write_thought(part)
             else:
                 assert isinstance(part, OpaquePart)
@@ -164,7 +166,7 @@ class InputWriter:
         content.clear()
         if message.phase is not None:
             item["phase"] = message.phase
-        if self._own:
+        if self._same_protocol:
             self._restore(item, message.path, message.item_id, message.extra)
             if type(self._raw(message.path).get("content")) is str:
                 item["content"] = item["content"][0]["text"]
@@ -189,7 +191,7 @@ class InputWriter:
         else:
             assert isinstance(part, Refusal)
             out = {"type": "input_text", "text": part.text}
-        if self._own and part.extra:
+        if self._same_protocol and part.extra:
             out.update(part.extra)
         content.append(out)
 
@@ -197,7 +199,7 @@ class InputWriter:
         """A text of the client's side."""
         out: JSONObject = {"type": "input_text", "text": part.text}
         if part.citations:
-            if self._own:
+            if self._same_protocol:
                 out["annotations"] = part.citations
             else:
                 self._ledger.dropped(f"{part.path}/citations", "only what the assistant says has citations")
@@ -208,20 +210,20 @@ class InputWriter:
     def _said(self, part: Text) -> JSONObject:
         """A text of the assistant's."""
         out: JSONObject = {"type": "output_text", "text": part.text}
-        if self._own:
+        if self._same_protocol:
             out["annotations"] = part.citations or []
         else:
-            out["annotations"] = annotations_of(part)
+            out["annotations"] = write_citations(part)
             if part.citations and not part.sources:
                 self._ledger.dropped(
                     f"{part.path}/citations", "only citations of web pages have a counterpart"
                 )
-            elif part.citations and says_more(part):
+            elif part.citations and has_unmapped_citations(part):
                 self._ledger.altered(
                     f"{part.path}/citations", "only source and span of citations were carried"
                 )
         if part.cache is not None:
-            if self._own:
+            if self._same_protocol:
                 self._marks.put(part.cache, out)
             else:
                 self._marks.move(part.cache, self._items)
@@ -252,7 +254,7 @@ class InputWriter:
                 out["detail"] = part.detail
             if part.filename is not None:
                 out["filename"] = part.filename
-            elif part.source in ("base64", "text") and not self._own:
+            elif part.source in ("base64", "text") and not self._same_protocol:
                 # The server wants a name beside inline data.
                 out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
             out[_FILE_FIELDS[part.source]] = _uri(part)
@@ -273,12 +275,12 @@ class InputWriter:
             item["namespace"] = part.namespace
         if part.cache is not None:
             self._marks.move(part.cache, self._items)
-        if self._own:
+        if self._same_protocol:
             self._restore(item, part.path, part.item_id, part.extra)
         self._items.append(item)
 
     def _write_result(self, part: ToolResult) -> None:
-        if len(part.parts) == 1 and not part.is_error and not self._own:
+        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
             only = part.parts[0]
             if type(only) is Text and only.cache is None and not only.citations:
                 name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
@@ -298,7 +300,7 @@ class InputWriter:
             else:
                 self._write_opaque(each, output)
                 continue
-            if self._own and each.extra and output:
+            if self._same_protocol and each.extra and output:
                 output[-1].update(each.extra)
         custom = part.kind is _CUSTOM
         item = {
@@ -308,7 +310,7 @@ class InputWriter:
         }
         if part.cache is not None:
             self._marks.put_on_output(part.cache, item)
-        if self._own:
+        if self._same_protocol:
             self._restore(item, part.path, part.item_id, part.extra)
         self._items.append(item)
 
@@ -321,21 +323,21 @@ class InputWriter:
                 output.insert(0, {"type": "input_text", "text": "Error: "})
         if not output:
             return ""
-        as_parts = self._own and type(self._raw(part.path).get("output")) is list
+        as_parts = self._same_protocol and type(self._raw(part.path).get("output")) is list
         if len(output) == 1 and len(output[0]) == 2 and output[0]["type"] == "input_text" and not as_parts:
             return output[0]["text"]
         return output
 
     # What only this vendor can read.
 
-    def _write_thought(self, part: Thought) -> None:
+    def _write_thought(self, part: Reasoning) -> None:
         if part.seal is None:
             self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
             return
         native = _sealed_item(part.seal)
         if native is None:
             self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
-        elif self._own and self._raw(part.path) is native:
+        elif self._same_protocol and self._raw(part.path) is native:
             self._items.append(native)
         elif native["type"] != "reasoning":
             # An item that the client's protocol had no form for.
@@ -347,8 +349,8 @@ class InputWriter:
             # What the server answers with null, and an empty id, it refuses to be sent.
             self._put_sealed(part, {name: value for name, value in native.items() if value not in (None, "")})
 
-    def _put_sealed(self, part: Thought, native: JSONObject) -> None:
-        item = {name: value for name, value in native.items() if name not in tables.ANSWERS_ALONE}
+    def _put_sealed(self, part: Reasoning, native: JSONObject) -> None:
+        item = {name: value for name, value in native.items() if name not in tables.RESPONSE_ONLY_FIELDS}
         self._items.append(item)
         self._sealed[id(item)] = part.path
 
@@ -371,7 +373,7 @@ class InputWriter:
         self._items[:] = kept
 
     def _write_opaque(self, part: OpaquePart, into: list[JSON]) -> None:
-        if part.origin == ORIGIN and self._own:
+        if part.origin == NAME and self._same_protocol:
             into.append(part.native)
         else:
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
@@ -394,13 +396,13 @@ def _is_native(part: Part, path: str) -> bool:
     return isinstance(part, OpaquePart) and part.path == path
 
 
-def _sealed_item(seal: Seal) -> JSONObject | None:
+def _sealed_item(seal: Signature) -> JSONObject | None:
     """The item in a seal, None when it is none of this protocol. Items that everybody can read never travel sealed:
     what claims to be one was not sealed here.
     """
-    native: JSON = seal.native if seal.origin == ORIGIN else None
+    native: JSON = seal.native if seal.origin == NAME else None
     kind = native.get("type") if type(native) is dict else None
-    return native if type(kind) is str and kind not in tables.OPEN_ITEMS else None
+    return native if type(kind) is str and kind not in tables.TRANSLATED_ITEMS else None
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dragoman._ir.effort import UNSAID, effort_of_budget, fit_effort
+from dragoman._ir.effort import DEFAULT_EFFORT, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger
-from dragoman._ir.parameters import Converter, hashed_beyond, write_params
+from dragoman._ir.parameters import Converter, hash_longer_than, write_params
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.strict_schema import is_strict
-from dragoman.codec import Target
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import tables
 
 _DEFAULT_SCHEMA_NAME = "response"
 
 
-def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put everything beside input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
@@ -26,18 +26,18 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, tables.FOREIGN_PARAMS, _CONVERTERS, out, ledger)
+    write_params(request, tables.PARAM_NAMES, _CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
-        if "service_tier" in target.refuses:
+        if "service_tier" in capabilities.refuses:
             ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
         else:
             out["service_tier"] = "fast"
     # The server's default is true, and nothing is kept at the vendor unless the client wants it.
-    if "store" not in target.refuses:
+    if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
     include: list[str] = []
     if request.reasoning is not None:
-        reasoning = _write_reasoning(request.reasoning, request.protocol, target, ledger)
+        reasoning = _write_reasoning(request.reasoning, request.protocol, capabilities, ledger)
         if reasoning:
             out["reasoning"] = reasoning
             # Models that do not reason answer it with "Encrypted content is not supported with this model", so
@@ -45,33 +45,33 @@ def settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) 
             include.append(tables.INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(tables.INCLUDE_LOGPROBS)
-    if include and "include" not in target.refuses:
+    if include and "include" not in capabilities.refuses:
         out["include"] = include
     elif request.params.get("logprobs"):
         ledger.dropped(request.param_paths.get("logprobs", "/logprobs"), "the upstream includes nothing more")
 
 
-def own_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     """The same for a request of this protocol. What has several forms in the document is printed as it came."""
     raw = request.raw
-    write_params(request, tables.OWN_PARAMS, _OWN_CONVERTERS, out, ledger)
-    for name in tables.AS_IT_CAME:
+    write_params(request, tables.NATIVE_PARAM_NAMES, _OWN_CONVERTERS, out, ledger)
+    for name in tables.VERBATIM_FIELDS:
         if raw.get(name) is not None:
             out[name] = raw[name]
-    for name in (*tables.NOTHING_ASKED, "include", "stream_options"):
+    for name in (*tables.NO_OP_VALUES, "include", "stream_options"):
         if name in raw and name not in out:
             out[name] = raw[name]
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it stood for a reference among the items
     out.update(
-        {name: value for name, value in (request.extra or {}).items() if name not in tables.AS_IT_CAME}
+        {name: value for name, value in (request.extra or {}).items() if name not in tables.VERBATIM_FIELDS}
     )
 
 
-def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
-    for name in (*tables.NOTHING_ASKED, "include"):
-        if name in target.refuses:
+    for name in (*tables.NO_OP_VALUES, "include"):
+        if name in capabilities.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
     form, kind = request.response_format, (text.get("format") or {}).get("type")
@@ -86,8 +86,8 @@ def mend_settings(request: Request, target: Target, out: JSONObject, ledger: Led
     if config is None or (config.effort_path or config.path).startswith("/input/"):
         return  # nothing is said, or in mid-conversation
     reasoning = dict(out.get("reasoning") or {})
-    fitted = _write_reasoning(config, request.protocol, target, ledger)
-    if target.efforts == ():
+    fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
+    if capabilities.efforts == ():
         reasoning.clear()
         # "Encrypted content is not supported with this model."
         include = [each for each in out.pop("include", ()) if each != tables.INCLUDE_REASONING]
@@ -131,13 +131,15 @@ def _write_format(form: ResponseFormat, ledger: Ledger) -> JSONObject:
     return out
 
 
-def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, ledger: Ledger) -> JSONObject:
+def _write_reasoning(
+    config: ReasoningConfig, protocol: str, capabilities: Capabilities, ledger: Ledger
+) -> JSONObject:
     out: JSONObject = {}
     wanted = _effort(config)
     path = config.path or "/reasoning"
-    if target.efforts == ():
-        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-        if config.thinks or config.show is not None or config.extra:
+    if capabilities.efforts == ():
+        # "UnsupportedGrammar parameter: 'reasoning.effort' is not supported with this model."
+        if config.thinks or config.display is not None or config.extra:
             for place in dict.fromkeys((path, config.effort_path or path)):
                 ledger.dropped(place, "the model does not reason")
         return out
@@ -145,29 +147,29 @@ def _write_reasoning(config: ReasoningConfig, protocol: str, target: Target, led
         ledger.altered(path, "the budget in tokens is told as an effort")
     elif config.effort not in (None, wanted):
         ledger.altered(path, "reasoning is off: its effort was left out")
-    effort = None if wanted is None else fit_effort(wanted, target.efforts)
+    effort = None if wanted is None else fit_effort(wanted, capabilities.efforts)
     if effort != wanted:
         ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
     if effort is not None:
         out["effort"] = effort
-    if effort != "none" and _wants_summary(config, effort, protocol, target, ledger):
+    if effort != "none" and _wants_summary(config, effort, protocol, capabilities, ledger):
         out["summary"] = "auto"
     return out
 
 
 def _wants_summary(
-    config: ReasoningConfig, effort: str | None, protocol: str, target: Target, ledger: Ledger
+    config: ReasoningConfig, effort: str | None, protocol: str, capabilities: Capabilities, ledger: Ledger
 ) -> bool:
     """Whether to ask for a summary: "Your organization must be verified to generate reasoning summaries"."""
-    asked = config.show == "summarized"
-    if target.summaries == "never":
+    asked = config.display == "summarized"
+    if capabilities.summaries == "never":
         if asked:
-            ledger.dropped(config.show_path or config.path, "the upstream is not asked for summaries")
+            ledger.dropped(config.display_path or config.path, "the upstream is not asked for summaries")
         return False
-    if target.summaries == "asked" or config.show is not None:
+    if capabilities.summaries == "requested" or config.display is not None:
         return asked
     # Clients that want thinking without a word on seeing it.
-    means_show = effort is not None and protocol in tables.EFFORT_MEANS_SHOW
+    means_show = effort is not None and protocol in tables.EFFORT_IMPLIES_SUMMARY
     return means_show or config.mode in ("adaptive", "enabled")
 
 
@@ -177,7 +179,7 @@ def _effort(config: ReasoningConfig) -> str | None:
         return "none"
     if config.effort is not None or config.mode is None:
         return config.effort
-    return UNSAID if config.budget is None else effort_of_budget(config.budget)
+    return DEFAULT_EFFORT if config.budget is None else effort_of_budget(config.budget)
 
 
 def _consumed(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -192,7 +194,7 @@ def _text_alone(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    tier = tables.SERVICE_TIER_NAMES.get(value, value) if type(value) is str else None
+    tier = tables.SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
     if tier in tables.SERVICE_TIERS:
         return tier
     ledger.dropped(path, "no such service tier in Responses")
@@ -217,11 +219,11 @@ _CONVERTERS: Mapping[Param, Converter] = {
     "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
-    "safety_identifier": hashed_beyond(tables.MAX_SAFETY_IDENTIFIER),
+    "safety_identifier": hash_longer_than(tables.MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
     "speed": _speed,
     "store": _consumed,
-    "user": hashed_beyond(tables.MAX_USER),
+    "user": hash_longer_than(tables.MAX_USER),
     "verbosity": _consumed,
 }
 _OWN_CONVERTERS: Mapping[Param, Converter] = {

@@ -11,15 +11,19 @@ from __future__ import annotations
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Request, Text
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Target
-from dragoman.protocols.openai_responses.marks import Marks
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses.marks import BreakpointWriter
+from dragoman.protocols.openai_responses.wire import NAME
 from dragoman.protocols.openai_responses.write_input import InputWriter
-from dragoman.protocols.openai_responses.write_params import mend_settings, own_settings, settings
+from dragoman.protocols.openai_responses.write_params import (
+    rewrite_settings,
+    write_native_settings,
+    write_settings,
+)
 from dragoman.protocols.openai_responses.write_tools import (
-    note_servers,
-    sum_of_uses,
-    write_choice,
+    note_unsent_servers,
+    sum_max_uses,
+    write_tool_choice,
     write_tools,
 )
 
@@ -27,25 +31,27 @@ from dragoman.protocols.openai_responses.write_tools import (
 _JSON_WORDS = "Answer with one JSON object."
 
 
-def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObject:
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """The body.
 
     Raises RemoteProtocolError for audio: an answer without it would be another answer.
     """
-    own = request.protocol == ORIGIN
-    mends = own and target.relay == "mend"
-    marks = Marks((own and not mends) or target.cache_marks == "breakpoint", ledger)
+    same_protocol = request.protocol == NAME
+    mends = same_protocol and capabilities.relay == "rewrite"
+    marks = BreakpointWriter(
+        (same_protocol and not mends) or capabilities.cache_marks == "breakpoint", ledger
+    )
     out: JSONObject = {"model": request.model}
     messages = request.messages
-    if messages and _is_instructions(messages, own):
+    if messages and _is_instructions(messages, same_protocol):
         text = messages[0].parts[0]
         assert isinstance(text, Text)
         out["instructions"] = text.text
         messages = messages[1:]
-    elif own and request.raw.get("instructions") == "":
+    elif same_protocol and request.raw.get("instructions") == "":
         out["instructions"] = ""
-    items = InputWriter(request, target, marks, ledger).items(messages)
-    if not own:
+    items = InputWriter(request, capabilities, marks, ledger).items(messages)
+    if not same_protocol:
         marks.finish()
         _mention_json(request, items, ledger)
         out["input"] = items
@@ -53,51 +59,51 @@ def write_request(request: Request, target: Target, ledger: Ledger) -> JSONObjec
         out["input"] = request.raw["input"]
     elif request.raw.get("input") is not None:
         out["input"] = items
-    _write_tools(request, target, out, ledger)
+    _write_tools(request, capabilities, out, ledger)
     if request.parallel_tool_calls is not None:
         out["parallel_tool_calls"] = request.parallel_tool_calls
     if request.stream:
         out["stream"] = True
-    if own:
-        own_settings(request, out, ledger)
+    if same_protocol:
+        write_native_settings(request, out, ledger)
         if mends:
             marks.finish()
-            mend_settings(request, target, out, ledger)
+            rewrite_settings(request, capabilities, out, ledger)
     else:
-        settings(request, target, out, ledger)
+        write_settings(request, capabilities, out, ledger)
     return out
 
 
-def _write_tools(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
-    own = request.protocol == ORIGIN
+def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    same_protocol = request.protocol == NAME
     # Those that an item of the input declares are printed there.
-    tools = [tool for tool in request.tools if not (own and tool.path.startswith("/input/"))]
-    written = write_tools(tools, request, target, ledger) if tools else []
+    tools = [tool for tool in request.tools if not (same_protocol and tool.path.startswith("/input/"))]
+    written = write_tools(tools, request, capabilities, ledger) if tools else []
     if written:
         out["tools"] = written
-    uses = None if own else sum_of_uses(tools, target, ledger)
+    uses = None if same_protocol else sum_max_uses(tools, capabilities, ledger)
     if "mcp_servers" in request.params:
-        note_servers(request, target, ledger)
+        note_unsent_servers(request, capabilities, ledger)
     if uses is not None:
         out["max_tool_calls"] = uses
     choice = request.tool_choice
     if choice is None:
         return
-    if choice.mode == "required" and not written and not own:
+    if choice.mode == "required" and not written and not same_protocol:
         ledger.dropped(choice.path, "there is no tool that could be called")
         return
-    chosen = write_choice(choice, request.tools, request, target, ledger)
+    chosen = write_tool_choice(choice, request.tools, request, capabilities, ledger)
     if chosen is not None:
         out["tool_choice"] = chosen
 
 
-def _is_instructions(messages: tuple[Message, ...], own: bool) -> bool:
+def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool:
     """Whether the first message goes into `instructions`, which holds one plain text.
 
     Several system texts, or one with a cache mark, stay items: joining them would lose where one ends.
     """
     first = messages[0]
-    if own:
+    if same_protocol:
         return first.path == "/instructions"
     if first.role != "system" or len(first.parts) != 1 or first.name is not None:
         return False

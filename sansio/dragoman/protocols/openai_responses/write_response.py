@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from dragoman._ir.assembly import Answer, Block, ReasoningPart
-from dragoman._ir.errors import Fault
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, ReasoningPart
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -28,8 +28,8 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     ReasoningForm,
-    Seal,
-    SealDelta,
+    Signature,
+    SignatureDelta,
     Started,
     Stopped,
     StopReason,
@@ -40,12 +40,12 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
-from dragoman._wire.sse import frame
-from dragoman.codec import Exchange
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import write_items as items
-from dragoman.protocols.openai_responses.envelope import Envelope, ending, note_stop
+from dragoman.protocols.openai_responses.envelope import ResponseBuilder, end_status, note_stop
 from dragoman.protocols.openai_responses.errors import error_event, response_error
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.wire import NAME
 
 _NO_LOGPROBS = b',"logprobs":[]}\n\n'
 _END = b"}\n\n"
@@ -54,11 +54,11 @@ _END = b"}\n\n"
 class ResponsesWriter:
     """Writes one stream. See StreamWriter."""
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        self._exchange = exchange
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._exchange = context
         self._ledger = ledger
-        self._envelope = Envelope(exchange, ledger)
-        self._ids = items.ItemIds(exchange)
+        self._envelope = ResponseBuilder(context, ledger)
+        self._ids = items.ItemIds(context)
         self._sequence = 0
         self._index = 0  # of the open or the next item
         self._output: list[JSON] = []  # the finished items, encoded
@@ -72,7 +72,7 @@ class ResponsesWriter:
         self._texts: list[str] = []
         self._parts: list[ReasoningPart] = []
         self._part: tuple[int, ReasoningForm] | None = None
-        self._seal: Seal | None = None
+        self._seal: Signature | None = None
         self._annotations: list[Annotation] = []
         self._logprobs: list[JSON] = []
         # The constant bytes of its delta frames: before the sequence number, up to the text, after it.
@@ -95,7 +95,7 @@ class ResponsesWriter:
     def _frame(self, kind: str, **fields: JSON) -> bytes:
         number = self._sequence
         self._sequence = number + 1
-        return frame(encode({"type": kind, "sequence_number": number, **fields}), kind.encode("ascii"))
+        return encode_frame(encode({"type": kind, "sequence_number": number, **fields}), kind.encode("ascii"))
 
     def _in_item(self, kind: str, **fields: JSON) -> bytes:
         return self._frame(kind, item_id=self._item_id, output_index=self._index, **fields)
@@ -136,7 +136,7 @@ class ResponsesWriter:
         if explains:
             out = self._whole_block(items.refusal_block(-1, stop.explanation or ""))
         note_stop(stop, explains, self._ledger)
-        status, reason = ending(stop)
+        status, reason = end_status(stop)
         response = self._envelope.response(status, output=self._output, usage=self._usage, incomplete=reason)
         return out + self._frame(f"response.{status}", response=response)
 
@@ -150,18 +150,18 @@ class ResponsesWriter:
             block = self._block(self._start, False)
             if self._holds and block.tool is not None:
                 out = self._client_call(block, block.tool)
-            elif not items.is_bare(block):
+            elif not items.is_empty_text(block):
                 self._leave_open(block)
-        out += frame(encode(error_event(event.fault, self._sequence)), b"error")
+        out += encode_frame(encode(error_event(event.error, self._sequence)), b"error")
         self._sequence += 1
-        response = _failed_response(self._envelope, event.fault, self._output, self._usage)
+        response = _failed_response(self._envelope, event.error, self._output, self._usage)
         return out + self._frame("response.failed", response=response)
 
     # Items.
 
     def _block_started(self, event: BlockStarted) -> bytes:
         self._start = event
-        self._item_id = self._ids.of(event, self._index)
+        self._item_id = self._ids.for_block(event, self._index)
         self._texts, self._parts, self._part, self._seal = [], [], None, None
         self._annotations, self._logprobs = [], []
         self._holds = event.tool is not None and items.is_client_run(event.tool)
@@ -199,11 +199,11 @@ class ResponsesWriter:
             out = self._text_done(block)
         return out + self._item_done(items.finished_item(block, self._item_id, self._exchange, self._ledger))
 
-    def _block(self, start: BlockStarted, complete: bool) -> Block:
+    def _block(self, start: BlockStarted, complete: bool) -> AssembledBlock:
         """The open block, with all that has come of it."""
         text = "".join(self._texts)
         part = [] if self._part is None else [ReasoningPart(self._part[1], text)]
-        return Block(
+        return AssembledBlock(
             number=start.block,
             kind=start.kind,
             text=text,
@@ -217,7 +217,7 @@ class ResponsesWriter:
             complete=complete,
         )
 
-    def _text_done(self, block: Block) -> bytes:
+    def _text_done(self, block: AssembledBlock) -> bytes:
         part = items.finished_part(block, self._ledger)
         out = b""
         if block.kind is BlockKind.REFUSAL:
@@ -230,13 +230,13 @@ class ResponsesWriter:
                     annotation_index=index,
                     annotation=annotation,
                 )
-            logprobs = [items.slim_logprob(token) for token in block.logprobs]
+            logprobs = [items.event_logprob(token) for token in block.logprobs]
             out += self._in_item(
                 "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
             )
         return out + self._in_item("response.content_part.done", content_index=0, part=part)
 
-    def _leave_open(self, block: Block) -> bytes:
+    def _leave_open(self, block: AssembledBlock) -> bytes:
         """A call that the output limit cut, or what was open when the answer failed: agents run a call as soon as its
         item is done, whatever its status says, so its item is not done. It is the last item, and the response that
         ends the stream shows it as it is.
@@ -248,18 +248,18 @@ class ResponsesWriter:
         self._index += 1
         return b""
 
-    def _client_call(self, block: Block, tool: ToolHead) -> bytes:
+    def _client_call(self, block: AssembledBlock, tool: ToolHead) -> bytes:
         """A call of a tool that the client runs: its item, once all of it is known. What is no such call, or only
         a part of one, is told as the call of the function that it was.
         """
         self._holds = False
         if block.complete:
-            item = items.client_call(block, self._item_id, self._index, self._ledger)
+            item = items.write_client_call(block, self._item_id, self._index, self._ledger)
             if item is not None:
-                added = items.added_client_call(tool, item)
+                added = items.announced_client_call(tool, item)
                 out = self._frame("response.output_item.added", output_index=self._index, item=added)
                 return out + self._commands(item) + self._item_done(item)
-        out = self._block_started(items.as_function(BlockStarted(block.number, block.kind, tool=tool)))
+        out = self._block_started(items.as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
             out += self.send(ArgumentsDelta(block.number, block.text))
         return out + self._block_ended(BlockEnded(block.number, block.complete))
@@ -289,15 +289,15 @@ class ResponsesWriter:
         return out
 
     def _opaque(self, event: Opaque) -> bytes:
-        if event.origin != ORIGIN:
+        if event.origin != NAME:
             return self._search(event)
         item = items.added_opaque(event)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(event.native)
 
     def _search(self, event: Opaque) -> bytes:
-        self._item_id = self._ids.made("ws", self._index)
-        item = items.search_call(event, self._item_id, self._ledger)
+        self._item_id = self._ids.for_item("ws", self._index)
+        item = items.write_search_call(event, self._item_id, self._ledger)
         added = {**item, "status": "in_progress"}
         out = self._frame("response.output_item.added", output_index=self._index, item=added)
         for state in ("in_progress", "searching", "completed"):
@@ -305,11 +305,11 @@ class ResponsesWriter:
         return out + self._item_done(item)
 
     def _compacted(self, event: Compacted) -> bytes:
-        item = items.compaction(event, self._ids.made("cmp", self._index), self._exchange)
+        item = items.write_compaction(event, self._ids.for_item("cmp", self._index), self._exchange)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(item)
 
-    def _whole_block(self, block: Block) -> bytes:
+    def _whole_block(self, block: AssembledBlock) -> bytes:
         """A block that did not come in pieces."""
         out = self._block_started(BlockStarted(block.number, block.kind))
         out += self.send(TextDelta(block.number, block.text))
@@ -329,7 +329,7 @@ class ResponsesWriter:
 
     def _is_open(self, form: ReasoningForm) -> bool:
         assert self._start is not None
-        return items.is_open(self._start, form)
+        return items.goes_into_content(self._start, form)
 
     def _open_part(self, event: ReasoningDelta) -> bytes:
         self._part = (event.part, event.form)
@@ -338,7 +338,7 @@ class ResponsesWriter:
         names = _REASONING_EVENTS[in_content]
         index = sum(1 for part in self._parts if self._is_open(part.form) is in_content)
         self._set_delta(f"{names.text}.delta", f',"{names.index}":{index}', _END)
-        empty = items.reasoning_part(ReasoningPart(event.form, ""), in_content)
+        empty = items.write_reasoning_part(ReasoningPart(event.form, ""), in_content)
         return self._in_item(f"{names.part}.added", **{names.index: index}, part=empty)
 
     def _close_part(self) -> bytes:
@@ -351,12 +351,12 @@ class ResponsesWriter:
         names = _REASONING_EVENTS[in_content]
         index = sum(1 for each in self._parts if self._is_open(each.form) is in_content)
         self._parts.append(part)
-        done = items.reasoning_part(part, in_content)
+        done = items.write_reasoning_part(part, in_content)
         return self._in_item(f"{names.text}.done", **{names.index: index}, text=part.text) + self._in_item(
             f"{names.part}.done", **{names.index: index}, part=done
         )
 
-    def _note_seal(self, event: SealDelta) -> bytes:
+    def _note_seal(self, event: SignatureDelta) -> bytes:
         self._seal = event.seal
         return b""
 
@@ -371,7 +371,7 @@ class ResponsesWriter:
         assert self._start is not None
         if self._start.kind is BlockKind.TEXT:
             self._tail = b',"logprobs":%b}\n\n' % encode(
-                [items.slim_logprob(token) for token in event.tokens]
+                [items.event_logprob(token) for token in event.tokens]
             )
             self._tail_once = True
         return b""
@@ -382,7 +382,7 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     BlockStarted: ResponsesWriter._block_started,
     ReasoningDelta: ResponsesWriter._reasoning,
     ArgumentsDelta: ResponsesWriter._hold,
-    SealDelta: ResponsesWriter._note_seal,
+    SignatureDelta: ResponsesWriter._note_seal,
     Annotation: ResponsesWriter._note_annotation,
     Logprobs: ResponsesWriter._note_logprobs,
     BlockEnded: ResponsesWriter._block_ended,
@@ -401,7 +401,7 @@ _CALL_EVENTS = {
 }
 
 
-class _Names(msgspec.Struct, frozen=True):
+class _PartEventNames(msgspec.Struct, frozen=True):
     """What the events of a reasoning part are called."""
 
     part: str
@@ -410,8 +410,10 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 _REASONING_EVENTS = {
-    False: _Names("response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"),
-    True: _Names("response.content_part", "response.reasoning_text", "content_index"),
+    False: _PartEventNames(
+        "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"
+    ),
+    True: _PartEventNames("response.content_part", "response.reasoning_text", "content_index"),
 }
 
 
@@ -420,59 +422,69 @@ def _explains(stop: Stopped, spoke: bool) -> bool:
     return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not spoke
 
 
-def _failed_response(envelope: Envelope, fault: Fault, output: list[JSON], usage: Usage) -> JSONObject:
+def _failed_response(
+    envelope: ResponseBuilder, error: WireError, output: list[JSON], usage: Usage
+) -> JSONObject:
     known = usage.input is not None or usage.output is not None
     return envelope.response(
-        "failed", output=output, usage=usage if known else None, error=response_error(fault)
+        "failed", output=output, usage=usage if known else None, error=response_error(error)
     )
 
 
-def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
+def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """The body of a whole answer, equal to the response that ends a stream of the same events."""
-    envelope = Envelope(exchange, ledger)
+    envelope = ResponseBuilder(context, ledger)
     envelope.started(answer.started)
-    ids = items.ItemIds(exchange)
+    ids = items.ItemIds(context)
     stop = answer.stops[0] if answer.stops else Stopped(StopReason.END)
     blocks = list(answer.blocks)
-    spoke = any(isinstance(block, Block) and block.kind in items.SPEECH for block in blocks)
-    failed = answer.fault is not None
+    spoke = any(isinstance(block, AssembledBlock) and block.kind in items.TEXT_KINDS for block in blocks)
+    failed = answer.error is not None
     if failed:
-        blocks = [block for block in blocks if not (isinstance(block, Block) and items.is_bare(block))]
+        blocks = [
+            block
+            for block in blocks
+            if not (isinstance(block, AssembledBlock) and items.is_empty_text(block))
+        ]
     explains = not failed and _explains(stop, spoke)
     if explains:
         blocks.append(items.refusal_block(-1, stop.explanation or ""))
     output: list[JSON] = []
     for index, block in enumerate(blocks):
-        item = _whole_item(block, index, ids, exchange, ledger)
+        item = _whole_item(block, index, ids, context, ledger)
         if item is not None:
             output.append(item)
-    if answer.fault is not None:
-        return _failed_response(envelope, answer.fault, output, answer.usage)
+    if answer.error is not None:
+        return _failed_response(envelope, answer.error, output, answer.usage)
     note_stop(stop, explains, ledger)
-    status, reason = ending(stop)
+    status, reason = end_status(stop)
     return envelope.response(status, output=output, usage=answer.usage, incomplete=reason)
 
 
 def _whole_item(
-    block: Block | Opaque | Compacted, index: int, ids: items.ItemIds, exchange: Exchange, ledger: Ledger
+    block: AssembledBlock | Opaque | Compacted,
+    index: int,
+    ids: items.ItemIds,
+    context: ResponseContext,
+    ledger: Ledger,
 ) -> JSONObject | None:
     """The item at this place, None when it cannot be shown."""
     if isinstance(block, Compacted):
-        return items.compaction(block, ids.made("cmp", index), exchange)
+        return items.write_compaction(block, ids.for_item("cmp", index), context)
     if isinstance(block, Opaque):
-        if block.origin != ORIGIN:
-            return items.search_call(block, ids.made("ws", index), ledger)
+        if block.origin != NAME:
+            return items.write_search_call(block, ids.for_item("ws", index), ledger)
         native: JSONObject = block.native
         return native
-    item_id = ids.of(block, index)
+    item_id = ids.for_block(block, index)
     if block.tool is not None:
         if block.complete and items.is_client_run(block.tool):
-            item = items.client_call(block, item_id, index, ledger)
+            item = items.write_client_call(block, item_id, index, ledger)
             if item is not None:
                 return item
         if items.is_client_run(block.tool):
-            block = items.as_function(block)
-            item_id = ids.of(block, index)
+            block = items.as_function_call(block)
+            item_id = ids.for_block(block, index)
         if not block.complete:
-            return items.unfinished_item(block, item_id, index, exchange, ledger)
-    return items.finished_item(block, item_id, exchange, ledger)
+            return items.unfinished_item(block, item_id, index, context, ledger)
+    return items.finished_item(block, item_id, context, ledger)

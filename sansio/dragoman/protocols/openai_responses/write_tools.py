@@ -24,8 +24,8 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman._wire.strict_schema import is_strict
-from dragoman.codec import HostedUse, Target
-from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.codec import Capabilities, HostedUse
+from dragoman.protocols.openai_responses.wire import NAME
 
 _KIND_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
 # Fields whose null or default value the IR does not keep.
@@ -33,22 +33,28 @@ _UNSAID = ("description", "parameters", "strict", "format", "defer_loading", "al
 _USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
 
 
-def write_tools(tools: Sequence[Tool], request: Request, target: Target, ledger: Ledger) -> list[JSON]:
+def write_tools(
+    tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
+) -> list[JSON]:
     """The tools, those of one namespace together as they came."""
-    own = request.protocol == ORIGIN
+    same_protocol = request.protocol == NAME
     out: list[JSON] = []
     home: tuple[str, list[JSON]] | None = None  # the namespace being filled: its path and its tools
     for tool in tools:
         if isinstance(tool, HostedTool):
-            hosted = tool.native if own and tool.origin == ORIGIN else _write_hosted(tool, target, ledger)
+            hosted = (
+                tool.native
+                if same_protocol and tool.origin == NAME
+                else _write_hosted(tool, capabilities, ledger)
+            )
             if hosted is not None:
                 out.append(hosted)
             continue
         if isinstance(tool, FunctionTool):
-            written = _write_function(tool, request, own, ledger)
+            written = _write_function(tool, request, same_protocol, ledger)
         else:
             written = _write_custom(tool)
-        if own:
+        if same_protocol:
             _restore(written, _at(request.raw, tool.path))
             written.update(tool.extra or {})
         if tool.cache is not None:
@@ -66,12 +72,12 @@ def write_tools(tools: Sequence[Tool], request: Request, target: Target, ledger:
     return out
 
 
-def note_servers(request: Request, target: Target, ledger: Ledger) -> None:
+def note_unsent_servers(request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
     """Enter the MCP servers of Messages that no tool stands for. Those without a toolset are tools themselves."""
     sent = {
         tool.use.label
         for tool in request.tools
-        if isinstance(tool, HostedTool) and isinstance(tool.use, McpServer) and _is_native(tool, target)
+        if isinstance(tool, HostedTool) and isinstance(tool.use, McpServer) and _is_native(tool, capabilities)
     }
     told = {tool.path for tool in request.tools}
     servers: JSON = request.params.get("mcp_servers") or []
@@ -81,15 +87,15 @@ def note_servers(request: Request, target: Target, ledger: Ledger) -> None:
             ledger.dropped(path, "none of the server's tools was sent")
 
 
-def _is_native(tool: HostedTool, target: Target) -> bool:
+def _is_native(tool: HostedTool, capabilities: Capabilities) -> bool:
     """Whether the upstream runs the same as a tool of another protocol."""
-    return tool.use is not None and _USES[type(tool.use)] in target.hosted
+    return tool.use is not None and _USES[type(tool.use)] in capabilities.hosted_tools
 
 
-def _write_hosted(tool: HostedTool, target: Target, ledger: Ledger) -> JSONObject | None:
+def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject | None:
     use = tool.use
-    if use is None or not _is_native(tool, target):
-        ledger.add(tool.loss, tool.path, f"the upstream does not run the tool {tool.kind}")
+    if use is None or not _is_native(tool, capabilities):
+        ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
     told: list[JSON] = []
     if isinstance(use, WebSearch):
@@ -143,9 +149,9 @@ def _scalars(value: JSON, found: set[str]) -> None:
         found.add(encode_text(value))
 
 
-def sum_of_uses(tools: Sequence[Tool], target: Target, ledger: Ledger) -> int | None:
+def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:
     """How often the hosted tools may be called in all, where that says the same as their own limits: for one tool."""
-    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _is_native(tool, target)]
+    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _is_native(tool, capabilities)]
     limited = [
         (tool, tool.use.max_uses)
         for tool in hosted
@@ -174,7 +180,7 @@ def _at(raw: JSON, path: str) -> JSONObject:
     return found
 
 
-def _write_function(tool: FunctionTool, request: Request, own: bool, ledger: Ledger) -> JSONObject:
+def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, ledger: Ledger) -> JSONObject:
     out: JSONObject = {"type": "function", "name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -182,7 +188,7 @@ def _write_function(tool: FunctionTool, request: Request, own: bool, ledger: Led
         out["parameters"] = tool.parameters
     if tool.strict is not None:
         out["strict"] = tool.strict
-    if own:
+    if same_protocol:
         if tool.deferred is not None:
             out["defer_loading"] = tool.deferred
         return out
@@ -214,22 +220,22 @@ def _write_custom(tool: CustomTool) -> JSONObject:
     return out
 
 
-def write_choice(
-    choice: ToolChoice, tools: Sequence[Tool], request: Request, target: Target, ledger: Ledger
+def write_tool_choice(
+    choice: ToolChoice, tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> JSON:
     """The choice in its flat form, None when the tool that it names is not there."""
     if choice.mode not in ("named", "allowed"):
         return choice.mode
-    if request.protocol == ORIGIN and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
+    if request.protocol == NAME and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
         return request.raw["tool_choice"]
     if choice.mode == "named":
         named = _write_ref(
-            ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, target
+            ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, capabilities
         )
         if named is None:
             ledger.dropped(choice.path, "the tool that must be called is not there")
         return named
-    written = [_write_ref(ref, tools, target) for ref in choice.allowed]
+    written = [_write_ref(ref, tools, capabilities) for ref in choice.allowed]
     refs = [ref for ref in written if ref is not None]
     if len(refs) < len(written):
         ledger.altered(choice.path, "some of the allowed tools are not there")
@@ -238,7 +244,7 @@ def write_choice(
     return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": refs}
 
 
-def _write_ref(ref: ToolRef, tools: Sequence[Tool], target: Target) -> JSONObject | None:
+def _write_ref(ref: ToolRef, tools: Sequence[Tool], capabilities: Capabilities) -> JSONObject | None:
     """A reference to one tool, None when it is one of another vendor's that has no twin here."""
     if ref.hosted is None:
         out: JSONObject = {"type": _KIND_NAMES[ref.kind], "name": ref.name}
@@ -246,7 +252,7 @@ def _write_ref(ref: ToolRef, tools: Sequence[Tool], target: Target) -> JSONObjec
             out["namespace"] = ref.namespace
         return out
     for tool in tools:
-        if isinstance(tool, HostedTool) and tool.kind == ref.hosted and _is_native(tool, target):
+        if isinstance(tool, HostedTool) and tool.kind == ref.hosted and _is_native(tool, capabilities):
             if isinstance(tool.use, McpServer):
                 return {"type": "mcp", "server_label": tool.use.label}
             return {"type": "web_search_preview" if isinstance(tool.use, WebSearch) else "code_interpreter"}

@@ -7,9 +7,9 @@ goes into the ledger.
 
 from __future__ import annotations
 
-from dragoman._wire.sse import comment
-from dragoman.codec import Endpoint, ProtocolSpec, ToolRule
-from dragoman.protocols.simple_chat.errors import write_fault
+from dragoman._wire.sse import encode_comment
+from dragoman.codec import Endpoint, ProtocolSpec, ToolLimits
+from dragoman.protocols.simple_chat.errors import write_error
 from dragoman.protocols.simple_chat.read_request import read_request
 from dragoman.protocols.simple_chat.tables import NAME
 from dragoman.protocols.simple_chat.write_response import SimpleWriter, write_whole
@@ -31,18 +31,21 @@ SPEC = ProtocolSpec(
             heartbeat=b" ",
         ),
         Endpoint(
-            "/chat/sse", streams="always", media_type="text/event-stream", heartbeat=comment(b"keepalive")
+            "/chat/sse",
+            streams="always",
+            media_type="text/event-stream",
+            heartbeat=encode_comment(b"keepalive"),
         ),
     ),
     # Texts of several blocks are one text here: they may not be mixed.
     sequential=True,
     choices=False,
-    tools=ToolRule(),  # there are none, and calls are not shown
+    tool_limits=ToolLimits(),  # there are none, and calls are not shown
     read_request=read_request,
     stream_writer=SimpleWriter,
     write_whole=write_whole,
-    write_fault=write_fault,
-    keeps_seals=False,
+    write_error=write_error,
+    returns_signatures=False,
     needs_usage=False,
     needs_model=False,
 )

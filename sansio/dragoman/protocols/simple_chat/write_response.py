@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dragoman._ir.assembly import Answer, Block
-from dragoman._ir.errors import Fault
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     BlockKind,
@@ -28,8 +28,8 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import Exchange
-from dragoman.protocols.simple_chat.errors import DONE, error_event, error_line
+from dragoman.codec import ResponseContext
+from dragoman.protocols.simple_chat.errors import DONE, error_frame, error_line
 from dragoman.protocols.simple_chat.tables import (
     AS_TEXT,
     LOST_BLOCKS,
@@ -41,7 +41,7 @@ from dragoman.protocols.simple_chat.tables import (
     NO_STOP_DETAILS,
     NO_STOP_REASON,
     NO_USAGE,
-    SPOKEN,
+    TEXT_KINDS,
 )
 
 _CHUNK = b'{"message":{"role":"assistant","content":'
@@ -50,18 +50,18 @@ _CHUNK = b'{"message":{"role":"assistant","content":'
 _LAST_LINE = _CHUNK + b'""},"done":true,"index":%d}\n'
 
 
-class _Form(NamedTuple):
+class _Framing(NamedTuple):
     """One form of a stream."""
 
     before: bytes  # of a chunk, up to its text
     after: bytes  # with the chunk's number
     last: Callable[[int], bytes]  # what ends the stream, by the number of chunks
-    fail: Callable[[Fault], bytes]  # what ends it otherwise
+    fail: Callable[[WireError], bytes]  # what ends it otherwise
 
 
-_LINES = _Form(_CHUNK, b'},"done":false,"index":%d}\n', lambda index: _LAST_LINE % index, error_line)
+_LINES = _Framing(_CHUNK, b'},"done":false,"index":%d}\n', lambda index: _LAST_LINE % index, error_line)
 # Here every chunk has done: false, and the end is an event of its own.
-_EVENTS = _Form(b"data: " + _CHUNK, b'},"done":false,"index":%d}\n\n', lambda index: DONE, error_event)
+_EVENTS = _Framing(b"data: " + _CHUNK, b'},"done":false,"index":%d}\n\n', lambda index: DONE, error_frame)
 
 
 class SimpleWriter:
@@ -69,8 +69,8 @@ class SimpleWriter:
 
     __slots__ = ("_form", "_index", "_ledger")
 
-    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
-        endpoint = exchange.endpoint
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        endpoint = context.endpoint
         self._form = _LINES if endpoint is not None and endpoint.framing == "ndjson" else _EVENTS
         self._index = 0
         self._ledger = ledger
@@ -84,7 +84,7 @@ class SimpleWriter:
         if type(event) is Ended:
             return self._form.last(self._index)
         if type(event) is Failed:
-            return self._form.fail(event.fault)
+            return self._form.fail(event.error)
         note = _NOTES.get(type(event))
         if note is not None:
             note(event, self._ledger)
@@ -97,14 +97,14 @@ class SimpleWriter:
         return form.before + encode(text) + form.after % index
 
 
-def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObject:
+def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """The body of a whole answer."""
     texts: list[str] = []
     _note_start(answer.started, ledger)
     for block in answer.blocks:
-        assert isinstance(block, Block)  # nothing else is for us: see SPEC
+        assert isinstance(block, AssembledBlock)  # nothing else is for us: see SPEC
         _note_block(block, ledger)
-        if block.kind in SPOKEN:
+        if block.kind in TEXT_KINDS:
             texts.append(block.text)
         for annotation in block.annotations:
             _note_annotation(annotation, ledger)
@@ -114,9 +114,9 @@ def write_whole(answer: Answer, exchange: Exchange, ledger: Ledger) -> JSONObjec
     for stopped in answer.stops:
         texts.append(_note_stop(stopped, any(texts), ledger))
     return {
-        "id": f"cmpl-{exchange.id}",
-        "model": exchange.model,
-        "created": exchange.now,
+        "id": f"cmpl-{context.id}",
+        "model": context.model,
+        "created": context.now,
         "message": {"role": "assistant", "content": "".join(texts)},
         "done": True,
     }
@@ -127,7 +127,7 @@ def _note_start(event: Started, ledger: Ledger) -> None:
         ledger.dropped("/service_tier", NO_SERVICE_TIER)
 
 
-def _note_block(block: BlockStarted | Block, ledger: Ledger) -> None:
+def _note_block(block: BlockStarted | AssembledBlock, ledger: Ledger) -> None:
     lost = LOST_BLOCKS.get(block.kind)
     if lost is not None:
         path, detail = lost

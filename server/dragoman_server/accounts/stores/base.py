@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 
 
 class AccountStoreError(Exception):
@@ -29,7 +29,7 @@ class Rate:
     """
 
     key: str
-    most: float
+    limit: float
     period_s: float
 
 
@@ -39,17 +39,17 @@ class Candidate:
 
     requests, tokens: its own limits, if any. A request counts for one at once; its tokens are known when it has
     ended, so an account that has spent too many has no room until they are paid off.
-    most_at_once: requests at the same time, None for any number.
+    max_concurrent_requests: requests at the same time, None for any number.
     """
 
     account: str
     requests: Rate | None = None
     tokens: Rate | None = None
-    most_at_once: int | None = None
+    max_concurrent_requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AccountGrant:
     """Room for one request with this account. lease: what give_back() needs; it expires by itself in the end."""
 
     account: str
@@ -66,7 +66,7 @@ class NoRoom:
 class AccountStore(Protocol):
     """Health, leases, rates, and which account a conversation is with.
 
-    Every method may raise AccountStoreError; `Careful` is the store around a store that does not.
+    Every method may raise AccountStoreError; `ResilientStore` is the store around a store that does not.
     """
 
     def health(self) -> Mapping[str, Health]:
@@ -74,26 +74,26 @@ class AccountStore(Protocol):
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         """Take room with the first candidate that has some, and note that it is used now.
 
         conversation: one that was with an account stays with it if that is among the candidates and has room;
         otherwise it is with the account that was taken from now on. lease: an id that is new. One round trip.
         """
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         """The request has ended, and cost so many tokens."""
 
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         """See Health.after_failure. What changes is known to all gateways at once."""
 

@@ -11,10 +11,10 @@ a while expires by itself; what a script decides depends on the gateways' clock 
 from typing import NamedTuple
 
 from dragoman_server.accounts.stores.rate_limits import (
-    ASK_AGAIN_S,
     CONVERSATION_S,
+    LEASE_RETRY_S,
     LEASE_S,
-    SLACK_S,
+    TOLERANCE_S,
 )
 
 # How much longer than necessary the server keeps what has expired. Clocks of gateways may differ by that much.
@@ -28,7 +28,7 @@ local function keep(key, seconds)
 end
 local function fits_at(filled, most, period, amount, now)
   local at = math.max(filled, now) + math.min(amount, most) * period / most - period
-  if at <= now + {SLACK_S!r} then return 0 end
+  if at <= now + {TOLERANCE_S!r} then return 0 end
   return at
 end
 local function count(key, most, period, amount, now)
@@ -39,7 +39,7 @@ end
 """
 
 
-class Script(NamedTuple):
+class LuaScript(NamedTuple):
     """name: for errors. text: Lua."""
 
     name: str
@@ -50,7 +50,7 @@ class Script(NamedTuple):
 # arguments: now, lease, conversation, how many conversations; then for each candidate its account, most and period of
 # requests, most and period of tokens, how many at once. What there is none of is empty.
 # gives: the candidate's number or 0; when there is room; last uses; accounts and health of those out of use.
-TAKE = Script(
+TAKE = LuaScript(
     "take",
     _SHARED
     + f"""
@@ -76,7 +76,7 @@ local function opens_at(i, refused)
   if healths[i] then
     local health = cjson.decode(healths[i])
     if health.disabled ~= cjson.null then at = math.huge end
-    if health.cools_until > now then at = math.max(at, health.cools_until) end
+    if health.cooldown_until > now then at = math.max(at, health.cooldown_until) end
     if at > 0 then
       table.insert(refused, accounts[i])
       table.insert(refused, healths[i])
@@ -92,7 +92,7 @@ local function opens_at(i, refused)
   end
   if limit.at_once then
     redis.call('ZREMRANGEBYSCORE', limit.leases, '-inf', ARGV[1])
-    if redis.call('ZCARD', limit.leases) >= limit.at_once then at = math.max(at, now + {ASK_AGAIN_S!r}) end
+    if redis.call('ZCARD', limit.leases) >= limit.at_once then at = math.max(at, now + {LEASE_RETRY_S!r}) end
   end
   return at
 end
@@ -144,7 +144,7 @@ return {{taken, text(opens), redis.call('HMGET', KEYS[2], unpack(accounts)), ref
 )
 
 # keys: leases, tokens. arguments: now, lease, tokens, most and period, empty without a limit.
-GIVE_BACK = Script(
+GIVE_BACK = LuaScript(
     "give back",
     _SHARED
     + """
@@ -157,7 +157,7 @@ return 0
 
 # keys: the rates. arguments: now, '1' for at once; then for each rate most, period, amount.
 # gives: 0 or when there is room.
-SPEND = Script(
+SPEND = LuaScript(
     "spend",
     _SHARED
     + """
@@ -190,7 +190,7 @@ return text(at)
 
 # keys: health. arguments: the channel, the account, its health as the gateway knows it ('' for none), as it is now.
 # gives: 1 when it was that, otherwise 0; and its health as it was, '' for none.
-CHANGE = Script(
+CHANGE = LuaScript(
     "change",
     """
 local found = redis.call('HGET', KEYS[1], ARGV[2]) or ''
@@ -202,7 +202,7 @@ return {1, found}
 )
 
 # keys: health. arguments: the channel; then accounts and their health. What the server knows better, it keeps.
-RESTORE = Script(
+RESTORE = LuaScript(
     "restore",
     """
 for i = 2, #ARGV, 2 do
@@ -215,7 +215,7 @@ return 0
 )
 
 # keys: the counter. arguments: amount, when it expires ('inf' for never).
-ADD = Script(
+ADD = LuaScript(
     "add",
     _SHARED
     + f"""
@@ -231,7 +231,7 @@ return 0
 )
 
 # keys: the counter. arguments: now. gives: the sum.
-TOTAL = Script(
+TOTAL = LuaScript(
     "total",
     """
 local found = redis.call('HMGET', KEYS[1], 'amount', 'expires')

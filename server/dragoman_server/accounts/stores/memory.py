@@ -4,26 +4,26 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
-from dragoman_server.accounts.stores.base import Candidate, NoRoom, Rate, Taken
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import AccountGrant, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
     MAX_CONVERSATIONS,
     NEVER,
-    coarse,
-    counted,
-    fits_at,
-    opens_at,
-    preferred,
-    used_at,
+    account_available_at,
+    consume,
+    put_first,
+    rate_available_at,
+    round_share,
+    with_last_use,
 )
 
 _FRESH = Health()
 
 
-class MemoryAccounts:
+class MemoryAccountStore:
     """See AccountStore. Never raises AccountStoreError.
 
     It grows with the accounts, rates and counters that there are; conversations are bounded.
@@ -43,33 +43,33 @@ class MemoryAccounts:
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         opens = NEVER
-        for candidate in preferred(candidates, self._account_of(conversation, now)):
+        for candidate in put_first(candidates, self._account_of(conversation, now)):
             health = self._health.get(candidate.account, _FRESH)
             leases = self._leases_of(candidate.account, now)
-            at = opens_at(candidate, health, self._filled, len(leases), now)
+            at = account_available_at(candidate, health, self._filled, len(leases), now)
             if not at:
-                self.note(candidate, conversation, lease, now)
-                return Taken(candidate.account, lease)
+                self.record_use(candidate, conversation, lease, now)
+                return AccountGrant(candidate.account, lease)
             opens = min(opens, at)
         return NoRoom(opens)
 
-    def note(self, candidate: Candidate, conversation: str | None, lease: str, now: float) -> None:
+    def record_use(self, candidate: Candidate, conversation: str | None, lease: str, now: float) -> None:
         """A request is on its way with this account, whoever decided that."""
         account = candidate.account
         if candidate.requests is not None:
             self._count(candidate.requests, 1.0, now)
-        if candidate.most_at_once is not None:
+        if candidate.max_concurrent_requests is not None:
             self._leases.setdefault(account, {})[lease] = now + LEASE_S
-        self._health[account] = used_at(self._health.get(account, _FRESH), now)
+        self._health[account] = with_last_use(self._health.get(account, _FRESH), now)
         if conversation is not None:
             self._conversations[conversation] = account, now + CONVERSATION_S
             self._conversations.move_to_end(conversation)
             if len(self._conversations) > self._max_conversations:
                 self._conversations.popitem(last=False)
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         self._leases.get(taken.account, {}).pop(taken.lease, None)
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
@@ -77,33 +77,35 @@ class MemoryAccounts:
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         before = self._health.get(account, _FRESH)
-        health = before.after_failure(verdict, cause, now, after=after, draw=draw, rest=rest)
+        health = before.after_failure(
+            action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+        )
         if health is not before:
             self._health[account] = health
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
         before = self._health.get(account, _FRESH)
-        health = before.after_success(remaining=coarse(remaining))
+        health = before.after_success(remaining=round_share(remaining))
         if health is not before:
             self._health[account] = health
 
     async def disable(self, account: str, cause: str) -> None:
         before = self._health.get(account, _FRESH)
-        self._health[account] = before.after_failure(Verdict.DISABLE, cause, 0.0)
+        self._health[account] = before.after_failure(ErrorAction.DISABLE, cause, 0.0)
 
     async def reset(self, account: str) -> None:
         self._health[account] = self._health.get(account, _FRESH).after_reset()
 
-    def learn(self, account: str, health: Health | None) -> None:
+    def replace_health(self, account: str, health: Health | None) -> None:
         """What somebody else knows of an account, in the place of what was known here. None for nothing."""
         if health is None:
             self._health.pop(account, None)
@@ -120,7 +122,9 @@ class MemoryAccounts:
         return 0.0 if at_once else self._fit_at([(rate, 0.0) for rate, _ in rates], now)
 
     def _fit_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
-        ends = (fits_at(rate, self._filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
+        ends = (
+            rate_available_at(rate, self._filled.get(rate.key, 0.0), amount, now) for rate, amount in rates
+        )
         return max(ends, default=0.0)
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
@@ -132,7 +136,7 @@ class MemoryAccounts:
             del self._counters[each]
         return self._counters.get(counter, (0.0, NEVER))[0]
 
-    def learn_total(self, counter: str, amount: float) -> None:
+    def replace_total(self, counter: str, amount: float) -> None:
         """What somebody else has counted, in the place of what was counted here."""
         _, expires = self._counters.get(counter, (0.0, NEVER))
         self._counters[counter] = amount, expires
@@ -142,7 +146,7 @@ class MemoryAccounts:
         yield
 
     def _count(self, rate: Rate, amount: float, now: float) -> None:
-        self._filled[rate.key] = counted(rate, self._filled.get(rate.key, 0.0), amount, now)
+        self._filled[rate.key] = consume(rate, self._filled.get(rate.key, 0.0), amount, now)
 
     def _leases_of(self, account: str, now: float) -> Mapping[str, float]:
         leases = self._leases.get(account, {})

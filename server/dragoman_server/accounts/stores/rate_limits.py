@@ -27,29 +27,29 @@ CONVERSATION_S = 3600.0
 MAX_CONVERSATIONS = 100_000
 
 # An account with too many requests at once has room again when one of them ends, which nobody knows beforehand.
-ASK_AGAIN_S = 1.0
+LEASE_RETRY_S = 1.0
 
 # Seconds since the epoch are exact to a quarter of a microsecond in a float, and a burst adds that up.
-SLACK_S = 1e-3
+TOLERANCE_S = 1e-3
 
 NEVER = math.inf
 
 
-def fits_at(rate: Rate, filled: float, amount: float, now: float) -> float:
+def rate_available_at(rate: Rate, filled: float, amount: float, now: float) -> float:
     """0 when so much fits now, otherwise the time at which it does. More than the largest burst fits a full rate.
 
     filled: when the rate will have filled again.
     """
-    at = max(filled, now) + min(amount, rate.most) * rate.period_s / rate.most - rate.period_s
-    return 0.0 if at <= now + SLACK_S else at
+    at = max(filled, now) + min(amount, rate.limit) * rate.period_s / rate.limit - rate.period_s
+    return 0.0 if at <= now + TOLERANCE_S else at
 
 
-def counted(rate: Rate, filled: float, amount: float, now: float) -> float:
+def consume(rate: Rate, filled: float, amount: float, now: float) -> float:
     """When the rate will have filled again, after so much of it was used."""
-    return max(filled, now) + amount * rate.period_s / rate.most
+    return max(filled, now) + amount * rate.period_s / rate.limit
 
 
-def opens_at(
+def account_available_at(
     candidate: Candidate, health: Health, filled: Mapping[str, float], leases: int, now: float
 ) -> float:
     """0 when the account has room now, otherwise the time at which it does, NEVER included.
@@ -58,28 +58,28 @@ def opens_at(
     """
     if health.disabled is not None:
         return NEVER
-    at = health.cools_until if health.cools_until > now else 0.0
+    at = health.cooldown_until if health.cooldown_until > now else 0.0
     # Of the tokens nobody knows yet how many it will be: it is enough that there is no debt.
     for rate, amount in ((candidate.requests, 1.0), (candidate.tokens, 0.0)):
         if rate is not None:
-            at = max(at, fits_at(rate, filled.get(rate.key, 0.0), amount, now))
-    if candidate.most_at_once is not None and leases >= candidate.most_at_once:
-        at = max(at, now + ASK_AGAIN_S)
+            at = max(at, rate_available_at(rate, filled.get(rate.key, 0.0), amount, now))
+    if candidate.max_concurrent_requests is not None and leases >= candidate.max_concurrent_requests:
+        at = max(at, now + LEASE_RETRY_S)
     return at
 
 
-def preferred(candidates: Sequence[Candidate], account: str | None) -> Sequence[Candidate]:
+def put_first(candidates: Sequence[Candidate], account: str | None) -> Sequence[Candidate]:
     """The candidates, the one with this account first."""
     if account is None:
         return candidates
     return sorted(candidates, key=lambda candidate: candidate.account != account)
 
 
-def coarse(remaining: float | None) -> float | None:
+def round_share(remaining: float | None) -> float | None:
     """A share of a rate limit in whole percents: it is no news to anybody that a thousandth less is left."""
     return None if remaining is None else round(remaining, 2)
 
 
-def used_at(health: Health, now: float) -> Health:
+def with_last_use(health: Health, now: float) -> Health:
     """The account as it is after it was chosen."""
-    return msgspec.structs.replace(health, used=now)
+    return msgspec.structs.replace(health, last_used=now)

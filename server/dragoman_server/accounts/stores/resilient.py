@@ -18,18 +18,18 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import (
+    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     NoRoom,
     Rate,
-    Taken,
 )
-from dragoman_server.accounts.stores.memory import MemoryAccounts
-from dragoman_server.accounts.stores.rate_limits import coarse
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.rate_limits import round_share
 
 LOG = logging.getLogger("dragoman.accounts")
 
@@ -48,18 +48,18 @@ _MOST_UNTOLD = 1000
 _MOST_TRIES = 3
 
 _FRESH = Health()
-_HARMLESS_AGAIN = {Verdict.COOL, Verdict.DISABLE}
+_HARMLESS_AGAIN = {ErrorAction.COOL_DOWN, ErrorAction.DISABLE}
 
 
-class _NoAnswer(Exception):
+class StoreUnavailable(Exception):
     """asked: whether the store may have done it."""
 
-    def __init__(self, *, asked: bool) -> None:
-        self.asked = asked
+    def __init__(self, *, sent: bool) -> None:
+        self.sent = sent
 
 
 @dataclass(slots=True)
-class _Untold:
+class PendingWrite:
     """Something that the store is to be told. again: what to say when that was tried without an answer, if anything."""
 
     call: _Call[object]
@@ -67,20 +67,22 @@ class _Untold:
     tries: int = 0
 
 
-class Careful:
+class ResilientStore:
     """See AccountStore. Never raises AccountStoreError.
 
     local_decisions: how often the store had no answer for somebody who had to decide.
     """
 
-    def __init__(self, store: AccountStore, local: MemoryAccounts, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(
+        self, store: AccountStore, local: MemoryAccountStore, deadline_s: float = DEADLINE_S
+    ) -> None:
         self.local_decisions = 0
         self._store = store
         self._local = local
         self._deadline_s = deadline_s
         self._failures = 0  # in a row
         self._open = False
-        self._untold: deque[_Untold] = deque(maxlen=_MOST_UNTOLD)
+        self._untold: deque[PendingWrite] = deque(maxlen=_MOST_UNTOLD)
         # Accounts of which the local memory knows something that the store's view may lack.
         self._changed: set[str] = set()
         self._behind = anyio.Event()  # set: the store has missed something
@@ -99,29 +101,29 @@ class Careful:
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         async def release(store: AccountStore) -> None:
             for each in candidates:
-                if each.most_at_once is not None:
-                    await store.give_back(Taken(each.account, lease), each, 0.0, now)
+                if each.max_concurrent_requests is not None:
+                    await store.give_back(AccountGrant(each.account, lease), each, 0.0, now)
 
         try:
             answer = await self._ask(lambda store: store.take(candidates, conversation, lease, now), release)
-        except _NoAnswer:
+        except StoreUnavailable:
             self.local_decisions += 1
             self._know(each.account for each in candidates)
             answer = await self._local.take(candidates, conversation, lease, now)
-            if isinstance(answer, Taken):
+            if isinstance(answer, AccountGrant):
                 self._changed.add(answer.account)
             return answer
-        if isinstance(answer, Taken):
+        if isinstance(answer, AccountGrant):
             taken = next(each for each in candidates if each.account == answer.account)
-            self._local.note(taken, conversation, lease, now)
+            self._local.record_use(taken, conversation, lease, now)
         return answer
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         await self._local.give_back(taken, candidate, tokens, now)
-        if candidate.most_at_once is None and (candidate.tokens is None or not tokens):
+        if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
         await self._tell(
             lambda store: store.give_back(taken, candidate, tokens, now),
@@ -131,22 +133,24 @@ class Careful:
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         def call(store: AccountStore) -> Awaitable[None]:
-            return store.failed(account, verdict, cause, now, after=after, draw=draw, rest=rest)
+            return store.failed(
+                account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+            )
 
-        await self._change(account, call, again=verdict in _HARMLESS_AGAIN)
+        await self._change(account, call, again=action in _HARMLESS_AGAIN)
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
         known = self.health().get(account, _FRESH)
-        if known.after_success(remaining=coarse(remaining)) is not known:
+        if known.after_success(remaining=round_share(remaining)) is not known:
             await self._change(
                 account, lambda store: store.succeeded(account, remaining=remaining), again=True
             )
@@ -163,10 +167,10 @@ class Careful:
 
         try:
             opens = await self._ask(call)
-        except _NoAnswer as no_answer:
+        except StoreUnavailable as no_answer:
             self.local_decisions += 1
-            if not at_once and not no_answer.asked:
-                self._later(_Untold(call, None))
+            if not at_once and not no_answer.sent:
+                self._later(PendingWrite(call, None))
             return await self._local.spend(rates, now, at_once=at_once)
         if not (at_once and opens):
             await self._local.spend(rates, now, at_once=False)
@@ -179,12 +183,12 @@ class Careful:
     async def total(self, counter: str, now: float) -> float:
         try:
             amount = await self._ask(lambda store: store.total(counter, now))
-        except _NoAnswer:
+        except StoreUnavailable:
             self.local_decisions += 1
             return await self._local.total(counter, now)
         if self._untold:
             return max(amount, await self._local.total(counter, now))
-        self._local.learn_total(counter, amount)
+        self._local.replace_total(counter, amount)
         return amount
 
     @asynccontextmanager
@@ -201,17 +205,17 @@ class Careful:
     # Asking.
 
     async def _ask(self, call: _Call[_T], again: _Call[object] | None = None) -> _T:
-        """What the store says. Raises _NoAnswer. again: to be said later if it may have done what was asked."""
+        """What the store says. Raises StoreUnavailable. again: to be said later if it may have done what was asked."""
         if self._open:
-            raise _NoAnswer(asked=False)
+            raise StoreUnavailable(sent=False)
         try:
             result = await self._in_time(call)
         except (AccountStoreError, TimeoutError) as error:
             self._failed(error)
-            self._later(_Untold(again, again, 1) if again else None)
-            raise _NoAnswer(asked=True) from error
+            self._later(PendingWrite(again, again, 1) if again else None)
+            raise StoreUnavailable(sent=True) from error
         except anyio.get_cancelled_exc_class():
-            self._later(_Untold(again, again, 1) if again else None)
+            self._later(PendingWrite(again, again, 1) if again else None)
             raise
         self._failures = 0
         return result
@@ -219,11 +223,11 @@ class Careful:
     async def _tell(self, call: _Call[object], again: _Call[object] | None = None) -> bool:
         """Whether the store has heard it; if not, it will, as far as that does no harm."""
         if self._open or self._untold:  # what came first is said first
-            self._later(_Untold(call, again))
+            self._later(PendingWrite(call, again))
             return False
         try:
             await self._ask(call, again)
-        except _NoAnswer:
+        except StoreUnavailable:
             return False
         return True
 
@@ -243,7 +247,7 @@ class Careful:
         view = self._store.health()
         for account in accounts:
             if account not in self._changed:
-                self._local.learn(account, view.get(account))
+                self._local.replace_health(account, view.get(account))
 
     # When it does not answer.
 
@@ -255,7 +259,7 @@ class Careful:
             LOG.warning("the account store does not work, this gateway decides alone: %s", why)
         self._later(None)
 
-    def _later(self, untold: _Untold | None) -> None:
+    def _later(self, untold: PendingWrite | None) -> None:
         if untold is not None:
             self._untold.append(untold)
         self._behind.set()
@@ -277,7 +281,7 @@ class Careful:
 
     async def _catch_up(self) -> bool:
         """Tell the store all that it has missed. False when it does not answer."""
-        told: _Untold | None = None
+        told: PendingWrite | None = None
         try:
             await self._in_time(_does_it_answer)
             while self._untold:
@@ -287,7 +291,7 @@ class Careful:
             again = None if told is None or told.tries + 1 == _MOST_TRIES else told.again
             # When newer ones have taken its place, it is of no use any more.
             if told is not None and again is not None and len(self._untold) < _MOST_UNTOLD:
-                self._untold.appendleft(_Untold(again, again, told.tries + 1))
+                self._untold.appendleft(PendingWrite(again, again, told.tries + 1))
             self._failed(error)
             return False
         return True

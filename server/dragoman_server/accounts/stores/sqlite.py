@@ -17,22 +17,22 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
-from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
     MAX_CONVERSATIONS,
     NEVER,
-    coarse,
-    counted,
-    fits_at,
-    opens_at,
-    preferred,
-    used_at,
+    account_available_at,
+    consume,
+    put_first,
+    rate_available_at,
+    round_share,
+    with_last_use,
 )
-from dragoman_server.sqlite_file import FileKind, WrongFile, open_file, writing
+from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
 
 _T = TypeVar("_T")
 
@@ -51,7 +51,7 @@ _FRESH = Health()
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
-_KIND = FileKind(
+_KIND = SQLiteFileFormat(
     "account store",
     0x64726761,  # "drga"
     1,
@@ -96,7 +96,7 @@ ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = exc
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _ThreadCall:
     """function: what the thread runs. wanted: somebody waits for it."""
 
     function: Callable[[], object]
@@ -114,7 +114,7 @@ class _Call:
             self.error = error
 
 
-class SQLiteAccounts:
+class SQLiteAccountStore:
     """See AccountStore. path: the file, made when it is not there; its folder must be."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
@@ -123,7 +123,7 @@ class SQLiteAccounts:
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
         self._version = -1  # of what is in the view
         self._opened: sqlite3.Connection | None = None
-        self._calls: MemoryObjectSendStream[_Call] | None = None
+        self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
         self._thread = anyio.CapacityLimiter(1)  # its own: it does not wait for other users of threads
 
     def health(self) -> Mapping[str, Health]:
@@ -131,33 +131,35 @@ class SQLiteAccounts:
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         return await self._call(lambda: self._take(candidates, conversation, lease, now))
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
-        if candidate.most_at_once is None and (candidate.tokens is None or not tokens):
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
         await self._call(lambda: self._give_back(taken, candidate, tokens, now))
 
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         def change(health: Health) -> Health:
-            return health.after_failure(verdict, cause, now, after=after, draw=draw, rest=rest)
+            return health.after_failure(
+                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+            )
 
         await self._call(lambda: self._change(account, change))
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
         def change(health: Health) -> Health:
-            return health.after_success(remaining=coarse(remaining))
+            return health.after_success(remaining=round_share(remaining))
 
         before = self._view.get(account, _FRESH)
         if change(before) is not before:
@@ -165,7 +167,9 @@ class SQLiteAccounts:
 
     async def disable(self, account: str, cause: str) -> None:
         await self._call(
-            lambda: self._change(account, lambda health: health.after_failure(Verdict.DISABLE, cause, 0.0))
+            lambda: self._change(
+                account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0)
+            )
         )
 
     async def reset(self, account: str) -> None:
@@ -184,7 +188,7 @@ class SQLiteAccounts:
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises AccountStoreError when the file cannot be used."""
         await self._in_thread(self._open)
-        calls, received = anyio.create_memory_object_stream[_Call](_MOST_WAITING)
+        calls, received = anyio.create_memory_object_stream[_ThreadCall](_MOST_WAITING)
         try:
             async with calls, received, anyio.create_task_group() as tasks:
                 tasks.start_soon(self._work, received)
@@ -210,7 +214,7 @@ class SQLiteAccounts:
     async def _call(self, function: Callable[[], _T]) -> _T:
         if self._calls is None:
             raise RuntimeError("the account store is used outside its running() block")
-        call = _Call(function)
+        call = _ThreadCall(function)
         try:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
@@ -228,7 +232,7 @@ class SQLiteAccounts:
         result: _T = call.result
         return result
 
-    async def _work(self, received: MemoryObjectReceiveStream[_Call]) -> None:
+    async def _work(self, received: MemoryObjectReceiveStream[_ThreadCall]) -> None:
         waiting = received.statistics
         try:
             async for call in received:
@@ -253,7 +257,7 @@ class SQLiteAccounts:
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        self._opened = open_file(_KIND, self._path, _BUSY_S)
+        self._opened = open_sqlite_file(_KIND, self._path, _BUSY_S)
         self._refresh()
 
     def _close(self) -> None:
@@ -280,7 +284,7 @@ class SQLiteAccounts:
         return {**self._view, account: health}
 
     def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        with writing(self._connection):
+        with write_transaction(self._connection):
             self._refresh()
             before, view = self._view.get(account, _FRESH), self._view
             health = change(before)
@@ -290,18 +294,18 @@ class SQLiteAccounts:
 
     def _take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         opens = NEVER
-        with writing(self._connection) as connection:
+        with write_transaction(self._connection) as connection:
             self._refresh()
             connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
             account = self._account_of(conversation, now)
             filled = self._filled(
                 [rate for each in candidates for rate in (each.requests, each.tokens) if rate]
             )
-            for candidate in preferred(candidates, account):
+            for candidate in put_first(candidates, account):
                 health = self._view.get(candidate.account, _FRESH)
-                at = opens_at(candidate, health, filled, self._leases(candidate), now)
+                at = account_available_at(candidate, health, filled, self._leases(candidate), now)
                 if not at:
                     view = self._note(candidate, conversation, lease, now)
                     break
@@ -309,7 +313,7 @@ class SQLiteAccounts:
             else:
                 return NoRoom(opens)
         self._view = view
-        return Taken(candidate.account, lease)
+        return AccountGrant(candidate.account, lease)
 
     def _note(
         self, candidate: Candidate, conversation: str | None, lease: str, now: float
@@ -317,7 +321,7 @@ class SQLiteAccounts:
         account, connection = candidate.account, self._connection
         if candidate.requests is not None:
             self._count(candidate.requests, 1.0, now)
-        if candidate.most_at_once is not None:
+        if candidate.max_concurrent_requests is not None:
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, now + LEASE_S)
             )
@@ -325,10 +329,10 @@ class SQLiteAccounts:
             connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
             connection.execute(_REMEMBER, (conversation, account, now + CONVERSATION_S))
             connection.execute(_FORGET, (self._max_conversations,))
-        return self._write(account, used_at(self._view.get(account, _FRESH), now))
+        return self._write(account, with_last_use(self._view.get(account, _FRESH), now))
 
-    def _give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
-        with writing(self._connection) as connection:
+    def _give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        with write_transaction(self._connection) as connection:
             connection.execute(
                 "DELETE FROM leases WHERE account = ? AND lease = ?", (taken.account, taken.lease)
             )
@@ -336,7 +340,7 @@ class SQLiteAccounts:
                 self._count(candidate.tokens, tokens, now)
 
     def _spend(self, rates: Sequence[tuple[Rate, float]], now: float, at_once: bool) -> float:
-        with writing(self._connection):
+        with write_transaction(self._connection):
             if at_once:
                 opens = self._fit_at(rates, now)
                 if opens:
@@ -347,17 +351,17 @@ class SQLiteAccounts:
 
     def _fit_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
         filled = self._filled([rate for rate, _ in rates])
-        ends = (fits_at(rate, filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
+        ends = (rate_available_at(rate, filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
         return max(ends, default=0.0)
 
     def _add(self, counter: str, amount: float, expires: float) -> None:
-        with writing(self._connection) as connection:
+        with write_transaction(self._connection) as connection:
             connection.execute(_ADD, (counter, amount, expires))
 
     def _total(self, counter: str, now: float) -> float:
         connection = self._connection
         if connection.execute("SELECT 1 FROM counters WHERE expires <= ? LIMIT 1", (now,)).fetchone():
-            with writing(connection):
+            with write_transaction(connection):
                 connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
         row = connection.execute("SELECT amount FROM counters WHERE key = ?", (counter,)).fetchone()
         return 0.0 if row is None else float(row[0])
@@ -371,11 +375,11 @@ class SQLiteAccounts:
         return filled
 
     def _count(self, rate: Rate, amount: float, now: float) -> None:
-        filled = counted(rate, self._filled([rate]).get(rate.key, 0.0), amount, now)
+        filled = consume(rate, self._filled([rate]).get(rate.key, 0.0), amount, now)
         self._connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate.key, filled))
 
     def _leases(self, candidate: Candidate) -> int:
-        if candidate.most_at_once is None:
+        if candidate.max_concurrent_requests is None:
             return 0
         query = "SELECT count(*) FROM leases WHERE account = ?"
         return int(self._connection.execute(query, (candidate.account,)).fetchone()[0])
@@ -387,6 +391,6 @@ class SQLiteAccounts:
         return None if row is None else str(row[0])
 
 
-def _run_all(batch: Sequence[_Call]) -> None:
+def _run_all(batch: Sequence[_ThreadCall]) -> None:
     for call in batch:
         call.run()

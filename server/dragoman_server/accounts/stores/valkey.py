@@ -2,7 +2,7 @@
 
 Strategy: one connection a gateway, kept open by one task. Commands and what the server pushes share it, so when it
 breaks, both are known to be broken, and the next one starts by reading everything. While there is none, every call
-fails at once: `Careful` decides then. What has to be one step is a script on the server (`_account_scripts`).
+fails at once: `ResilientStore` decides then. What has to be one step is a script on the server (`_account_scripts`).
 
 Health is changed by comparing and setting: the gateway works out the transition from what it knows, and the server
 takes it if that was still so; otherwise it tells what is, and the gateway works it out again. Each change is published.
@@ -27,9 +27,9 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.error_actions import Verdict
-from dragoman_server.accounts.health import Health, Rest
-from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.lua import (
     ADD,
     CHANGE,
@@ -38,17 +38,17 @@ from dragoman_server.accounts.stores.lua import (
     SPEND,
     TAKE,
     TOTAL,
-    Script,
+    LuaScript,
 )
-from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, coarse, used_at
-from dragoman_server.config.valkey_url import ValkeyURL, parse_url
+from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, round_share, with_last_use
+from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # Of the data: what an older version wrote under another number is not read.
-_PREFIX = "dragoman:1:"
+_PREFIX = "dragoman:2:"
 
 # To connect, say who we are, and read everything.
 _CONNECT_S = 2.0
-# For one answer. Whoever cannot wait that long says so: `Careful` does.
+# For one answer. Whoever cannot wait that long says so: `ResilientStore` does.
 _ANSWER_S = 1.0
 # A connection on which nothing comes back is found out by asking this often.
 _PING_S = 2.0
@@ -63,7 +63,7 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
 
-class ValkeyAccounts:
+class ValkeyAccountStore:
     """See AccountStore.
 
     Args:
@@ -73,7 +73,7 @@ class ValkeyAccounts:
     """
 
     def __init__(self, url: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
-        self._url = parse_url(url)
+        self._url = parse_valkey_url(url)
         self._where = self._url.where
         self._max_conversations = max_conversations
         self._health: dict[str, Health] = {}
@@ -86,13 +86,13 @@ class ValkeyAccounts:
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> Taken | NoRoom:
+    ) -> AccountGrant | NoRoom:
         keys = [_key("health"), _key("used"), _key("conversations"), _key("conversations:expire")]
         arguments: list[str] = [_number(now), lease, conversation or "", str(self._max_conversations)]
         for each in candidates:
             leases = _key("leases:" + each.account)
             keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
-            at_once = "" if each.most_at_once is None else str(each.most_at_once)
+            at_once = "" if each.max_concurrent_requests is None else str(each.max_concurrent_requests)
             arguments += [each.account, *_limit(each.requests), *_limit(each.tokens), at_once]
         taken, opens, uses, refused = await self._run(TAKE, keys, arguments)
         for candidate, use in zip(candidates, uses, strict=False):
@@ -102,10 +102,10 @@ class ValkeyAccounts:
             self._learn(account.decode(), raw)
         if not taken:
             return NoRoom(float(opens))
-        return Taken(candidates[taken - 1].account, lease)
+        return AccountGrant(candidates[taken - 1].account, lease)
 
-    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
-        if candidate.most_at_once is None and (candidate.tokens is None or not tokens):
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
         leases = _key("leases:" + taken.account)
         arguments = [_number(now), taken.lease, _number(tokens), *_limit(candidate.tokens)]
@@ -114,24 +114,26 @@ class ValkeyAccounts:
     async def failed(
         self,
         account: str,
-        verdict: Verdict,
+        action: ErrorAction,
         cause: str,
         now: float,
         *,
-        after: float | None,
-        draw: float,
-        rest: Rest,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
     ) -> None:
         def change(health: Health) -> Health:
-            return health.after_failure(verdict, cause, now, after=after, draw=draw, rest=rest)
+            return health.after_failure(
+                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+            )
 
         await self._change(account, change)
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        await self._change(account, lambda health: health.after_success(remaining=coarse(remaining)))
+        await self._change(account, lambda health: health.after_success(remaining=round_share(remaining)))
 
     async def disable(self, account: str, cause: str) -> None:
-        await self._change(account, lambda health: health.after_failure(Verdict.DISABLE, cause, 0.0))
+        await self._change(account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0))
 
     async def reset(self, account: str) -> None:
         await self._change(account, Health.after_reset)
@@ -164,7 +166,7 @@ class ValkeyAccounts:
 
     # Calls.
 
-    async def _run(self, script: Script, keys: Sequence[str], arguments: Sequence[str]) -> Any:
+    async def _run(self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str]) -> Any:
         """What the script gives. Raises AccountStoreError."""
         connection = self._connection
         if connection is None:
@@ -185,7 +187,7 @@ class ValkeyAccounts:
             health = change(before)
             if health is before:
                 return
-            known, raw = self._raw.get(account, b""), _encode(used_at(health, 0.0))
+            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
             done, found = await self._run(
                 CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
             )
@@ -200,18 +202,18 @@ class ValkeyAccounts:
         """The server's health of an account, empty when it has none."""
         if raw == self._raw.get(account, b""):
             return
-        used = self._health.get(account, _FRESH).used
+        used = self._health.get(account, _FRESH).last_used
         if raw:
             self._raw[account] = raw
-            self._health[account] = used_at(_decode(raw), used)
+            self._health[account] = with_last_use(_decode(raw), used)
         else:
             self._raw.pop(account, None)
-            self._health[account] = Health(used=used)
+            self._health[account] = Health(last_used=used)
 
     def _learn_use(self, account: str, used: float) -> None:
         health = self._health.get(account, _FRESH)
-        if health.used != used:
-            self._health[account] = used_at(health, used)
+        if health.last_used != used:
+            self._health[account] = with_last_use(health, used)
 
     # The connection.
 
@@ -333,7 +335,7 @@ def _channel() -> str:
 
 
 def _limit(rate: Rate | None) -> tuple[str, str]:
-    return ("", "") if rate is None else (_number(rate.most), _number(rate.period_s))
+    return ("", "") if rate is None else (_number(rate.limit), _number(rate.period_s))
 
 
 def _number(value: float) -> str:
@@ -341,13 +343,13 @@ def _number(value: float) -> str:
     return repr(float(value))
 
 
-_DIGESTS: dict[Script, str] = {
+_DIGESTS: dict[LuaScript, str] = {
     script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
     for script in (TAKE, GIVE_BACK, SPEND, CHANGE, RESTORE, ADD, TOTAL)
 }
 
 
-def _digest(script: Script) -> str:
+def _digest(script: LuaScript) -> str:
     return _DIGESTS[script]
 
 

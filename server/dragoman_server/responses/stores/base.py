@@ -17,12 +17,12 @@ ROW_BYTES = 128
 LINK_BYTES = 16
 
 
-class StoreError(Exception):
+class ResponseStoreError(Exception):
     """The store cannot be read or written. `str()` of it is for the log: it may name a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StoredItem:
     """One item of a conversation. data: its JSON as the client or the model gave it, with or without the id."""
 
     id: str
@@ -47,22 +47,22 @@ class StoredResponse:
     owner: str
     created: int
     body: bytes
-    input: tuple[Item, ...]
-    output: tuple[Item, ...]
+    input: tuple[StoredItem, ...]
+    output: tuple[StoredItem, ...]
 
     @property
-    def own_size(self) -> int:
+    def size_without_items(self) -> int:
         """Its bytes without its items."""
         return ROW_BYTES + len(self.id) + len(self.body) + LINK_BYTES * (len(self.input) + len(self.output))
 
     @property
     def size(self) -> int:
         """Its bytes if no other response shares its items."""
-        return self.own_size + sum(item.size for item in {*self.input, *self.output})
+        return self.size_without_items + sum(item.size for item in {*self.input, *self.output})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResponseStoreLimits:
     """How much is kept, in bytes and in seconds. What is over is dropped, the oldest first."""
 
     max_bytes: int
@@ -70,7 +70,7 @@ class Limits:
 
 
 class ResponseStore(Protocol):
-    """An async context manager: it can be used inside its block. All methods may raise StoreError."""
+    """An async context manager: it can be used inside its block. All methods may raise ResponseStoreError."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -87,7 +87,7 @@ class ResponseStore(Protocol):
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         """The response, None when there is none (any more)."""
 
-    async def item(self, owner: str, id: str, now: int) -> Item | None:
+    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
         """The item of this id in any of the owner's responses, the latest when there are several."""
 
     async def delete(self, owner: str, id: str) -> bool:

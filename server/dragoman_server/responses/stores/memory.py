@@ -3,19 +3,19 @@
 from types import TracebackType
 from typing import Self
 
-from dragoman_server.responses.stores.base import Item, Limits, StoredResponse
+from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse
 
 
 class MemoryResponseStore:
-    """See ResponseStore. Never raises StoreError."""
+    """See ResponseStore. Never raises ResponseStoreError."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ResponseStoreLimits) -> None:
         self._limits = limits
         # In the order in which they were put.
         self._responses: dict[tuple[str, str], StoredResponse] = {}
         # Each item with the number of its places. An equal item of a later response is this very object.
-        self._items: dict[tuple[str, Item], tuple[Item, int]] = {}
-        self._named: dict[tuple[str, str], Item] = {}
+        self._items: dict[tuple[str, StoredItem], tuple[StoredItem, int]] = {}
+        self._named: dict[tuple[str, str], StoredItem] = {}
         self.bytes = 0
 
     async def __aenter__(self) -> Self:
@@ -42,7 +42,7 @@ class MemoryResponseStore:
             tuple([self._hold(owner, item) for item in response.input]),
             tuple([self._hold(owner, item) for item in response.output]),
         )
-        self.bytes += response.own_size
+        self.bytes += response.size_without_items
         self._expire(response.created)
         while self.bytes > self._limits.max_bytes:
             self._drop(next(iter(self._responses)))
@@ -52,14 +52,14 @@ class MemoryResponseStore:
         self._expire(now)
         return self._responses.get((owner, id))
 
-    async def item(self, owner: str, id: str, now: int) -> Item | None:
+    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
         self._expire(now)
         return self._named.get((owner, id))
 
     async def delete(self, owner: str, id: str) -> bool:
         return self._drop((owner, id))
 
-    def _hold(self, owner: str, item: Item) -> Item:
+    def _hold(self, owner: str, item: StoredItem) -> StoredItem:
         known, places = self._items.get((owner, item), (item, 0))
         if not places:
             self.bytes += item.size
@@ -78,12 +78,12 @@ class MemoryResponseStore:
         response = self._responses.pop(key, None)
         if response is None:
             return False
-        self.bytes -= response.own_size
+        self.bytes -= response.size_without_items
         for item in (*response.input, *response.output):
             self._release(response.owner, item)
         return True
 
-    def _release(self, owner: str, item: Item) -> None:
+    def _release(self, owner: str, item: StoredItem) -> None:
         known, places = self._items[owner, item]
         if places > 1:
             self._items[owner, item] = known, places - 1

@@ -22,16 +22,16 @@ from anyio.abc import TaskGroup
 
 from dragoman_server.responses.stores.base import (
     ROW_BYTES,
-    Item,
-    Limits,
+    ResponseStoreError,
+    ResponseStoreLimits,
+    StoredItem,
     StoredResponse,
-    StoreError,
 )
-from dragoman_server.sqlite_file import FileKind, WrongFile, open_file, writing
+from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
 
 _T = TypeVar("_T")
 
-# How long a call waits for another process to finish its writing, in seconds.
+# How long a call waits for another process to finish its write_transaction, in seconds.
 _BUSY_S = 2.0
 
 # How long a call waits for this process's other calls before it, in seconds. A disk that is that far behind would
@@ -94,7 +94,7 @@ CREATE TRIGGER item_dropped AFTER DELETE ON items BEGIN
 END;
 """
 
-_KIND = FileKind("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
+_KIND = SQLiteFileFormat("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
 
 _TOTAL = "SELECT bytes FROM total"
 # But the one that was just put, whose size was looked at before.
@@ -110,7 +110,7 @@ WHERE links.response = ? AND links.output = ? ORDER BY links.place
 class SQLiteResponseStore:
     """See ResponseStore. path: the file, made when it is not there; its folder must be."""
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._path = path
         self._limits = limits
         self._connection: sqlite3.Connection | None = None
@@ -156,7 +156,9 @@ class SQLiteResponseStore:
         with anyio.move_on_after(_PUT_S):
             await written.wait()
         if not written.is_set():
-            raise StoreError(f"the response store {self._path}: it was not written within {_PUT_S:g} s")
+            raise ResponseStoreError(
+                f"the response store {self._path}: it was not written within {_PUT_S:g} s"
+            )
         if failures:
             raise failures[0]
         return True
@@ -164,7 +166,7 @@ class SQLiteResponseStore:
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         return await self._call(lambda: self._get(owner, id, now))
 
-    async def item(self, owner: str, id: str, now: int) -> Item | None:
+    async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
         return await self._call(lambda: self._item(owner, id, now))
 
     async def delete(self, owner: str, id: str) -> bool:
@@ -176,15 +178,17 @@ class SQLiteResponseStore:
             with anyio.move_on_after(_TURN_S):
                 return await anyio.to_thread.run_sync(function, limiter=self._one_call)
         except WrongFile as error:
-            raise StoreError(str(error)) from error
+            raise ResponseStoreError(str(error)) from error
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"the response store {self._path}: {error}") from error
-        raise StoreError(f"the response store {self._path}: the calls before this one took {_TURN_S:g} s")
+            raise ResponseStoreError(f"the response store {self._path}: {error}") from error
+        raise ResponseStoreError(
+            f"the response store {self._path}: the calls before this one took {_TURN_S:g} s"
+        )
 
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        self._connection = open_file(_KIND, self._path, _BUSY_S)
+        self._connection = open_sqlite_file(_KIND, self._path, _BUSY_S)
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -203,7 +207,7 @@ class SQLiteResponseStore:
         connection = self._open_connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
-            with writing(connection):
+            with write_transaction(connection):
                 connection.execute("DELETE FROM responses WHERE created < ?", oldest)
         connection.execute("BEGIN")
         try:
@@ -221,7 +225,7 @@ class SQLiteResponseStore:
 
     def _drop_oldest(self, size: int) -> bool:
         """Make room on a full disk. Returns whether there was anything to drop."""
-        with writing(self._open_connection) as connection:
+        with write_transaction(self._open_connection) as connection:
             left = connection.execute(_TOTAL).fetchone()[0] - size
             dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
             while dropped and connection.execute(_TOTAL).fetchone()[0] > left:
@@ -230,14 +234,14 @@ class SQLiteResponseStore:
 
     def _insert(self, response: StoredResponse) -> None:
         owner = response.owner
-        with writing(self._open_connection) as connection:
+        with write_transaction(self._open_connection) as connection:
             connection.execute(
                 "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
                 (response.created - self._limits.max_age_s, owner, response.id),
             )
             key = connection.execute(
                 "INSERT INTO responses (owner, id, created, size, body) VALUES (?, ?, ?, ?, ?)",
-                (owner, response.id, response.created, response.own_size, response.body),
+                (owner, response.id, response.created, response.size_without_items, response.body),
             ).lastrowid
             for output, items in enumerate((response.input, response.output)):
                 digests = [_digest(item) for item in items]
@@ -265,25 +269,25 @@ class SQLiteResponseStore:
                 return None
             key, created, body = found
             given, said = (
-                tuple([Item(*row) for row in reading.execute(_ITEMS, (key, part))]) for part in (0, 1)
+                tuple([StoredItem(*row) for row in reading.execute(_ITEMS, (key, part))]) for part in (0, 1)
             )
         return StoredResponse(id, owner, created, body, given, said)
 
-    def _item(self, owner: str, id: str, now: int) -> Item | None:
+    def _item(self, owner: str, id: str, now: int) -> StoredItem | None:
         with self._reading(now) as reading:
             found = reading.execute(
                 "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1", (owner, id)
             ).fetchone()
-        return None if found is None else Item(*found)
+        return None if found is None else StoredItem(*found)
 
     def _delete(self, owner: str, id: str) -> bool:
-        with writing(self._open_connection) as connection:
+        with write_transaction(self._open_connection) as connection:
             return (
                 connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
                 > 0
             )
 
 
-def _digest(item: Item) -> bytes:
+def _digest(item: StoredItem) -> bytes:
     """The same for equal items alone."""
     return hashlib.blake2b(item.id.encode("ascii") + b"\n" + item.data, digest_size=16).digest()

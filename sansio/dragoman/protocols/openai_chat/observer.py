@@ -6,49 +6,49 @@ things. Quotes inside JSON strings are escaped, so text that a model wrote canno
 
 from __future__ import annotations
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
-from dragoman.protocols.openai_chat.errors import error_frame, fault_of, is_error
-from dragoman.protocols.openai_chat.tables import STOP_FAULTS
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_chat.errors import error_frame, has_error, parse_error
+from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS
 from dragoman.protocols.openai_chat.usage import read_usage
 
 
-class ChatTap:
+class ChatObserver:
     """The tap of one stream.
 
     ended: [DONE] came behind an answer, or a finish reason (there are servers that never send [DONE]).
     """
 
-    __slots__ = ("_started", "begun", "ended", "fault", "last", "usage", "whole")
+    __slots__ = ("_started", "content_started", "ended", "error", "stream_finished", "usage", "whole_body")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, context: ResponseContext) -> None:
         self.usage = Usage()
-        self.begun = False
+        self.content_started = False
         self.ended = False
-        self.last = False
-        self.fault: Fault | None = None
-        self.whole: JSONObject | None = None  # no frame repeats the answer
+        self.stream_finished = False
+        self.error: WireError | None = None
+        self.whole_body: JSONObject | None = None  # no frame repeats the answer
         self._started = False
 
-    def watch(self, frame: Frame) -> None:
+    def observe(self, frame: Frame) -> None:
         data = frame.data
         if data == b"[DONE]":
-            self.last = True
+            self.stream_finished = True
             self.ended = self.ended or self._started
             return
-        if self.begun and _says_nothing(data) and frame.event != b"error":
+        if self.content_started and _says_nothing(data) and frame.event != b"error":
             return
         try:
             chunk = decode(data)
         except RemoteProtocolError:
             chunk = None
-        if frame.event == b"error" or (type(chunk) is dict and is_error(chunk)):
+        if frame.event == b"error" or (type(chunk) is dict and has_error(chunk)):
             said = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
-            self.fault = self.fault or fault_of(said, None)
+            self.error = self.error or parse_error(said, None)
         if type(chunk) is dict:
             self._look(chunk)
 
@@ -64,17 +64,17 @@ class ChatTap:
             delta = choice.get("delta")
             # The first chunk names the role, and some servers put an empty text beside it.
             if type(delta) is dict and any(value for name, value in delta.items() if name != "role"):
-                self.begun = True
+                self.content_started = True
             finish = choice.get("finish_reason")
             if type(finish) is str and finish:
                 self.ended = True
-                failed = STOP_FAULTS.get(finish)
-                if failed is not None and self.fault is None:
+                failed = ERROR_FINISH_REASONS.get(finish)
+                if failed is not None and self.error is None:
                     message = f"the upstream stopped with finish_reason {finish}"
-                    self.fault = Fault(failed, message, code=finish)
+                    self.error = WireError(failed, message, code=finish)
 
-    def fail(self, fault: Fault) -> bytes:
-        return error_frame(fault)
+    def fail(self, error: WireError) -> bytes:
+        return error_frame(error)
 
 
 # The forms in which nearly all servers say that a choice goes on, and that the usage comes later.

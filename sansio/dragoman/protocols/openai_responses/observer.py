@@ -7,16 +7,16 @@ was opened.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
-from dragoman._wire.sse import Frame, frame
-from dragoman.codec import Exchange
-from dragoman.protocols.openai_responses.common import text_of
-from dragoman.protocols.openai_responses.envelope import Envelope
-from dragoman.protocols.openai_responses.errors import error_event, fault_of, response_error
+from dragoman._wire.sse import Frame, encode_frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.common import text_or_none
+from dragoman.protocols.openai_responses.envelope import ResponseBuilder
+from dragoman.protocols.openai_responses.errors import error_event, parse_error, response_error
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _OPENINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
@@ -35,31 +35,31 @@ _NO_CONTENT = frozenset(
 _WATCHED = frozenset(name.encode("ascii") for name in _OPENINGS | _ENDS | _FAILURES)
 
 
-class ResponsesTap:
+class ResponsesObserver:
     """Watches one stream. See Tap."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, context: ResponseContext) -> None:
         self.usage = Usage()
-        self.begun = False
+        self.content_started = False
         self.ended = False
-        self.last = False
-        self.fault: Fault | None = None
-        self.whole: JSONObject | None = None
-        self._exchange = exchange
+        self.stream_finished = False
+        self.error: WireError | None = None
+        self.whole_body: JSONObject | None = None
+        self._exchange = context
         self._response: JSONObject | None = None
         self._last = b""
         self._count = 0
 
-    def watch(self, frame: Frame) -> None:
+    def observe(self, frame: Frame) -> None:
         self._count += 1
         self._last = frame.data
         if frame.event and frame.event not in _WATCHED:
-            self.begun = self.begun or _has_content(_object(frame.data))
+            self.content_started = self.content_started or _has_content(_object(frame.data))
         else:  # without an event line, only the data tells
             event = _object(frame.data)
             if not event:  # the name alone ends nothing: the data may be cut
                 return
-            kind = text_of(event.get("type")) or frame.event.decode("ascii")
+            kind = text_or_none(event.get("type")) or frame.event.decode("ascii")
             if frame.event == b"error":
                 kind = "error"
             response = event.get("response")
@@ -72,25 +72,25 @@ class ResponsesTap:
                 self.ended = True
             elif kind in _FAILURES:
                 # A failed response says why inside of it.
-                self.fault = self.fault or fault_of(event if kind == "error" else event.get("response"))
+                self.error = self.error or parse_error(event if kind == "error" else event.get("response"))
             elif kind and kind not in _OPENINGS:  # without a type it is none of this protocol
-                self.begun = self.begun or _has_content(event)
+                self.content_started = self.content_started or _has_content(event)
             if (kind in _ENDS or kind in _FAILED_ENDS) and type(response) is dict:
-                self.last = True
-                self.whole = response
+                self.stream_finished = True
+                self.whole_body = response
 
-    def fail(self, fault: Fault) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         """An error event and a failed response, numbered on from what was relayed."""
         number = self._next_number()
         out = b""
         response = self._response
         if response is None:
-            response = Envelope(self._exchange, Ledger()).response("in_progress")
+            response = ResponseBuilder(self._exchange, Ledger()).response("in_progress")
             if not self._count:
                 out = _numbered("response.created", number, response)
                 number += 1
-        failed = self.whole = {**response, "status": "failed", "error": response_error(fault)}
-        out += frame(encode(error_event(fault, number)), b"error")
+        failed = self.whole_body = {**response, "status": "failed", "error": response_error(error)}
+        out += encode_frame(encode(error_event(error, number)), b"error")
         return out + _numbered("response.failed", number + 1, failed)
 
     def _next_number(self) -> int:
@@ -100,7 +100,7 @@ class ResponsesTap:
 
 def _numbered(kind: str, number: int, response: JSONObject) -> bytes:
     event = {"type": kind, "sequence_number": number, "response": response}
-    return frame(encode(event), kind.encode("ascii"))
+    return encode_frame(encode(event), kind.encode("ascii"))
 
 
 def _object(data: bytes) -> JSONObject:

@@ -6,14 +6,14 @@ which are nearly all of it, are told by their event name and not decoded.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import Fault
+from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
-from dragoman.codec import Exchange
-from dragoman.protocols.anthropic_messages.errors import error_frame, fault_of
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.errors import error_frame, parse_error
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
 _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
@@ -21,28 +21,38 @@ _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_
 _CARRIERS = ("content_block", "delta")
 
 
-class MessagesTap:
+class MessagesObserver:
     """Follows usage and the end of one relayed stream."""
 
-    __slots__ = ("_figures", "_id", "_started", "begun", "ended", "fault", "last", "usage", "whole")
+    __slots__ = (
+        "_figures",
+        "_id",
+        "_started",
+        "content_started",
+        "ended",
+        "error",
+        "stream_finished",
+        "usage",
+        "whole_body",
+    )
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, context: ResponseContext) -> None:
         self.usage = Usage()
-        self.begun = False
+        self.content_started = False
         self.ended = False
-        self.last = False
-        self.fault: Fault | None = None
-        self.whole: JSONObject | None = None  # no frame repeats the answer
-        self._id = exchange.id
+        self.stream_finished = False
+        self.error: WireError | None = None
+        self.whole_body: JSONObject | None = None  # no frame repeats the answer
+        self._id = context.id
         self._figures = UsageReader(Ledger())  # a relay loses nothing
         self._started = False
 
-    def watch(self, frame: Frame) -> None:
+    def observe(self, frame: Frame) -> None:
         """Look at one frame. Never raises."""
         # Servers that leave out the event name are told by the first bytes of the data.
         if frame.event in _CONTENT or b"content_block" in frame.data[:40]:
             self._started = True
-            self.begun = self.begun or _has_content(frame.data)
+            self.content_started = self.content_started or _has_content(frame.data)
             return
         if frame.event == b"ping":
             return
@@ -68,19 +78,19 @@ class MessagesTap:
             if type(delta) is dict and type(delta.get("stop_reason")) is str:
                 self.ended = True
         elif kind == "message_stop":
-            self.last = True
+            self.stream_finished = True
             self.ended = self._started
         elif kind == "error":
-            self.fault = fault_of(value, None)
-            self.last = True
+            self.error = parse_error(value, None)
+            self.stream_finished = True
 
     def _count(self, usage: object) -> None:
         if type(usage) is dict:
             self.usage = self._figures.read(usage)
 
-    def fail(self, fault: Fault) -> bytes:
+    def fail(self, error: WireError) -> bytes:
         """The frame that ends a stream which broke off."""
-        return error_frame(fault, self._id)
+        return error_frame(error, self._id)
 
 
 def _has_content(data: bytes) -> bool:
