@@ -6,6 +6,7 @@ python mutant_tests.py run ORDER                those that a JSON file names, un
 
 import json
 import resource
+import signal
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -97,5 +98,6 @@ def function_of(test: str) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
     command, place, *rest = sys.argv[1:]
     sys.exit(record(Path(place), rest) if command == "record" else run_chosen(Path(place)))
