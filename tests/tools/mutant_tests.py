@@ -30,11 +30,14 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         process = item.get_closest_marker("process") is not None
         self.tests[item.nodeid] = {"seconds": 0.0, "passed": False, "process": process}
-        self._recorder.switch_context(item.nodeid)
         try:
             return (yield)
         finally:
             self._recorder.switch_context("between tests")
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Comes after tests/conftest.py, which has contexts of its own, and before the fixtures."""
+        self._recorder.switch_context(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = self.tests[report.nodeid]
