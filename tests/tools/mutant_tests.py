@@ -6,6 +6,7 @@ python mutant_tests.py run ORDER                those that a JSON file names, un
 
 import json
 import resource
+import signal
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -29,11 +30,14 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         process = item.get_closest_marker("process") is not None
         self.tests[item.nodeid] = {"seconds": 0.0, "passed": False, "process": process}
-        self._recorder.switch_context(item.nodeid)
         try:
             return (yield)
         finally:
             self._recorder.switch_context("between tests")
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Comes after tests/conftest.py, which has contexts of its own, and before the fixtures."""
+        self._recorder.switch_context(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = self.tests[report.nodeid]
@@ -97,5 +101,6 @@ def function_of(test: str) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
     command, place, *rest = sys.argv[1:]
     sys.exit(record(Path(place), rest) if command == "record" else run_chosen(Path(place)))

@@ -4,7 +4,7 @@
     make mutants ARGS='--compare before.json'       the same mutants again; fails if one that was caught survives now
     make mutants ARGS='--core 6 --server 0 --tests tests/sansio'        a few, by a part of the tests
     make mutants ARGS='--processes --jobs 1'        survivors meet the tests that start processes, too
-    Results are a table and a JSON file in --state; a run that was stopped goes on where it was when started again.
+    Results are a table and a JSON file in --state; a run that was stopped goes on when it is started again.
 
 All happens in copies of the tree with an environment of their own, so that processes which a test starts see the
 mutant as well. First all tests run once under coverage, which notes for each line the tests that come by, and how
@@ -111,7 +111,7 @@ class Tree:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                self._end(process)
+                self.end(process)
             notes = order.with_suffix(".notes")
             lines = (
                 [json.loads(each) for each in notes.read_text("utf-8").splitlines()] if notes.exists() else []
@@ -124,7 +124,7 @@ class Tree:
             return "failed", failed[0]
         return ("hang" if code is None else f"exit {code}"), last
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
+    def end(self, process: subprocess.Popen[bytes]) -> None:
         """Give pytest the time to end what it has started, then end what is left of this tree."""
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -154,7 +154,7 @@ class Contexts:
             self._lines[-1].read()
 
     def of(self, found: Iterable[Mutation]) -> dict[Mutation, list[str]]:
-        """The tests that can judge each, of the cheapest files first."""
+        """Return the tests that come by each and passed, those of the cheapest files first."""
         covering: dict[Mutation, list[str]] = {}
         by_path: dict[str, list[Mutation]] = {}
         for each in found:
@@ -174,7 +174,7 @@ class Contexts:
         return sorted(names, key=lambda name: (files[name.partition("::")[0]], name))
 
     def processes(self) -> list[str]:
-        """One case of each test that starts a process: those are not traced."""
+        """Return one case of each test that starts a process, because coverage does not see into those."""
         cases = {
             function_of(name): name for name, test in self.tests.items() if test["process"] and test["passed"]
         }
@@ -198,7 +198,9 @@ def recorded(state: Path, trees: Sequence[Tree], digest: str, paths: Sequence[st
                 out = Path(made) / "contexts" / str(number)
                 out.mkdir(parents=True)
                 log = stack.enter_context((state / f"contexts-{number}.log").open("wb"))
-                running.append(tree.start("record", str(out), *share, log=log))
+                process = tree.start("record", str(out), *share, log=log)
+                stack.callback(tree.end, process)
+                running.append(process)
             codes = [process.wait() for process in running]
             if not all(code in (0, 1) for code in codes):
                 raise SystemExit(f"pytest ended with {codes}: see {state}/contexts-*.log")
@@ -234,7 +236,7 @@ def shared(sizes: Mapping[str, int], count: int) -> list[list[str]]:
 
 @dataclass(slots=True)
 class Judge:
-    """Runs tests against mutants. budget_s: of tests for one mutant; those above it are not run."""
+    """Runs tests against mutants. budget_s: limits the tests of one mutant by the time that they took before."""
 
     contexts: Contexts
     budget_s: float
@@ -401,7 +403,7 @@ def judge_all(
 
 def line_of(row: Json) -> str:
     by = f" by {row['by']}" if row["by"] else ""
-    tests = f"{row['tried']} of {row['covering']} tests, {row['seconds']} s"
+    tests = f"{row['covering']} tests come by, {row['tried']} were given, {row['seconds']} s"
     place = f"{row['path']}:{row['lines'][1]} {row['qualname']} [{row['operator']}]"
     return f"{row['status']:11} {place}: {row['before']} -> {row['after']}{by} ({tests})"
 
