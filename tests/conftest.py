@@ -26,7 +26,7 @@ def pytest_configure() -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
-    if session.config.getoption("dist") != "no" and terminal is not None:
+    if session.config.getoption("dist", "no") != "no" and terminal is not None:
         session.config.pluginmanager.register(Progress(terminal))
 
 
