@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage fuzz soak leaving bench fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -95,6 +95,10 @@ coverage: $(VENV)/.dev
 
 # -- beside the checks ------------------------------------------------------------------------------------
 
+# What becomes of every fixture, written again; prints what changed (tests/golden/golden.py).
+golden: $(VENV)/.dev
+	@$(BIN)/python tests/golden/golden.py
+
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev
 	$(BIN)/pytest -q tests/recordings $(ARGS)
@@ -157,6 +161,10 @@ soak: $(VENV)/.dev
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
 leaving: $(VENV)/.dev
 	$(BIN)/python tests/bench/leaving.py $(ARGS)
+
+# Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)

@@ -19,8 +19,8 @@ from dragoman import (
 from dragoman._wire.json import encode
 from dragoman.codec import Exchange
 from dragoman.document import Request
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._targets import target_for
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
 from fidelity.probe import Json
 

@@ -12,47 +12,40 @@ ResponseTranslator; REGISTRY has the protocols, UPSTREAMS those that upstreams s
     dragoman.testing   helpers for tests
 """
 
-from dragoman._attempts import MAX_ATTEMPTS, Account, Attempts, GiveUp, Leg, Offer, Selection, Wait
 from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.keepalive import Keepalive
 from dragoman._engine.relay import Relay
-from dragoman._engine.request import RequestTranslator, TranslatedRequest, fault_of, translate_fault
+from dragoman._engine.request import (
+    RequestTranslator,
+    TranslatedRequest,
+    fault_of,
+    translate_fault,
+)
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._health import Health, Rest
 from dragoman._ir.errors import Fault, FaultKind
 from dragoman._ir.events import StopReason, Usage
 from dragoman._ir.losses import Ledger, Loss, LossCode, Policy
 from dragoman._ir.signatures import Sealer
-from dragoman._retry_after import retry_after
-from dragoman._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dragoman._wire.splice import Peek, peek, splice_model
 from dragoman.codec import Target
 from dragoman.protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
-    "MAX_ATTEMPTS",
     "NEED_DATA",
     "REGISTRY",
-    "RULES",
     "UPSTREAMS",
-    "Account",
-    "Attempts",
     "EventReader",
     "FanOut",
     "Fault",
     "FaultKind",
-    "GiveUp",
-    "Health",
     "Keepalive",
     "Ledger",
-    "Leg",
     "LocalProtocolError",
     "Loss",
     "LossCode",
-    "Offer",
     "Outcome",
     "Peek",
     "Policy",
@@ -61,22 +54,14 @@ __all__ = [
     "RemoteProtocolError",
     "RequestTranslator",
     "ResponseTranslator",
-    "Rest",
-    "Rule",
     "Sealer",
-    "Selection",
     "StopReason",
     "Target",
     "TranslatedRequest",
     "Usage",
-    "Verdict",
-    "Wait",
     "estimate_tokens",
     "fault_of",
-    "judge",
     "peek",
-    "refuses_signed_reasoning",
-    "retry_after",
     "splice_model",
     "translate_fault",
 ]

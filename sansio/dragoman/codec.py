@@ -144,6 +144,53 @@ class ToolRule(msgspec.Struct, frozen=True):
     hosted: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
 
 
+class RateLimitHeaders(msgspec.Struct, frozen=True):
+    """The headers with what is left of a rate limit.
+
+    prefix: how all of them begin. What an upstream sends under it is for the client.
+    rest: of the name, with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`.
+    limits: what is limited, in the words of the headers.
+    reset: how the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
+    """
+
+    prefix: str
+    rest: str = "{what}-{limit}"
+    limits: tuple[str, ...] = ("requests", "tokens")
+    reset: Literal["duration", "time"] = "duration"
+
+    def header(self, limit: str, what: Literal["limit", "remaining", "reset"]) -> str:
+        """Return the name of one header."""
+        return self.prefix + self.rest.format(limit=limit, what=what)
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """Where an upstream lists its models.
+
+    path: below the base URL, see UpstreamSpec.base_path.
+    query: parameters of every page.
+    cursor: the parameter with the last id of the page before.
+    """
+
+    path: str = "/models"
+    query: Mapping[str, str] = {}
+    cursor: str = "after"
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    """How the input tokens of a request are counted. The answer has them as `input_tokens`.
+
+    path: below the one where answers are made; the upstream's is the same.
+    fields: members of requests for an answer that these have as well. Others are an error to the vendors' servers.
+    stand_ins: members that requests for an answer must have and these need not, with a value for each.
+    constant: what the answer says beside the figure.
+    """
+
+    path: str
+    fields: frozenset[str]
+    stand_ins: JSONObject = {}
+    constant: JSONObject = {}
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """One place where clients of a protocol send their requests.
 
@@ -271,10 +318,17 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         `_transforms.reasoning_cache`.
     shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
     needs_usage: its answers have figures for usage even when the client did not ask for them.
+    usage_at_start: its streams begin with figures of usage, which only the end of an answer tells: estimates.
     needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
     server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
         are refused for other upstreams, where the answer would be to another conversation.
     failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
+    stored_responses: its answers can be kept, and referred to by later requests, as in the Responses API.
+    version_header: name and default of the header with the API's version, which all its clients send; None: there is
+        none.
+    model_list_form: the vendor in whose form its clients read a list of models.
+    token_count: how its clients have tokens counted, None where they do not.
+    rate_limit_headers: those of its answers, None where its clients know of none.
     """
 
     name: str
@@ -290,9 +344,15 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     forgets_seals: bool = False
     shows_searches: bool = False
     needs_usage: bool = True
+    usage_at_start: bool = False
     needs_model: bool = True
     failed_bodies: bool = False
     server_held: Mapping[Param, str] = {}
+    stored_responses: bool = False
+    version_header: tuple[str, str] | None = None
+    rate_limit_headers: RateLimitHeaders | None = None
+    token_count: TokenCount | None = None
+    model_list_form: Literal["openai", "anthropic"] = "openai"
 
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
@@ -302,7 +362,8 @@ def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
-    path: of its endpoint, below the upstream's base URL as that vendor's SDK takes it.
+    base_path: how the base URL ends that the vendor's own SDK takes: "/v1", or nothing.
+    path: of its endpoint, below that base URL.
     write_request: request -> body for the upstream; what it cannot carry goes into the ledger. Raises
         RemoteProtocolError for what must not be dropped.
     stream_reader: makes the machine for one stream.
@@ -316,6 +377,10 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     max_stops: how many stop sequences a request may have, None for any number.
     pins_seals: its seals can be read by the model alone that made them.
     request_headers: names and values of headers that a written body demands beside it.
+    auth_header: the header that has the key. In `authorization` it is a bearer token.
+    forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
+    list_headers: those whose values are lists: what is configured is added to what was sent.
+    model_list: where the upstreams list their models, None where they do not.
     carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
         another protocol. Servers refuse it, so such a body is not relayed as it is.
     """
@@ -329,8 +394,13 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     tap: Callable[[Exchange], Tap]
     end_marks: tuple[bytes, ...]
     answer_member: str
+    base_path: str = "/v1"
     error_signs: tuple[bytes, ...] = (b"error",)
     max_stops: int | None = None
     pins_seals: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
     carriers: tuple[bytes, ...] = (CARRIER,)
+    auth_header: str = "authorization"
+    forwarded_headers: frozenset[str] = frozenset()
+    list_headers: frozenset[str] = frozenset()
+    model_list: ModelList | None = None

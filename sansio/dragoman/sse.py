@@ -3,10 +3,7 @@
 Feed SSEParser.receive_data() with bytes as they come and call receive_eof() at the end.
 """
 
-from dragoman._wire.sse import (
-    Frame,
-    SSEParser,
-)
+from dragoman._wire.sse import Frame, SSEParser
 
 __all__ = [
     "Frame",

@@ -7,7 +7,7 @@ above all where it listens, the file's settings do not change.
 import os
 
 from dragoman_server.app import create_app
-from dragoman_server.config import ConfigError, load
+from dragoman_server.config.loader import ConfigError, load
 from dragoman_server.log import configure
 
 try:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
 from dragoman._ir.errors import masked_value
-from dragoman_server._secret import Mask
+from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
 

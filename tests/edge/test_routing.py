@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from edge import EdgeGateway, Upstream
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import KEY_PREFIX, hash_of
+from dragoman_server.keys import KEY_PREFIX, hash_of
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from core_toy import exchange_of, toy
 
-from dragoman.codec import Endpoint, ProtocolSpec, Target, ToolRule
+from dragoman.codec import Endpoint, ProtocolSpec, RateLimitHeaders, Target, ToolRule
 
 
 def test_defaults_suit_the_widest_range() -> None:
@@ -20,11 +20,23 @@ def test_a_spec_is_complete_at_birth() -> None:
     with pytest.raises(TypeError, match="name"):
         ProtocolSpec()  # type: ignore[call-arg]
     spec = toy()
-    assert all(getattr(spec, field) is not None for field in spec.__struct_fields__ if field != "max_stops")
+    absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
+    assert absent == {"max_stops", "model_list", "rate_limit_headers", "token_count", "version_header"}
 
 
 def test_most_bodies_demand_no_headers() -> None:
     assert toy().request_headers({"model": "m"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (RateLimitHeaders("x-limit-"), "x-limit-remaining-tokens"),
+        (RateLimitHeaders("x-limit-", "{limit}-{what}"), "x-limit-tokens-remaining"),
+    ],
+)
+def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> None:
+    assert headers.header("tokens", "remaining") == name
 
 
 def test_exchange_hides_no_secret_by_default() -> None:

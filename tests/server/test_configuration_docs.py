@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dragoman_server._schema import json_schema
-from dragoman_server.cli import main
-from dragoman_server.config import Loaded, load
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.schema import json_schema
+from dragoman_server.config.loader import Loaded, load
 from dragoman_server.settings import (
     CLIENT_KEY_KEYS,
     MODEL_KEYS,

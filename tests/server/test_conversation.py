@@ -7,8 +7,8 @@ import pytest
 
 from dragoman import RemoteProtocolError, Sealer, peek
 from dragoman.events import Seal
-from dragoman_server import conversation as chain
-from dragoman_server.state.responses import Item, StoredResponse
+from dragoman_server.responses import conversation as chain
+from dragoman_server.responses.stores.base import Item, StoredResponse
 
 USER = b'{"role":"user","content":"x"}'
 

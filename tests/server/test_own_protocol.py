@@ -23,7 +23,7 @@ from dragoman.events import (
 )
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 

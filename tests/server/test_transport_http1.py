@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman_server._http1 import (
+from dragoman_server.upstream.http1 import (
     MAX_HEAD,
     MAX_INTERIM,
     Exchange,

@@ -12,9 +12,7 @@ import pytest
 from http_certificate import make_certificate
 from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
 
-from dragoman_server._content_coding import MAX_PORTION
-from dragoman_server.transport import Http1Transport
-from dragoman_server.upstream import (
+from dragoman_server.upstream.client import (
     PoolLimits,
     UpstreamBroken,
     UpstreamClient,
@@ -28,6 +26,8 @@ from dragoman_server.upstream import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.content_coding import MAX_PORTION
+from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = pytest.mark.anyio
 

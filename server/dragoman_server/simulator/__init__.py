@@ -6,7 +6,7 @@ the same bytes.
 """
 
 from dragoman_server.simulator.app import create_simulator_app
-from dragoman_server.simulator.model import Reply, reply_to
+from dragoman_server.simulator.reply import Reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.simulator.upstream import SimulatedResponse, SimulatedUpstream
 

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import REGISTRY, Fault, FaultKind
-from dragoman_server.simulator.model import Reply, reply_to
 from dragoman_server.simulator.paths import (
     COMPACT_PATH,
     COMPACT_PROTOCOL,
@@ -26,7 +25,8 @@ from dragoman_server.simulator.paths import (
     not_found,
 )
 from dragoman_server.simulator.playback import Playback
-from dragoman_server.upstream import UpstreamBroken
+from dragoman_server.simulator.reply import Reply, reply_to
+from dragoman_server.upstream.client import UpstreamBroken
 
 # As much as the core reads of one document.
 MAX_BODY_BYTES = 64 * 1024 * 1024

@@ -3,7 +3,7 @@
 import json
 
 from dragoman import UPSTREAMS
-from dragoman_server.simulator.model import MADE_AT
+from dragoman_server.simulator.reply import MADE_AT
 from dragoman_server.simulator.scripts import MODELS
 
 # Protocol -> its path without a version: base URLs differ in what stands before it.

@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from dragoman_server.simulator.model import Piece, Reply, reply_to
 from dragoman_server.simulator.paths import (
     COMPACT_PATH,
     COMPACT_PROTOCOL,
@@ -16,7 +15,8 @@ from dragoman_server.simulator.paths import (
     protocol_of,
 )
 from dragoman_server.simulator.playback import WHERE, Playback
-from dragoman_server.upstream import (
+from dragoman_server.simulator.reply import Piece, Reply, reply_to
+from dragoman_server.upstream.client import (
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamTimeouts,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.anthropic_messages.tables import BETA_HEADER, VERSION_HEADER
 
 # From 2026-10-21 on, requests have no sampling settings.
 SAMPLING_VERSION: Final = "2023-06-01"
@@ -45,8 +46,8 @@ def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
     """Names and values of the headers for a body that write_request made for another protocol's client."""
     version = SAMPLING_VERSION if any(name in body for name in _SAMPLING) else NEWEST_VERSION
     betas = ",".join(dict.fromkeys(_betas(body)))
-    headers = (("anthropic-version", version),)
-    return (*headers, ("anthropic-beta", betas)) if betas else headers
+    headers = ((VERSION_HEADER[0], version),)
+    return (*headers, (BETA_HEADER, betas)) if betas else headers
 
 
 def _betas(body: JSONObject) -> Iterator[str]:

@@ -13,10 +13,42 @@ from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
 from dragoman._ir.shape import ByType, Counters, Shape, Unless
 from dragoman._wire.json import JSON
+from dragoman.codec import TokenCount
 
 NAME = "anthropic_messages"
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+# --- headers ----------------------------------------------------------------------------------------------
+
+# Clients that name no version are old: they sent none before there were two.
+VERSION_HEADER = ("anthropic-version", "2023-06-01")
+BETA_HEADER = "anthropic-beta"
+FORWARDED_HEADERS = frozenset(
+    {BETA_HEADER, VERSION_HEADER[0], "anthropic-user-profile-id", "anthropic-workspace-id"}
+)
+
+# --- counting tokens --------------------------------------------------------------------------------------
+
+TOKEN_COUNT = TokenCount(
+    path="/count_tokens",
+    fields=frozenset(
+        (
+            "model",
+            "messages",
+            "system",
+            "tools",
+            "tool_choice",
+            "thinking",
+            "output_config",
+            "cache_control",
+            "mcp_servers",
+            "context_management",
+        )
+    ),
+    # So large that nothing has to be fitted to it, which would be told as a loss.
+    stand_ins={"max_tokens": 128_000},
+)
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 

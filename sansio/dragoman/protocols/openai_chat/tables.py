@@ -13,6 +13,8 @@ from dragoman._wire.json import JSONObject
 
 NAME: Final = "openai_chat"
 
+FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
+
 # Wire name -> neutral name. Where two mean the same, the preferred one stands last.
 PARAMS: dict[str, Param] = {
     "audio": "audio",

@@ -9,6 +9,28 @@ from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._ir.shape import ByType, Counters, Shape, Unless
 from dragoman._wire.json import JSON
+from dragoman.codec import TokenCount
+
+FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
+
+TOKEN_COUNT = TokenCount(
+    path="/input_tokens",
+    fields=frozenset(
+        (
+            "model",
+            "input",
+            "instructions",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "reasoning",
+            "text",
+            "truncation",
+        )
+    ),
+    stand_ins={"input": []},
+    constant={"object": "response.input_tokens"},
+)
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
