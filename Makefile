@@ -90,7 +90,7 @@ tests: $(VENV)/.dev
 	$(PYTEST) --cov --cov-report= $(ARGS)
 
 coverage: $(VENV)/.dev
-	$(BIN)/coverage report --include 'server/*'
+	$(BIN)/coverage report --include 'server/*' --fail-under 96
 	$(BIN)/python tests/package_coverage.py
 
 # -- beside the checks ------------------------------------------------------------------------------------

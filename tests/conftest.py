@@ -26,7 +26,7 @@ def pytest_configure() -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
-    if session.config.getoption("dist") != "no" and terminal is not None:
+    if session.config.getoption("dist", "no") != "no" and terminal is not None:
         session.config.pluginmanager.register(Progress(terminal))
 
 
@@ -38,8 +38,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The context of coverage is the folder of the test, because package_coverage.py asks which tests ran a line."""
-    recorder = coverage.Coverage.current()
+    """The context of pytest-cov is the folder of the test: package_coverage.py asks which tests ran a line."""
+    recorder = coverage.Coverage.current() if item.config.pluginmanager.hasplugin("_cov") else None
     folder = item.path.relative_to(TESTS).parts[0]
     if recorder is not None and folder != item.session.stash.get(FOLDER, ""):
         recorder.switch_context(folder)
