@@ -10,19 +10,20 @@ from typing import Any
 import httpx2
 import pytest
 from core_toy import toy
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
 from gw_fakes import FakeClient, http_scope
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 import dragoman_server
 from dragoman import REGISTRY, UPSTREAMS
 from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
-from dragoman_server import _mended_relays, _providers, simulator
+from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.config import ConfigError, load
+from dragoman_server.capabilities import providers, relay_repairs
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 
@@ -239,7 +240,7 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 SERVER = Path(dragoman_server.__file__).parent
 # The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
 NAMING = {
-    *(Path(module.__file__) for module in (_mended_relays, _providers)),
+    *(Path(module.__file__) for module in (providers, relay_repairs)),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
@@ -257,10 +258,7 @@ def test_the_server_names_no_protocol(name: str) -> None:
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
     named = {
-        name
-        for row in _providers.PROVIDERS
-        for name in (row.protocol, *row.protocols, row.compatible)
-        if name
+        name for row in providers.PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name
     }
-    named |= {row.protocol for row in _mended_relays.MENDED_RELAYS}
+    named |= {row.protocol for row in relay_repairs.MENDED_RELAYS}
     assert named == set(UPSTREAMS)
