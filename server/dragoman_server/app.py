@@ -123,7 +123,8 @@ def create_app(
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
         protocols: those that are served, by name. A protocol of your own goes in here beside the REGISTRY's, and into
-            `config.loader.load` as well, if the file names it. Errors at paths of no protocol have the first one's form.
+            `config.loader.load` as well if the file names it. Errors at paths of no protocol have the form of the
+            first one.
 
     Raises ValueError for an upstream that speaks none of them.
     """
