@@ -52,6 +52,7 @@ SPEC = UpstreamSpec(
     forgets_seals=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,
+    response_headers=frozenset({"openai-processing-ms"}),
     model_list=ModelList(),
     rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )
