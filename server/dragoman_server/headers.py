@@ -129,10 +129,8 @@ def limit_headers(
 ) -> HeaderList:
     """Return what a client reads of a limit of ours that is used up.
 
-    names: those of the client's protocol.
-
-    limit: what is counted, in the vendors' word: requests or tokens. most: so many a minute. now, until: seconds since
-    the epoch; there is room again at `until`.
+    names: those of the client's protocol. limit: what is counted, in the vendors' word: requests or tokens.
+    most: so many a minute. now, until: seconds since the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
     headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
