@@ -380,6 +380,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     auth_header: the header that has the key. In `authorization` it is a bearer token.
     forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
     list_headers: those whose values are lists: what is configured is added to what was sent.
+    response_headers: lower-case names of headers of answers that clients may see, beside those of rate limits.
     model_list: where the upstreams list their models, None where they do not.
     carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
         another protocol. Servers refuse it, so such a body is not relayed as it is.
@@ -403,4 +404,5 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()
+    response_headers: frozenset[str] = frozenset()
     model_list: ModelList | None = None

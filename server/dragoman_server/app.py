@@ -121,11 +121,12 @@ def create_app(
     """The gateway as an ASGI application.
 
     Args:
-        settings: from `config.load`, or made by hand.
+        settings: from `config.loader.load`, or made by hand.
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
         protocols: those that are served, by name. A protocol of your own goes in here beside the REGISTRY's, and into
-            `config.load` as well, if the file names it. Errors at paths of no protocol have the first one's form.
+            `config.loader.load` as well if the file names it. Errors at paths of no protocol have the form of the
+            first one.
 
     Raises ValueError for an upstream that speaks none of them.
     """

@@ -25,15 +25,8 @@ HeaderList = list[tuple[str, str]]
 # Only honest identity: an upstream is told who calls.
 USER_AGENT = f"dragoman/{__version__}"
 
-# What every client may be told: when to come back, what is left of its limits, and what to quote to support.
-RESPONSE_HEADERS = frozenset(
-    {
-        "retry-after",
-        "retry-after-ms",
-        "x-should-retry",
-        "openai-processing-ms",
-    }
-)
+# What every client may be told, whatever its upstream speaks: when to come back, and what to quote to support.
+RESPONSE_HEADERS = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
 # What goes with streams of protocols that begin with figures of usage.
@@ -123,18 +116,14 @@ def _merged(*lists: str) -> str:
 
 
 def client_response_headers(
-    upstream_headers: Iterable[tuple[str, str]], protocol: ProtocolSpec
+    upstream_headers: Iterable[tuple[str, str]], protocol: UpstreamSpec
 ) -> HeaderList:
     """Return those of an upstream's response headers that its answer's client may see, the request id aside.
 
     protocol: the upstream's.
     """
-    prefixes = _prefixes(protocol.rate_limit_headers)
-    return [
-        (name, value)
-        for name, value in upstream_headers
-        if name in RESPONSE_HEADERS or name.startswith(prefixes)
-    ]
+    visible, prefixes = _visible(protocol.response_headers, protocol.rate_limit_headers)
+    return [(name, value) for name, value in upstream_headers if name in visible or name.startswith(prefixes)]
 
 
 def limit_headers(
@@ -142,10 +131,8 @@ def limit_headers(
 ) -> HeaderList:
     """Return what a client reads of a limit of ours that is used up.
 
-    names: those of the client's protocol.
-
-    limit: what is counted, in the vendors' word: requests or tokens. most: so many a minute. now, until: seconds since
-    the epoch; there is room again at `until`.
+    names: those of the client's protocol. limit: what is counted, in the vendors' word: requests or tokens.
+    most: so many a minute. now, until: seconds since the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
     headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
@@ -180,7 +167,7 @@ def request_id_headers(upstream_headers: Iterable[tuple[str, str]], own_id: str)
     return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
 
 
-def remaining_share(headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> float | None:
+def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) -> float | None:
     """Return the share of its rate limit that an account has left, from 0 to 1; of several limits the nearest one.
 
     protocol: the upstream's.
@@ -206,8 +193,10 @@ def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
 
 
 @lru_cache
-def _prefixes(own: RateLimitHeaders | None) -> tuple[str, ...]:
-    return tuple(names.prefix for names in _names(own))
+def _visible(own: frozenset[str], limits: RateLimitHeaders | None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of headers that clients may see, and how names begin that they may see as well."""
+    known = (spec.response_headers for spec in UPSTREAMS.values())
+    return RESPONSE_HEADERS.union(own, *known), tuple(names.prefix for names in _names(limits))
 
 
 @lru_cache

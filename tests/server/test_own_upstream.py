@@ -33,6 +33,7 @@ TOY = toy(
     version_header=("toy-version", "7"),
     forwarded_headers=frozenset({"toy-version", "toy-switches", "toy-color"}),
     list_headers=frozenset({"toy-switches"}),
+    response_headers=frozenset({"toy-weather"}),
     rate_limit_headers=RateLimitHeaders("toy-limit-", "{limit}-{what}", reset="time"),
     model_list=ModelList("/box", {"size": "2"}, "behind"),
     token_count=TokenCount("/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}),
@@ -174,11 +175,12 @@ async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_
     assert json.loads(client.body)["unit"] == "token"
 
 
-async def test_what_is_left_of_its_limits_reaches_the_client(tmp_path: Path) -> None:
-    toys = Toys({"toy-limit-requests-remaining": "3", "toy-secret": "s"})
+async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> None:
+    toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
     async with serving(settings_of(tmp_path), toys) as app:
         client = await call(app, "/v1/toy", ASKED)
     assert client.headers["toy-limit-requests-remaining"] == "3"
+    assert client.headers["toy-weather"] == "sun"
     assert "toy-secret" not in client.headers
 
 

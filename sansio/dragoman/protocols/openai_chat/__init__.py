@@ -52,6 +52,7 @@ SPEC = UpstreamSpec(
     clients_drop_signatures=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,
+    response_headers=frozenset({"openai-processing-ms"}),
     model_list=ModelList(),
     rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )

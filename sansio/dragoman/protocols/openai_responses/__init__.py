@@ -44,6 +44,7 @@ SPEC = UpstreamSpec(
     failed_bodies=True,
     stored_responses=True,
     forwarded_headers=FORWARDED_HEADERS,
+    response_headers=frozenset({"openai-processing-ms"}),
     model_list=ModelList(),
     token_count=TOKEN_COUNT,
     rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
