@@ -1,4 +1,5 @@
-# Two commands: `make run` starts the gateway, `make test` runs every check. Both set up .venv by themselves.
+# `make run` starts the gateway, `make test` runs every check, `make quick` those that take seconds. All set up .venv by
+# themselves.
 
 # A bare environment (env -i) has no PATH at all.
 export PATH := $(if $(PATH),$(PATH),/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
@@ -10,6 +11,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# How many processes run tests at a time: auto is one for each core, and JOBS=0 runs them in pytest's own.
+JOBS ?= auto
+# A file's tests stay together, because they share gateways and servers that take a second to start.
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --durations 10
 SECONDS ?= 60
 MINUTES ?= 10
 # Versions and hashes of everything that is installed. Only the project itself is built, because nothing locks what would
@@ -24,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage fuzz soak leaving bench fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -50,7 +55,7 @@ $(RELEASE)/.release: $(LOCKS)/release.txt
 	@$(RELEASE)/bin/python $(LOCKED)/release.txt
 	@touch $@
 
-# -- the two commands -------------------------------------------------------------------------------------
+# -- the commands -----------------------------------------------------------------------------------------
 
 # ARGS go to the command, e.g. make run ARGS='--port 9000 --backend trio'
 run: $(VENV)/.server
@@ -62,6 +67,10 @@ test: check-format lint types imports tests coverage
 	@for each in nginx haproxy; do command -v $$each >/dev/null || \
 		echo "not tested: $$each in front of the gateway, because it is not installed (tests/edge/test_proxies.py)"; done
 	@command -v chromium >/dev/null || echo "not tested: web pages in a real browser, because there is no chromium"
+
+# While one works: all that is known within seconds.
+quick: check-format lint types imports
+	$(PYTEST) tests/sansio $(ARGS)
 
 # -- the checks, one by one -------------------------------------------------------------------------------
 
@@ -78,14 +87,17 @@ imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.dev
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q $(ARGS)
+	$(PYTEST) --cov --cov-report= $(ARGS)
 
 coverage: $(VENV)/.dev
-	$(BIN)/coverage report
-	$(BIN)/python tests/module_coverage.py
+	$(BIN)/coverage report --include 'server/*'
+	$(BIN)/python tests/package_coverage.py
 
 # -- beside the checks ------------------------------------------------------------------------------------
+
+# What becomes of every fixture, written again; prints what changed (tests/golden/golden.py).
+golden: $(VENV)/.dev
+	@$(BIN)/python tests/golden/golden.py
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev
@@ -106,7 +118,7 @@ test-versions:
 	test -z "$$failed"
 
 suite: $(VENV)/.dev
-	$(BIN)/pytest -q $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # The newest versions that pyproject.toml allows, for every platform and Python, and the SBOM of what the wheel needs.
 lock: $(RELEASE)/.release
@@ -149,6 +161,10 @@ soak: $(VENV)/.dev
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
 leaving: $(VENV)/.dev
 	$(BIN)/python tests/bench/leaving.py $(ARGS)
+
+# Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/tools/mutants.py $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from fidelity.page import page as fidelity_page
 
-from dragoman import RULES, Rule, Verdict
-from dragoman_server._fields import Key, Kind
-from dragoman_server._mended_relays import MENDED_RELAYS
-from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily
-from dragoman_server._providers import PROVIDERS, Provider
-from dragoman_server.routes import FAMILIES
+from dragoman_server.accounts.error_actions import RULES, Rule, Verdict
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
+from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.relay_repairs import MENDED_RELAYS
+from dragoman_server.models.routes import FAMILIES
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CAPABILITY_KEYS,
@@ -29,6 +28,7 @@ from dragoman_server.settings import (
     SERVER_KEYS,
     UPSTREAM_KEYS,
 )
+from dragoman_server.settings.fields import Key, Kind
 
 PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")

@@ -3,10 +3,16 @@
 import gc
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import canaries
+import coverage
 import pytest
+from progress import Progress
+
+TESTS = Path(__file__).parent
+FOLDER = pytest.StashKey[str]()
 
 
 def pytest_configure() -> None:
@@ -18,10 +24,26 @@ def pytest_configure() -> None:
             signal.signal(number, lambda *_: None)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    terminal = session.config.pluginmanager.getplugin("terminalreporter")
+    if session.config.getoption("dist") != "no" and terminal is not None:
+        session.config.pluginmanager.register(Progress(terminal))
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector the tests themselves: to walk through them stops each thread of this process for a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The context of coverage is the folder of the test, because package_coverage.py asks which tests ran a line."""
+    recorder = coverage.Coverage.current()
+    folder = item.path.relative_to(TESTS).parts[0]
+    if recorder is not None and folder != item.session.stash.get(FOLDER, ""):
+        recorder.switch_context(folder)
+        item.session.stash[FOLDER] = folder
 
 
 @pytest.hookimpl(wrapper=True)

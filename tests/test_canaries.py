@@ -13,7 +13,7 @@ import pytest
 from cfg_process import Server
 from gw_fakes import FakeClient
 
-from dragoman_server._secret import Secret
+from dragoman_server.settings.secret import Secret
 
 CANARY = Secret("canary-of-the-search")
 

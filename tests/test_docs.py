@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import REGISTRY, Endpoint, Fault, FaultKind, ProtocolSpec, UpstreamSpec
+from dragoman import REGISTRY, Fault, FaultKind
+from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import DATA, PICTURE, Body, Json, Probe, probe
+from fidelity.probe import DATA, PICTURE, Body, Json, Probe, probe
 
 _OURS = "the client is told the gateway's own"
 _BOOKKEEPING = "the server's own bookkeeping"

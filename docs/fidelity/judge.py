@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dragoman import Loss, LossCode, RemoteProtocolError, Target
-
-from .probe import Json, Probe, steps_of
-from .run import Output, answer_output, request_output
-from .where import in_words, leaves_of, new_places, places_of_marks
+from fidelity.probe import Json, Probe, steps_of
+from fidelity.run import Output, answer_output, request_output
+from fidelity.where import in_words, leaves_of, new_places, places_of_marks
 
 
 class Fate(Enum):

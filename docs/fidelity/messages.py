@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .messages_blocks import BLOCKS
-from .probe import SCHEMA, Body, Probe, probe
+from fidelity.messages_blocks import BLOCKS
+from fidelity.probe import SCHEMA, Body, Probe, probe
 
 _MARK = {"type": "ephemeral", "ttl": "1h"}
 _HI = {"role": "user", "content": "Hi"}

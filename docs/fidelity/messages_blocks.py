@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import DATA, Body, Filler, Probe, probe
+from fidelity.probe import DATA, Body, Filler, Probe, probe
 
 _MARK = {"type": "ephemeral", "ttl": "1h"}
 _DIRECT = {"type": "direct"}

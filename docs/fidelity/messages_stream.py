@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import Body, Json, Probe, probe
+from fidelity.probe import Body, Json, Probe, probe
 
 _OURS = "the client is told the gateway's own"
 _DIRECT = {"type": "direct"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from . import chat, chat_stream, messages, messages_stream, responses, responses_stream
-from .judge import Cell, Fate, Note, cell_of_answer, cell_of_request
-from .probe import Probe
-from .run import CHAT, MESSAGES, PROTOCOLS, RESPONSES, TARGETS, VENDORS
+from fidelity import chat, chat_stream, messages, messages_stream, responses, responses_stream
+from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
+from fidelity.probe import Probe
+from fidelity.run import CHAT, MESSAGES, PROTOCOLS, RESPONSES, TARGETS, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman._loss import child
+from dragoman._ir.losses import child
 
 Json = Any
 Body = dict[str, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import SCHEMA, Body, Probe, probe
-from .responses_items import ITEMS, PARTS
+from fidelity.probe import SCHEMA, Body, Probe, probe
+from fidelity.responses_items import ITEMS, PARTS
 
 _FUNCTION = {"type": "function", "name": "see", "parameters": SCHEMA, "strict": False}
 _CUSTOM = {"type": "custom", "name": "patch"}

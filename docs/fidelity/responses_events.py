@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import Body, Json, Probe, probe
+from fidelity.probe import Body, Json, Probe, probe
 
 OURS = "the client is told the gateway's own"
 ECHO = "repeats the request"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import DATA, PICTURE, SCHEMA, Body, Probe, kinds, probe
+from fidelity.probe import DATA, PICTURE, SCHEMA, Body, Probe, kinds, probe
 
 _POINT = {"mode": "explicit", "ttl": "30m"}
 _PROGRAM = {"type": "program", "caller_id": "Zqcaller"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import DATA, Body, Probe, probe
-from .responses_events import (
+from fidelity.probe import DATA, Body, Probe, probe
+from fidelity.responses_events import (
     AGAIN,
     AT,
     CODE,

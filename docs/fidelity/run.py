@@ -9,21 +9,20 @@ from functools import cache
 
 from dragoman import (
     UPSTREAMS,
-    Exchange,
     Loss,
     RemoteProtocolError,
-    Request,
     RequestTranslator,
     ResponseTranslator,
     Sealer,
     Target,
 )
-from dragoman._json import encode
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._targets import target_for
+from dragoman._wire.json import encode
+from dragoman.codec import Exchange
+from dragoman.document import Request
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
-
-from .probe import Json
+from fidelity.probe import Json
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOLS = (CHAT, MESSAGES, RESPONSES)

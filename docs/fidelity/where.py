@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .probe import Json
+from fidelity.probe import Json
 
 # More places than this say no more to anybody.
 MOST = 3

@@ -1,202 +1,67 @@
 """Dragoman: a sans-IO translator between the wire protocols of large language models.
 
-It is fed bytes and gives bytes and events. It opens no socket, reads no clock, draws no random number, logs
-nothing and knows no event loop, so it works under asyncio, trio, threads and plain functions alike. Start
-with RequestTranslator and ResponseTranslator; REGISTRY names the protocols, UPSTREAMS those
-that upstreams speak as well.
+It takes bytes and returns bytes and events. It opens no socket, reads no clock, draws no random number, logs nothing
+and knows no event loop, so it works under asyncio, trio, threads and plain functions. Start with RequestTranslator and
+ResponseTranslator; REGISTRY has the protocols, UPSTREAMS those that upstreams speak as well.
+
+    dragoman.events    the events of a response
+    dragoman.document  the parts of a request
+    dragoman.codec     what a protocol consists of, for those who add one
+    dragoman.sse       server-sent events
+    dragoman.jsontext  JSON with limits
+    dragoman.testing   helpers for tests
 """
 
-from ._answer import Outcome, ResponseTranslator
-from ._attempts import MAX_ATTEMPTS, Account, Attempts, GiveUp, Leg, Offer, Selection, Wait
-from ._book import Book
-from ._calls import CheckInput, Unchecked
-from ._errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from ._events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    ReasoningForm,
-    Seal,
-    SealDelta,
-    Search,
-    Source,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-    ToolKind,
-    Usage,
+from dragoman._engine.event_reader import NEED_DATA, EventReader
+from dragoman._engine.fan_out import FanOut
+from dragoman._engine.keepalive import Keepalive
+from dragoman._engine.relay import Relay
+from dragoman._engine.request import (
+    RequestTranslator,
+    TranslatedRequest,
+    fault_of,
+    translate_fault,
 )
-from ._fan_out import FanOut
-from ._fault import Fault, FaultKind
-from ._fold import Answer, Block, Fold, ReasoningPart
-from ._grammar import Checker, Phase
-from ._health import Health, Rest
-from ._keepalive import Keepalive
-from ._loss import Ledger, Loss, LossCode, Policy
-from ._reader import NEED_DATA, EventReader, NeedData
-from ._relay import Relay
-from ._request import (
-    CacheMark,
-    Citation,
-    CodeExecution,
-    CustomTool,
-    FunctionTool,
-    Grammar,
-    HostedTool,
-    McpServer,
-    Media,
-    Message,
-    OpaquePart,
-    ReasoningConfig,
-    Refusal,
-    Request,
-    ResponseFormat,
-    Text,
-    Thought,
-    ToolCall,
-    ToolChoice,
-    ToolRef,
-    ToolResult,
-    WebSearch,
-)
-from ._retry_after import retry_after
-from ._seal import Sealer
-from ._spec import (
-    Endpoint,
-    Exchange,
-    ProtocolSpec,
-    StreamReader,
-    StreamWriter,
-    Tap,
-    Target,
-    ToolRule,
-    UpstreamSpec,
-)
-from ._splice import Peek, peek, splice_model
-from ._sse import Frame, SSEParser
-from ._translate import RequestTranslator, TranslatedRequest, fault_of, translate_fault
-from ._verdict import RULES, Rule, Verdict, judge, refuses_signed_reasoning
-from .protocols import REGISTRY, UPSTREAMS
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.tokens import estimate_tokens
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import StopReason, Usage
+from dragoman._ir.losses import Ledger, Loss, LossCode, Policy
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
+from dragoman._wire.splice import Peek, peek, splice_model
+from dragoman.codec import Target
+from dragoman.protocols import REGISTRY, UPSTREAMS
 
 __all__ = [
-    "MAX_ATTEMPTS",
     "NEED_DATA",
     "REGISTRY",
-    "RULES",
     "UPSTREAMS",
-    "Account",
-    "Annotation",
-    "Answer",
-    "ArgumentsDelta",
-    "Attempts",
-    "Block",
-    "BlockEnded",
-    "BlockKind",
-    "BlockStarted",
-    "Book",
-    "CacheMark",
-    "CheckInput",
-    "Checker",
-    "Citation",
-    "CodeExecution",
-    "Compacted",
-    "CustomTool",
-    "Ended",
-    "Endpoint",
-    "Event",
     "EventReader",
-    "Exchange",
-    "Failed",
     "FanOut",
     "Fault",
     "FaultKind",
-    "Fold",
-    "Frame",
-    "FunctionTool",
-    "GiveUp",
-    "Grammar",
-    "Health",
-    "HostedTool",
     "Keepalive",
     "Ledger",
-    "Leg",
     "LocalProtocolError",
-    "Logprobs",
     "Loss",
     "LossCode",
-    "McpServer",
-    "Media",
-    "Message",
-    "NeedData",
-    "Offer",
-    "Opaque",
-    "OpaquePart",
     "Outcome",
     "Peek",
-    "Phase",
     "Policy",
     "ProtocolError",
-    "ProtocolSpec",
-    "ReasoningConfig",
-    "ReasoningDelta",
-    "ReasoningForm",
-    "ReasoningPart",
-    "Refusal",
     "Relay",
     "RemoteProtocolError",
-    "Request",
     "RequestTranslator",
-    "ResponseFormat",
     "ResponseTranslator",
-    "Rest",
-    "Rule",
-    "SSEParser",
-    "Seal",
-    "SealDelta",
     "Sealer",
-    "Search",
-    "Selection",
-    "Source",
-    "Started",
     "StopReason",
-    "Stopped",
-    "StreamReader",
-    "StreamWriter",
-    "Tap",
     "Target",
-    "Text",
-    "TextDelta",
-    "Thought",
-    "ToolCall",
-    "ToolChoice",
-    "ToolHead",
-    "ToolKind",
-    "ToolRef",
-    "ToolResult",
-    "ToolRule",
     "TranslatedRequest",
-    "Unchecked",
-    "UpstreamSpec",
     "Usage",
-    "Verdict",
-    "Wait",
-    "WebSearch",
+    "estimate_tokens",
     "fault_of",
-    "judge",
     "peek",
-    "refuses_signed_reasoning",
-    "retry_after",
     "splice_model",
     "translate_fault",
 ]

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ._answer import Outcome, ResponseTranslator
-from ._events import Event
-from ._fault import Fault
-from ._json import JSONObject, encode
-from ._loss import Ledger, Policy
-from ._reader import NEED_DATA, EventReader
-from ._relay import Relay
-from ._request import Request
-from ._seal import Sealer
-from ._spec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
-from ._translate import RequestTranslator, TranslatedRequest
+from dragoman._engine.event_reader import NEED_DATA, EventReader
+from dragoman._engine.relay import Relay
+from dragoman._engine.request import RequestTranslator, TranslatedRequest
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._ir.errors import Fault
+from dragoman._ir.event_order import Checker as Checker
+from dragoman._ir.event_order import Phase as Phase
+from dragoman._ir.events import Event
+from dragoman._ir.losses import Ledger, Policy
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import JSONObject, encode
+from dragoman.codec import Endpoint, Exchange, ProtocolSpec, Target, UpstreamSpec
 
 # The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)

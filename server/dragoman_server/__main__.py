@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Run the command. Leaves with 1 when a package of the extra is missing."""
     try:
-        from .cli import main as run
+        from dragoman_server.cli.commands import main as run
 
         run(prog_name="dragoman")
     except ModuleNotFoundError as error:

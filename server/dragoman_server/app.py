@@ -19,23 +19,30 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import REGISTRY, ProtocolSpec, RemoteProtocolError, fault_of
-from dragoman._json import JSONObject, encode
-
-from . import __version__
-from .access import SCOPE_KEY, Keyring
-from .admin import admin_app, is_admin_path
-from .browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
-from .counting import counting_routes
-from .endpoint import INTERNAL_ERROR, ProtocolEndpoint
-from .gateway import Gateway
-from .headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
-from .log import RequestRecord, log_request
-from .models_api import models_routes
-from .replies import MODELS_PATH, Reply, base_and_rest, dialect_of, fault_reply, send_reply
-from .responses_api import ResponsesEndpoint, responses_routes
-from .settings import LOOPBACK_ORIGINS, OPENAI_RESPONSES, Settings
-from .upstream import UpstreamClient
+from dragoman import REGISTRY, RemoteProtocolError, fault_of
+from dragoman.codec import ProtocolSpec
+from dragoman.jsontext import JSONObject, encode
+from dragoman_server import __version__
+from dragoman_server.gateway import Gateway
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, request_ids
+from dragoman_server.http.admin import admin_app, is_admin_path
+from dragoman_server.http.browsers import LOOPBACK_ORIGIN, BrowserGate, check_form
+from dragoman_server.http.count_tokens import counting_routes
+from dragoman_server.http.endpoint import INTERNAL_ERROR, ProtocolEndpoint
+from dragoman_server.http.models import models_routes
+from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
+from dragoman_server.keys import SCOPE_KEY, Keyring
+from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.replies import (
+    MODELS_PATH,
+    Reply,
+    base_and_rest,
+    dialect_of,
+    fault_reply,
+    send_reply,
+)
+from dragoman_server.settings import LOOPBACK_ORIGINS, Settings
+from dragoman_server.upstream.client import UpstreamClient
 
 
 class Application:
@@ -115,7 +122,10 @@ def create_app(
         settings: from `config.load`, or made by hand.
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
-        protocols: those that are served, by name. A protocol of your own goes in here beside the REGISTRY's.
+        protocols: those that are served, by name. A protocol of your own goes in here beside the REGISTRY's, and into
+            `config.load` as well, if the file names it. Errors at paths of no protocol have the first one's form.
+
+    Raises ValueError for an upstream that speaks none of them.
     """
     return Application(Gateway(settings, client, protocols))
 
@@ -150,9 +160,6 @@ _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
 
 _METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
-# Protocols whose endpoints do more than translate.
-_ENDPOINTS = {OPENAI_RESPONSES: ResponsesEndpoint}
-
 
 def _routes(gateway: Gateway) -> list[BaseRoute]:
     async def root(request: Request) -> Response:
@@ -175,7 +182,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
     endpoints: list[BaseRoute] = [
         Route(
             endpoint.path,
-            _ENDPOINTS.get(spec.name, ProtocolEndpoint)(gateway, spec, endpoint),
+            (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
             methods=["POST"],
         )
         for spec in gateway.protocols.values()

@@ -6,9 +6,9 @@ above all where it listens, the file's settings do not change.
 
 import os
 
-from .app import create_app
-from .config import ConfigError, load
-from .log import configure
+from dragoman_server.app import create_app
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.log import configure
 
 try:
     _settings = load(environ=os.environ).settings

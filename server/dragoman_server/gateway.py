@@ -3,28 +3,35 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from dragoman import REGISTRY, ProtocolSpec, UpstreamSpec
-
-from .access import keyring_of
-from .account_stores import account_store_of
-from .accounts import Pool
-from .attempt import Door
-from .balances import Balances
-from .catalog import Catalog
-from .grammar import checker
-from .limits import ClientLimits
-from .settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
-from .simulator import SimulatedUpstream
-from .state.accounts import AccountStore
-from .state.memory import MemoryResponseStore
-from .state.responses import Limits, ResponseStore
-from .state.sqlite import SQLiteResponseStore
-from .thoughts import ThoughtStore
-from .upstream import UpstreamClient
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.accounts.balances import Balances
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.base import AccountStore
+from dragoman_server.accounts.stores.choice import account_store_of
+from dragoman_server.keys import keyring_of
+from dragoman_server.models.catalog import Catalog
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.attempt import Door
+from dragoman_server.responses.reasoning import ThoughtStore
+from dragoman_server.responses.stores.base import Limits, ResponseStore
+from dragoman_server.responses.stores.memory import MemoryResponseStore
+from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+from dragoman_server.settings import (
+    SIMULATOR,
+    AccountSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.tool_grammar.check import checker
+from dragoman_server.upstream.client import UpstreamClient
 
 
 class Gateway:
     """
+    protocols: those that are served, by name. upstreams: those of them that upstreams speak.
     responses: where answers are kept, None for nowhere.
     keyring: who may come in.
     accounts: the health of upstream accounts, and all counters.
@@ -46,13 +53,19 @@ class Gateway:
         self.settings = settings
         self.protocols = protocols
         self.upstreams = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
+        for upstream in settings.upstreams:
+            unknown = [name for name in upstream.protocols if name not in self.upstreams]
+            if unknown:
+                raise ValueError(
+                    f"upstream {upstream.name} speaks {', '.join(unknown)}, which this gateway was not given"
+                )
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()
-        self.catalog = Catalog(settings, self.door, self._usable_accounts)
+        self.catalog = Catalog(settings, self.door, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
-        self.keyring = keyring_of(settings)
+        self.keyring = keyring_of(settings, protocols.values())
         self.accounts = accounts or account_store_of(settings.server)
-        self.balances = Balances(settings, self.door)
+        self.balances = Balances(settings, self.door, self.upstreams)
         self.pool = Pool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
         kept = settings.server.reasoning_store_bytes

@@ -8,25 +8,22 @@ client. The upstream's key is added last, so that no other header can stand in f
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
-from . import __version__
-from ._secret import Secret
-from .settings import ANTHROPIC_MESSAGES, ANY_VERSION, OPENAI_CHAT, OPENAI_RESPONSES, UpstreamSettings
+from dragoman import UPSTREAMS
+from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
+from dragoman_server import __version__
+from dragoman_server.settings import (
+    ANY_VERSION,
+    VERSION_HEADER,
+    UpstreamSettings,
+)
+from dragoman_server.settings.secret import Secret
 
 HeaderList = list[tuple[str, str]]
 
 # Only honest identity: an upstream is told who calls.
 USER_AGENT = f"dragoman/{__version__}"
-
-# What a client may tell an upstream of its own protocol. Feature switches belong to their protocol: a beta
-# header of one vendor is noise or an error for another.
-REQUEST_HEADERS: Mapping[str, frozenset[str]] = {
-    "anthropic_messages": frozenset(
-        {"anthropic-beta", "anthropic-version", "anthropic-user-profile-id", "anthropic-workspace-id"}
-    ),
-    "openai_chat": frozenset({"openai-beta", "idempotency-key"}),
-    "openai_responses": frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"}),
-}
 
 # What every client may be told: when to come back, what is left of its limits, and what to quote to support.
 RESPONSE_HEADERS = frozenset(
@@ -37,11 +34,10 @@ RESPONSE_HEADERS = frozenset(
         "openai-processing-ms",
     }
 )
-RESPONSE_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
-# Streams of these protocols begin with a figure that only the end of an answer tells: it is an estimate.
-ESTIMATES: Mapping[str, HeaderList] = {ANTHROPIC_MESSAGES: [("dragoman-estimate", "input_tokens")]}
+# What goes with streams of protocols that begin with figures of usage.
+ESTIMATE_AT_START: HeaderList = [("dragoman-estimate", "input_tokens")]
 
 # What goes with every stream, beside its content type.
 STREAM_HEADERS: HeaderList = [
@@ -58,8 +54,8 @@ BROWSER_HEADERS: HeaderList = [
     ("cross-origin-resource-policy", "same-origin"),
 ]
 
-# A client of Messages that names no version is an old one: they sent none before there were two.
-_OLDEST_VERSION = "2023-06-01"
+# The header for each value of the setting `auth` that names one.
+_AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}
 
 
 def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
@@ -69,16 +65,17 @@ def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
 
 def for_upstream(
     upstream: UpstreamSettings,
-    protocol: str,
-    client_protocol: str,
+    protocol: UpstreamSpec,
+    client: ProtocolSpec | None,
     client_headers: Mapping[str, str],
     *,
     stream: bool,
     needed: Iterable[tuple[str, str]] = (),
     api_key: Secret | None = None,
 ) -> HeaderList:
-    """The headers of a request to an upstream, with an account's key.
+    """Return the headers of a request to an upstream, with an account's key.
 
+    client: the protocol of the client who sends `client_headers`; None where the gateway itself asks.
     needed: what the body demands when it was translated (TranslatedRequest.headers).
     """
     out: dict[str, str] = {
@@ -86,30 +83,36 @@ def for_upstream(
         "content-type": "application/json",
         "accept": "text/event-stream" if stream else "application/json",
     }
-    if protocol == ANTHROPIC_MESSAGES:
-        out["anthropic-version"] = _OLDEST_VERSION
+    if protocol.version_header is not None:
+        name, default = protocol.version_header
+        out[name] = default
     out.update(needed)
-    if protocol == ANTHROPIC_MESSAGES and upstream.anthropic_version != ANY_VERSION:
-        out["anthropic-version"] = upstream.anthropic_version
-    if protocol == client_protocol:
-        allowed = REQUEST_HEADERS.get(protocol, frozenset())
+    if VERSION_HEADER in out and upstream.anthropic_version != ANY_VERSION:
+        out[VERSION_HEADER] = upstream.anthropic_version
+    # Feature switches belong to their protocol: a beta header of one vendor is noise or an error for another.
+    if client is not None and client.name == protocol.name:
+        allowed = protocol.forwarded_headers
         out.update({name: client_headers[name] for name in allowed if name in client_headers})
     own = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
-    if "anthropic-beta" in own and "anthropic-beta" in out:
+    for name in protocol.list_headers & own.keys() & out.keys():
         # Both are lists of switches. One that is configured does not turn the others off.
-        own["anthropic-beta"] = _merged(out["anthropic-beta"], own["anthropic-beta"])
+        own[name] = _merged(out[name], own[name])
     out.update(own)
     out["user-agent"] = USER_AGENT
     return with_key(list(out.items()), upstream, protocol, api_key)
 
 
 def with_key(
-    headers: Iterable[tuple[str, str]], upstream: UpstreamSettings, protocol: str, api_key: Secret | None
+    headers: Iterable[tuple[str, str]],
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    api_key: Secret | None,
 ) -> HeaderList:
     """The headers with the key of another account."""
     if api_key is None:
         return list(headers)
-    name, prefix = _key_header(upstream, protocol)
+    name = _AUTH_HEADERS.get(upstream.auth, protocol.auth_header)
+    prefix = "Bearer " if name == "authorization" else ""
     return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]
 
 
@@ -119,33 +122,38 @@ def _merged(*lists: str) -> str:
     return ",".join(dict.fromkeys(filter(None, values)))
 
 
-def _key_header(upstream: UpstreamSettings, protocol: str) -> tuple[str, str]:
-    if upstream.auth == "x-api-key" or (upstream.auth == "auto" and protocol == ANTHROPIC_MESSAGES):
-        return "x-api-key", ""
-    return "authorization", "Bearer "
+def for_client(upstream_headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> HeaderList:
+    """Return those of an upstream's response headers that its answer's client may see, the request id aside.
 
-
-def for_client(upstream_headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Those of an upstream's response headers that its answer's client may see, the request id aside."""
+    protocol: the upstream's.
+    """
+    prefixes = _prefixes(protocol.rate_limit_headers)
     return [
         (name, value)
         for name, value in upstream_headers
-        if name in RESPONSE_HEADERS or name.startswith(RESPONSE_PREFIXES)
+        if name in RESPONSE_HEADERS or name.startswith(prefixes)
     ]
 
 
-def limit_headers(protocol: str, limit: str, most: int, *, now: float, until: float) -> HeaderList:
-    """What a client of this protocol reads of a limit of ours that is used up.
+def limit_headers(
+    names: RateLimitHeaders | None, limit: str, most: int, *, now: float, until: float
+) -> HeaderList:
+    """Return what a client reads of a limit of ours that is used up.
+
+    names: those of the client's protocol.
 
     limit: what is counted, in the vendors' word: requests or tokens. most: so many a minute. now, until: seconds since
     the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
     headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
-    if protocol in _LIMIT_NAMES:
-        name, reset = _LIMIT_NAMES[protocol]
-        values = (("limit", f"{most}"), ("remaining", "0"), ("reset", reset(now, now + wait)))
-        headers += [(name.format(limit=limit, what=what), value) for what, value in values]
+    if names is not None:
+        reset = _RESETS[names.reset](now, now + wait)
+        headers += [
+            (names.header(limit, "limit"), f"{most}"),
+            (names.header(limit, "remaining"), "0"),
+            (names.header(limit, "reset"), reset),
+        ]
     return headers
 
 
@@ -160,12 +168,8 @@ def _moment(now: float, until: float) -> str:
     return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-# Protocols whose clients know limits by header: the names, and how the end is written. The simple API has none.
-_LIMIT_NAMES: Mapping[str, tuple[str, Callable[[float, float], str]]] = {
-    OPENAI_CHAT: ("x-ratelimit-{what}-{limit}", _duration),
-    OPENAI_RESPONSES: ("x-ratelimit-{what}-{limit}", _duration),
-    ANTHROPIC_MESSAGES: ("anthropic-ratelimit-{limit}-{what}", _moment),
-}
+# By RateLimitHeaders.reset.
+_RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
 def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
@@ -174,11 +178,14 @@ def request_ids(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> Hea
     return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
 
 
-def remaining_of(headers: Iterable[tuple[str, str]]) -> float | None:
-    """The share of its rate limit that an account has left, from 0 to 1; of several limits the one that is nearest."""
+def remaining_of(headers: Iterable[tuple[str, str]], protocol: ProtocolSpec) -> float | None:
+    """Return the share of its rate limit that an account has left, from 0 to 1; of several limits the nearest one.
+
+    protocol: the upstream's.
+    """
     found = dict(headers)
     shares = []
-    for limit, left in _LIMITS:
+    for limit, left in _limits(protocol.rate_limit_headers):
         try:
             most, rest = float(found[limit]), float(found[left])
         except (KeyError, ValueError):
@@ -188,13 +195,24 @@ def remaining_of(headers: Iterable[tuple[str, str]]) -> float | None:
     return min(shares, default=None)
 
 
-_LIMITS = tuple(
-    (prefix + limit, prefix + left)
-    for prefix, limit, left in (
-        ("x-ratelimit-", "limit-requests", "remaining-requests"),
-        ("x-ratelimit-", "limit-tokens", "remaining-tokens"),
-        ("anthropic-ratelimit-", "requests-limit", "requests-remaining"),
-        ("anthropic-ratelimit-", "tokens-limit", "tokens-remaining"),
-        ("anthropic-ratelimit-", "input-tokens-limit", "input-tokens-remaining"),
+# Hosts that pass on what another server answered send that one's headers, whatever protocol they speak.
+@lru_cache
+def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
+    """Return the names of headers that an upstream may send, `own` being those of its protocol."""
+    known = (spec.rate_limit_headers for spec in UPSTREAMS.values())
+    return tuple(dict.fromkeys(each for each in (*known, own) if each is not None))
+
+
+@lru_cache
+def _prefixes(own: RateLimitHeaders | None) -> tuple[str, ...]:
+    return tuple(names.prefix for names in _names(own))
+
+
+@lru_cache
+def _limits(own: RateLimitHeaders | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of names: the limit, and what is left of it."""
+    return tuple(
+        (names.header(limit, "limit"), names.header(limit, "remaining"))
+        for names in _names(own)
+        for limit in names.limits
     )
-)

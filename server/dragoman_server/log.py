@@ -20,9 +20,8 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from dragoman._fault import masked_value
-
-from ._secret import Mask
+from dragoman._ir.errors import masked_value
+from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from starlette.types import Send
 
-from dragoman import REGISTRY, Fault, FaultKind, Ledger, ProtocolSpec, UpstreamSpec
-
-from .headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
-from .settings import ANTHROPIC_MESSAGES, OPENAI_CHAT
+from dragoman import REGISTRY, Fault, FaultKind, Ledger
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 
 # The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
 _LASTING_KINDS = frozenset(
@@ -70,16 +69,29 @@ def with_retry_after(headers: HeaderList, soonest: float | None) -> HeaderList:
 def dialect_of(
     path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = REGISTRY
 ) -> ProtocolSpec:
-    """The protocol whose clients ask for this path, for errors where no endpoint answers.
+    """Return the protocol whose clients ask for this path, for errors where no endpoint answers.
 
     path: as the application sees it, without what it is mounted under. Where it belongs to no protocol, the
-    headers tell; Chat is the default.
+    headers decide, see protocol_by_version().
     """
     for spec in protocols.values():
         for endpoint in spec.endpoints:
             if path == endpoint.path or path.startswith(endpoint.path + "/"):
                 return spec
-    return REGISTRY[ANTHROPIC_MESSAGES if wants_anthropic(headers) else OPENAI_CHAT]
+    return protocol_by_version(headers, protocols)
+
+
+def protocol_by_version(
+    headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = REGISTRY
+) -> ProtocolSpec:
+    """Return the protocol whose version header is among these headers, else the first protocol.
+
+    Clients of a protocol that has such a header always send it, others never do.
+    """
+    for spec in protocols.values():
+        if spec.version_header is not None and spec.version_header[0] in headers:
+            return spec
+    return next(iter(protocols.values()))
 
 
 def base_and_rest(path: str, protocols: Mapping[str, ProtocolSpec] = REGISTRY) -> tuple[str, str] | None:
@@ -115,11 +127,6 @@ def _before(path: str, end: str) -> str | None:
     """What of a base URL stands before an endpoint's path, or before what lies below that one. None: no base URL."""
     head, found, below = path.rpartition(end)
     return head if found and below[:1] in ("", "/") and _BASE.fullmatch(head) else None
-
-
-def wants_anthropic(headers: Mapping[str, str]) -> bool:
-    """Whether this is one of Anthropic's clients: they always send their version, others never do."""
-    return "anthropic-version" in headers
 
 
 def loss_header(of_request: Ledger, of_answer: Ledger | None = None) -> HeaderList:

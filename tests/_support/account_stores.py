@@ -8,12 +8,13 @@ from pathlib import Path
 
 from valkey_server import ValkeyServer
 
-from dragoman import Rest, Verdict
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.account_sqlite import SQLiteAccounts
-from dragoman_server.state.account_valkey import ValkeyAccounts
-from dragoman_server.state.accounts import AccountStore, Candidate, Rate, Taken
-from dragoman_server.state.careful import Careful
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Rest
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Taken
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
+from dragoman_server.accounts.stores.valkey import ValkeyAccounts
 
 # In the year 2096: what a server drops by its own clock is not dropped while a test runs.
 NOW = 4_000_000_000.0

@@ -13,7 +13,7 @@ from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from dragoman_server._secret import SHORTEST, Secret
+from dragoman_server.settings.secret import SHORTEST, Secret
 
 # Nearly no text has one of these, so looking costs next to nothing.
 _MARKS = ("canary", "secret", "sk-", "hidden", "hunter2")

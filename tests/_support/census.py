@@ -39,18 +39,18 @@ from h2_client import Peer, data, headers, reset
 from leaving import PHASES, SERVER, body_of, deaf_port, play, ways
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from dragoman_server.access import hash_of
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.app import Application
-from dragoman_server.attempt import Attempt
-from dragoman_server.config import load
-from dragoman_server.endpoint import Call
-from dragoman_server.exchange import ClientExchange
+from dragoman_server.config.loader import load
 from dragoman_server.gateway import Gateway
-from dragoman_server.plan import Plan
-from dragoman_server.serve import _Requests, _Worker
+from dragoman_server.http.endpoint import Call
+from dragoman_server.keys import hash_of
+from dragoman_server.proxying.attempt import Attempt
+from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.request_handler import ClientExchange
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.run import _Requests, _Worker
 from dragoman_server.settings import ClientKey, Price, Settings
-from dragoman_server.state.account_memory import MemoryAccounts
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
 _MODELS = PHASES | {"after the answer": "up/m", "sending the head": "up/m"}

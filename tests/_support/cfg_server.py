@@ -18,7 +18,7 @@ import types
 
 import anyio
 
-from dragoman_server import serve
+from dragoman_server.serving import run as serve
 
 
 async def _answer(send, body, more=False):
@@ -103,6 +103,6 @@ if __name__ == "__main__":
     stand_in.create_app = create_app
     sys.modules["dragoman_server.app"] = stand_in
 
-    from dragoman_server.cli import main
+    from dragoman_server.cli.commands import main
 
     main(prog_name="dragoman")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.config import ConfigError, Loaded, load
+from dragoman_server.config.loader import ConfigError, Loaded, load
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 

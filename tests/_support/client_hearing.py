@@ -8,7 +8,8 @@ from fail_cross import STEPS, WIDE, Heard, ask
 from law_clients import spec_of
 from oracle import CHAT, check_stream
 
-from dragoman import UPSTREAMS, Exchange, ResponseTranslator, Sealer, Target
+from dragoman import UPSTREAMS, ResponseTranslator, Sealer, Target
+from dragoman.codec import Exchange
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ import client_codex as codex
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import Target
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._targets import target_for
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = dict[str, Any]

@@ -4,7 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dragoman._events import (
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -27,7 +28,6 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
 
 STARTED = Started("up-1", "big-model")
 HEAD = ToolHead("call-1", "look")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dragoman._answer import ResponseTranslator
-from dragoman._lane import Lane
-from dragoman._request import Request
-from dragoman._spec import Exchange
+from dragoman._engine.response import ResponseTranslator
+from dragoman._ir.fast_path import Lane
+from dragoman._ir.request import Request
+from dragoman.codec import Exchange
 from dragoman.protocols import REGISTRY
 
 

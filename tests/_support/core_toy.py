@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.assembly import Answer, Block
+from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind, kind_of_status
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -31,13 +32,10 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind, kind_of_status
-from dragoman._fold import Answer, Block
-from dragoman._json import decode, decode_object, encode
-from dragoman._lane import LaneHint
-from dragoman._loss import Ledger, LossCode, child
-from dragoman._params import param_paths, read_params, write_params
-from dragoman._request import (
+from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.parameters import param_paths, read_params, write_params
+from dragoman._ir.request import (
     CustomTool,
     FunctionTool,
     HostedTool,
@@ -55,9 +53,11 @@ from dragoman._request import (
     ToolChoice,
     ToolResult,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Endpoint, Exchange, Target, ToolRule, UpstreamSpec
-from dragoman._sse import Frame, frame
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, decode_object, encode
+from dragoman._wire.sse import Frame, frame
+from dragoman.codec import Endpoint, Exchange, Target, ToolRule, UpstreamSpec
 
 EVENTS: dict[str, type[Any]] = {
     "start": Started,

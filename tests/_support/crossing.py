@@ -13,14 +13,8 @@ from typing import Any
 from law_clients import endpoint_of, spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
-from dragoman import (
-    UPSTREAMS,
-    Exchange,
-    Relay,
-    RequestTranslator,
-    ResponseTranslator,
-    translate_fault,
-)
+from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_fault
+from dragoman.codec import Exchange
 
 MODEL = "the-model"
 EXCHANGE_ID = "0123456789abcdef"

@@ -16,8 +16,8 @@ from typing import Any
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import UPSTREAMS, RequestTranslator, Target
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._targets import target_for
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 Json = Any

@@ -36,7 +36,6 @@ from oracle.meaning import Stop
 
 from dragoman import (
     UPSTREAMS,
-    Exchange,
     Fault,
     Outcome,
     Relay,
@@ -45,6 +44,7 @@ from dragoman import (
     Target,
     TranslatedRequest,
 )
+from dragoman.codec import Exchange
 
 Json = dict[str, Any]
 SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}

@@ -19,10 +19,10 @@ from gw_fakes import FakeClient, Sleep, http_scope
 from law_clients import endpoint_of
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman_server._secret import Secret
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 Json = dict[str, Any]
 KEY = "sk-upstream-0123456789"

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import canaries
 
-from dragoman_server.upstream import UpstreamError, UpstreamTimeouts, read_bounded
+from dragoman_server.upstream.client import UpstreamError, UpstreamTimeouts, read_bounded
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ from gw_scripted import (
     whole,
 )
 
-from dragoman_server.access import hash_of
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.limits import ClientLimits
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.state.accounts import AccountStore
 
 # The scripts' answers say: 3 tokens in, 4 out.
 TOKENS = 7

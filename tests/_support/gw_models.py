@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from gw_fakes import FakeDoor, Script
 
-from dragoman_server.upstream import UpstreamClient, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
 
 
 @dataclass

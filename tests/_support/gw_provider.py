@@ -34,15 +34,21 @@ from oracle import (
 from oracle import samples as s
 from oracle.meaning import Kind
 
-from dragoman import Health
-from dragoman_server._secret import Secret
-from dragoman_server.accounts import Pool
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import AccountStore
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
-from dragoman_server.settings import AccountSettings, RuleSettings, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStore
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.settings import (
+    AccountSettings,
+    RuleSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 Json = dict[str, Any]
 BASES = {CHAT: "http://{}.test/v1", MESSAGES: "http://{}.test", RESPONSES: "http://{}.test/v1"}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from gw_provider import Answer, InBand, Plays
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman import Verdict
-from dragoman_server.upstream import (
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

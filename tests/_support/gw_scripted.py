@@ -15,11 +15,11 @@ from typing import Any
 
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
 from dragoman_server.app import Application, create_app
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}

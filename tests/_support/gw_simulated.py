@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 
-from dragoman_server._secret import Secret
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
-from dragoman_server.upstream import UpstreamClient, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
 
 KEY = "sk-upstream-0123456789"
 

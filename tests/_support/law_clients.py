@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman import REGISTRY, Endpoint, ProtocolSpec
+from dragoman import REGISTRY
+from dragoman.codec import Endpoint, ProtocolSpec
 
 
 def spec_of(client: str) -> ProtocolSpec:

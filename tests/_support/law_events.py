@@ -16,8 +16,10 @@ from oracle import Block, Kind, Meaning, Stop
 from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
-from dragoman import UPSTREAMS, Exchange, Frame, Ledger, UpstreamSpec
-from dragoman._events import (
+from dragoman import UPSTREAMS, Ledger
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import DELTAS, TRANSITIONS, Phase
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -41,8 +43,8 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._grammar import DELTAS, TRANSITIONS, Phase
+from dragoman.codec import Exchange, UpstreamSpec
+from dragoman.sse import Frame
 
 # The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
 SCRIPTED = "scripted"

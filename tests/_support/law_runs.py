@@ -12,16 +12,16 @@ from oracle import samples as s
 
 from dragoman import (
     UPSTREAMS,
-    Exchange,
     Ledger,
     RemoteProtocolError,
-    Request,
     RequestTranslator,
     ResponseTranslator,
     Sealer,
     Target,
 )
-from dragoman._json import encode
+from dragoman._wire.json import encode
+from dragoman.codec import Exchange
+from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
 # The members of a Response that say again what was asked.

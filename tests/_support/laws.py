@@ -37,22 +37,17 @@ from oracle.meaning import Kind
 from dragoman import (
     NEED_DATA,
     UPSTREAMS,
-    Answer,
-    Block,
-    Ended,
-    Event,
     EventReader,
-    Exchange,
-    Failed,
-    Fold,
     Ledger,
     Relay,
-    Request,
     RequestTranslator,
     ResponseTranslator,
     Sealer,
-    UpstreamSpec,
 )
+from dragoman._ir.assembly import Answer, Block, Fold
+from dragoman.codec import Exchange, UpstreamSpec
+from dragoman.document import Request
+from dragoman.events import Ended, Event, Failed
 from dragoman.testing import chop
 
 OPEN = Sealer()

@@ -17,7 +17,9 @@ from oracle.order_responses import ResponsesOrder
 from oracle.types import check_body, check_event
 from pydantic import TypeAdapter
 
-from dragoman._events import (
+from dragoman._ir.assembly import Answer, Fold
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
     BlockEnded,
@@ -33,13 +35,11 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fold import Answer, Fold
-from dragoman._grammar import Checker
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import encode
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman._events import (
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     BlockEnded,
     BlockKind,
@@ -21,12 +22,11 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._grammar import Checker
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -10,16 +10,15 @@ from typing import Any, get_type_hints
 from urllib.parse import quote
 
 from dragoman_server import settings as tables
-from dragoman_server._fields import Kind
-from dragoman_server._secret import Secret
 from dragoman_server.settings import (
-    ANTHROPIC_MESSAGES,
-    OPENAI_CHAT,
     AccountSettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
+from dragoman_server.settings.fields import Kind
+from dragoman_server.settings.secret import Secret
 
 SECRET_KINDS = frozenset({Kind.SECRET, Kind.PROXY, Kind.HEADERS})
 
@@ -95,23 +94,23 @@ def secret_fields() -> set[tuple[str, str]]:
 _CLASSES = [
     each for each in vars(tables).values() if isinstance(each, type) and each.__name__.endswith("Settings")
 ]
-_CLASSES += [tables.ModelCapabilities, tables.Capabilities, tables.ClientKey, tables.Price]
+_CLASSES += [ModelCapabilities, Capabilities, tables.ClientKey, tables.Price]
 
 
 def _of(cls: type) -> dict[str, Any]:
     return {key: value for (table, key), value in CANARIES.items() if table == cls.__name__}
 
 
-def settings(protocol: str = OPENAI_CHAT, base_url: str | None = None, **server: Any) -> Settings:
+def settings(protocol: str = "openai_chat", base_url: str | None = None, **server: Any) -> Settings:
     """Upstream `up`, which speaks `protocol`, and upstream `two` with an account."""
-    base = "http://up.corp.test" if protocol == ANTHROPIC_MESSAGES else "http://up.corp.test/v1"
+    base = "http://up.corp.test" if protocol == "anthropic_messages" else "http://up.corp.test/v1"
     return Settings(
         server=ServerSettings(**{"simulator": False, **_of(ServerSettings), **server}),
         upstreams=(
             UpstreamSettings(
                 name="up", protocol=protocol, base_url=base_url or base, **_of(UpstreamSettings)
             ),
-            UpstreamSettings(name="two", protocol=OPENAI_CHAT, base_url="http://two.corp.test/v1"),
+            UpstreamSettings(name="two", protocol="openai_chat", base_url="http://two.corp.test/v1"),
         ),
         accounts=(AccountSettings(upstream="two", name="a", **_of(AccountSettings)),),
     )

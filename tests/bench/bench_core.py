@@ -14,27 +14,22 @@ from collections.abc import Callable
 
 import msgspec
 
-from dragoman import (
-    UPSTREAMS,
+from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
+from dragoman.codec import Exchange
+from dragoman.document import Request
+from dragoman.events import (
     ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
     Ended,
-    Exchange,
     ReasoningDelta,
-    Relay,
-    Request,
-    RequestTranslator,
-    ResponseTranslator,
-    SSEParser,
     Started,
     Stopped,
-    StopReason,
     TextDelta,
     ToolHead,
-    Usage,
 )
+from dragoman.sse import SSEParser
 
 DELTAS = 2000
 EVENTS_A_READ = 20  # about what a fast upstream puts into one socket read

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import anyio
 import httpx2
 
-from dragoman_server.transport import Http1Transport, ResponseBody
+from dragoman_server.upstream.transport import Http1Transport, ResponseBody
 
 EVENT = b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)

@@ -21,8 +21,8 @@ from cl_processes import Gateway, Simulator, each_backend
 from cl_sdk import TIMEOUT_S, async_clients, sync_sdk
 from oracle import CHAT, MESSAGES, RESPONSES
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of, new_key
+from dragoman_server.keys import hash_of, new_key
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
 

@@ -26,8 +26,11 @@ from oracle import (
     meaning_of_whole,
 )
 
-from dragoman import UPSTREAMS, Checker, Event, Exchange, LocalProtocolError, Request, ResponseTranslator
-from dragoman.testing import events_of
+from dragoman import UPSTREAMS, LocalProtocolError, ResponseTranslator
+from dragoman.codec import Exchange
+from dragoman.document import Request
+from dragoman.events import Event
+from dragoman.testing import Checker, events_of
 
 # Derandomised, so that a run says the same each time; fuzzers are the place for luck.
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=60)

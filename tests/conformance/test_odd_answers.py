@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from law_answers import ANSWERS
 
-from dragoman import REGISTRY, UPSTREAMS, Exchange, Outcome, Relay, Request, ResponseTranslator
+from dragoman import REGISTRY, UPSTREAMS, Outcome, Relay, ResponseTranslator
+from dragoman.codec import Exchange
+from dragoman.document import Request
 
 ODD: tuple[Any, ...] = (None, True, -1, 1.5, "", [], {}, [{}], ["x"], {"type": {}})
 

@@ -9,7 +9,9 @@ import pytest
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
-from dragoman import UPSTREAMS, Exchange, Outcome, Relay, Request
+from dragoman import UPSTREAMS, Outcome, Relay
+from dragoman.codec import Exchange
+from dragoman.document import Request
 
 pytestmark = pytest.mark.promise("R3")
 

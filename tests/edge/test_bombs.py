@@ -27,7 +27,7 @@ from edge import (
     read_response,
 )
 
-from dragoman_server._content_coding import zstd
+from dragoman_server.upstream.content_coding import zstd
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S8", "R10")]
 

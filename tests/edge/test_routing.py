@@ -10,8 +10,8 @@ import pytest
 from cfg_process import DEADLINE_S
 from edge import EdgeGateway, Upstream
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import KEY_PREFIX, hash_of
+from dragoman_server.keys import KEY_PREFIX, hash_of
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.process
 

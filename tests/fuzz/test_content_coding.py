@@ -11,7 +11,7 @@ import zlib
 from fuzz import cut_places, cuts, damage, fuzz, pieces, streams
 from hypothesis import strategies as st
 
-from dragoman_server._content_coding import MAX_PORTION, CodingError, TooLarge, decoder_for
+from dragoman_server.upstream.content_coding import MAX_PORTION, CodingError, TooLarge, decoder_for
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -8,7 +8,7 @@ import h11
 from fuzz import cut_places, cuts, damage, fuzz, pieces
 from hypothesis import strategies as st
 
-from dragoman_server._http1 import Exchange, FramingError
+from dragoman_server.upstream.http1 import Exchange, FramingError
 
 _HEADS = [
     b"HTTP/1.1 200 OK\r\n",

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from law_requests import FIXTURES
 from law_unknown import VALUES
 
-from dragoman import REGISTRY, RemoteProtocolError, Request, Sealer
-from dragoman._json import decode_object, encode
+from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman._wire.json import decode_object, encode
+from dragoman.document import Request
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
 anything = st.tuples(

@@ -14,7 +14,7 @@ from law_unknown import lost_of_request
 from oracle import PROTOCOLS
 
 from dragoman import REGISTRY, UPSTREAMS, RemoteProtocolError, RequestTranslator, Target
-from dragoman._json import decode_object
+from dragoman._wire.json import decode_object
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
 PAIRS = [(client, upstream) for client in BODIES for upstream in PROTOCOLS]

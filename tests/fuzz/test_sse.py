@@ -8,7 +8,7 @@ from fuzz import change_frames, cut_places, cuts, damage, frame_steps, frames_of
 from hypothesis import strategies as st
 from oracle.frames import LINE_END, lenient_frames
 
-from dragoman import Frame, SSEParser
+from dragoman.sse import Frame, SSEParser
 
 STREAMS = [each for found in streams().values() for each in found]
 LIMIT = 4096

@@ -9,15 +9,9 @@ from typing import Any
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
 from laws import asked
 
-from dragoman import (
-    NEED_DATA,
-    UPSTREAMS,
-    Checker,
-    Ended,
-    EventReader,
-    Failed,
-    RemoteProtocolError,
-)
+from dragoman import NEED_DATA, UPSTREAMS, EventReader, RemoteProtocolError
+from dragoman.events import Ended, Failed
+from dragoman.testing import Checker
 
 
 def read(protocol: str, parts: list[bytes]) -> list[Any]:

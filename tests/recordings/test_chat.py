@@ -9,14 +9,14 @@ from corpus import files
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from oracle.meaning_chat import read_stream
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Failed
-from dragoman._fold import Answer, Block, Fold
-from dragoman._grammar import Checker
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import SSEParser
+from dragoman._ir.assembly import Answer, Block, Fold
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import Failed
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_chat import SPEC
 
 STREAMS = files("chat/*.sse")

@@ -9,8 +9,9 @@ from typing import Any
 
 import corpus
 
-from dragoman import REGISTRY, HostedTool, Sealer
-from dragoman._estimate import estimate_tokens
+from dragoman import REGISTRY, Sealer
+from dragoman._engine.tokens import estimate_tokens
+from dragoman.document import HostedTool
 
 USAGE = {"chat": r'"prompt_tokens" ?: ?(\d+)', "responses": r'"input_tokens" ?: ?(\d+)'}
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from corpus import files
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Event, Opaque
-from dragoman._fold import Fold
-from dragoman._grammar import Checker
-from dragoman._json import decode, decode_object, encode
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import SSEParser
+from dragoman._ir.assembly import Fold
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import Event, Opaque
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, decode_object, encode
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 STREAMS = files("messages/*.sse")

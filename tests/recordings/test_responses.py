@@ -14,18 +14,18 @@ from oracle.meaning_responses import read_stream
 from oracle.order_responses import ResponsesOrder
 from oracle.types import check_event
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Event, Failed, Opaque
-from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Fold
-from dragoman._grammar import Checker
-from dragoman._json import decode_object, encode
-from dragoman._linearize import Linearizer
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import SSEParser
+from dragoman._engine.interleave import Linearizer
+from dragoman._ir.assembly import Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import Event, Failed, Opaque
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode_object, encode
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -2,8 +2,17 @@
 
 import pytest
 
-from dragoman import REGISTRY, Fault, FaultKind, Outcome, Policy, RemoteProtocolError, Sealer, Target
-from dragoman._json import decode
+from dragoman import (
+    REGISTRY,
+    Fault,
+    FaultKind,
+    Outcome,
+    Policy,
+    RemoteProtocolError,
+    Sealer,
+    Target,
+)
+from dragoman._wire.json import decode
 from dragoman.testing import PLACES, Pair, chop, events_of
 
 CHAT, MESSAGES = REGISTRY["openai_chat"], REGISTRY["anthropic_messages"]

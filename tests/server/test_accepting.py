@@ -18,9 +18,9 @@ import pytest
 from http_certificate import Certificate, make_certificate
 from starlette.types import Receive, Scope, Send
 
-from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving import server as server_module
 from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.server import default_max_connections, serve_connections
 from dragoman_server.settings import ServerSettings
 

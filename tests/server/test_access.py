@@ -16,14 +16,15 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import REGISTRY, RemoteProtocolError, Seal, Sealer
-from dragoman_server import access
-from dragoman_server._secret import Secret
-from dragoman_server.access import Keyring, hash_of, may_use, new_key, presented_key, sealer_of
+from dragoman import REGISTRY, RemoteProtocolError, Sealer
+from dragoman.events import Seal
+from dragoman_server import keys as access
 from dragoman_server.app import _OPEN_PATHS, _routes, create_app
 from dragoman_server.gateway import Gateway
+from dragoman_server.keys import Keyring, hash_of, may_use, new_key, presented_key, sealer_of
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32

@@ -11,9 +11,9 @@ from gw_fakes import FakeClient, http_scope
 from gw_limits import Clock, limited
 from gw_scripted import CHAT
 
-from dragoman_server._secret import Secret
+from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
 from dragoman_server.settings import Price
-from dragoman_server.state.account_sqlite import SQLiteAccounts
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from valkey_server import valkey_server
 
-from dragoman_server._secret import Secret
-from dragoman_server.account_stores import account_store_of
+from dragoman_server.accounts.stores.choice import account_store_of
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.config.valkey_url import ValkeyURL, parse_url
 from dragoman_server.gateway import Gateway
 from dragoman_server.settings import ServerSettings, Settings
-from dragoman_server.state._valkey_url import ValkeyURL, parse_url
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.careful import Careful
+from dragoman_server.settings.secret import Secret
 
 URLS = {
     "valkey://host": ValkeyURL("host"),
@@ -74,7 +74,7 @@ def test_a_store_needs_to_know_where(store: str, missing: str) -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.account_stores.valkey_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.accounts.stores.choice.valkey_available", lambda: False)
     server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
     with pytest.raises(ValueError, match=r"install dragoman\[valkey\]"):
         account_store_of(server)

@@ -22,11 +22,12 @@ from account_stores import (
 )
 from valkey_server import ValkeyServer, valkey_server
 
-from dragoman import Health, Verdict
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.account_room import ASK_AGAIN_S, CONVERSATION_S, LEASE_S
-from dragoman_server.state.accounts import AccountStore, Candidate, NoRoom, Rate, Taken
-from dragoman_server.state.careful import Careful
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Rate, Taken
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.rate_limits import ASK_AGAIN_S, CONVERSATION_S, LEASE_S
+from dragoman_server.accounts.stores.resilient import Careful
 
 pytestmark = pytest.mark.anyio
 

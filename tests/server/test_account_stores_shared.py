@@ -20,13 +20,20 @@ from http_certificate import make_certificate
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
 
-from dragoman import Health, Verdict
-from dragoman_server.state._account_scripts import RESTORE
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.account_sqlite import SQLiteAccounts
-from dragoman_server.state.account_valkey import ValkeyAccounts
-from dragoman_server.state.accounts import AccountStore, AccountStoreError, Candidate, Rate, Taken
-from dragoman_server.state.careful import Careful
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import (
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    Rate,
+    Taken,
+)
+from dragoman_server.accounts.stores.lua import RESTORE
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
+from dragoman_server.accounts.stores.valkey import ValkeyAccounts
 
 pytestmark = pytest.mark.anyio
 
@@ -197,9 +204,9 @@ def _unused(health: Health) -> Health:
 
 _PROCESS = """
 import sys, anyio
-from dragoman_server.state.accounts import Candidate, Rate, Taken
-from dragoman_server.state.account_sqlite import SQLiteAccounts
-from dragoman_server.state.account_valkey import ValkeyAccounts
+from dragoman_server.accounts.stores.base import Candidate, Rate, Taken
+from dragoman_server.accounts.stores.sqlite import SQLiteAccounts
+from dragoman_server.accounts.stores.valkey import ValkeyAccounts
 
 async def main(kind, where, name):
     store = SQLiteAccounts(where) if kind == "sqlite" else ValkeyAccounts(where)

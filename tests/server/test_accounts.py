@@ -20,10 +20,11 @@ from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_stre
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Rest, Verdict
-from dragoman_server import attempt
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.upstream import UpstreamBroken
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.proxying import attempt
+from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman import MAX_ATTEMPTS, Rest, Selection, Verdict
-from dragoman_server.config import load
-from dragoman_server.state.account_room import CONVERSATION_S
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Rest
+from dragoman_server.accounts.policy import MAX_ATTEMPTS, Selection
+from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S
+from dragoman_server.config.loader import load
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "accounts.md").read_text("utf-8")

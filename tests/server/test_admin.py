@@ -14,12 +14,14 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Rest, Verdict
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of, same_key
-from dragoman_server.admin import PATH, admin_routes, shown
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin import PATH, admin_routes, shown
+from dragoman_server.keys import hash_of, same_key
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -27,8 +29,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStore, AccountStoreError
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

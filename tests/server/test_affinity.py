@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import peek
-from dragoman_server.affinity import conversation_of
+from dragoman_server.proxying.affinity import conversation_of
 
 Json = dict[str, Any]
 

@@ -25,11 +25,11 @@ from starlette.routing import Mount
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import app as app_module
-from dragoman_server._secret import Secret
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import (
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamClient,
     UpstreamTimeout,

@@ -13,11 +13,11 @@ from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from gw_scripted import chat_answer, whole
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._secret import Secret
+from dragoman_server.accounts.balances import EVERY_S
 from dragoman_server.app import Application, create_app
-from dragoman_server.balances import EVERY_S
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient, UpstreamUnreachable
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

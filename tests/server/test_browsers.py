@@ -11,14 +11,14 @@ import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 
-from dragoman_server._listen import StartupError, bind
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of, new_key
 from dragoman_server.app import create_app
-from dragoman_server.browsers import LOOPBACK_ORIGIN
-from dragoman_server.config import load
+from dragoman_server.config.loader import load
+from dragoman_server.http.browsers import LOOPBACK_ORIGIN
+from dragoman_server.keys import hash_of, new_key
+from dragoman_server.serving.sockets import StartupError, bind
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("S1", "S15")]
 
@@ -393,7 +393,6 @@ async def test_a_page_asks_before_it_reaches_into_the_private_network(origin: st
         ({"sec-fetch-site": "cross-site"}, 401, None),
         ({"host": "rebind.evil.example"}, 401, None),
     ],
-    ids=str,
 )
 async def test_with_client_keys_the_key_decides(
     headers: dict[str, str], status: int, allowed: str | None

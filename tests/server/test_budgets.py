@@ -14,11 +14,11 @@ from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
-from dragoman_server.limits import ClientLimits, _counter
-from dragoman_server.prices import cost, names_of, price_of
+from dragoman_server.accounts.limits import ClientLimits, _counter
+from dragoman_server.accounts.pricing import cost, names_of, price_of
+from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.settings import ClientKey, Price, Settings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import Rate
 
 
 @pytest.fixture(params=VIRTUAL_BACKENDS)

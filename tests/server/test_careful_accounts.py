@@ -12,10 +12,18 @@ import pytest
 from account_stores import NOW, REST
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Rest, Verdict
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStore, AccountStoreError, Candidate, NoRoom, Rate, Taken
-from dragoman_server.state.careful import DEADLINE_S, Careful
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.stores.base import (
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    NoRoom,
+    Rate,
+    Taken,
+)
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.resilient import DEADLINE_S, Careful
 
 pytestmark = pytest.mark.anyio
 

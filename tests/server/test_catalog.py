@@ -12,13 +12,13 @@ from gw_fakes import Script, Sleep
 from gw_models import ListingUpstreams, openai_list
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server import catalog as catalog_module
-from dragoman_server._model_info import ModelInfo
-from dragoman_server._secret import Secret
-from dragoman_server.catalog import FIRST_WAIT_S, REFRESH_S, RETRY_S, Catalog, Entry, merged
+from dragoman_server.models import catalog as catalog_module
+from dragoman_server.models.catalog import FIRST_WAIT_S, REFRESH_S, RETRY_S, Catalog, Entry, merged
+from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import MODELS
-from dragoman_server.upstream import UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamUnreachable
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 TTL_S = 300.0

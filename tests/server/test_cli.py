@@ -18,17 +18,26 @@ from cfg_process import Server
 from cl_processes import Simulator
 from click.testing import CliRunner, Result
 
-from dragoman_server._edit_config import EditError, remove_client_key
-from dragoman_server._fields import Kind
-from dragoman_server._listen import Listening
-from dragoman_server._model_info import ModelInfo
-from dragoman_server._providers import PROVIDERS, Provider
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
-from dragoman_server.banner import Example, Line, Lists, Style, banner, commands, example_of, print_lines
-from dragoman_server.cli import main
-from dragoman_server.config import load
+from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.cli.banner import (
+    Example,
+    Line,
+    Lists,
+    Style,
+    banner,
+    commands,
+    example_of,
+    print_lines,
+)
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.edit_config import EditError, remove_client_key
+from dragoman_server.config.loader import load
+from dragoman_server.keys import hash_of
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.serving.sockets import Listening
 from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.fields import Kind
+from dragoman_server.settings.secret import Secret
 
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
 
@@ -398,7 +407,7 @@ def test_looking_at_the_configuration_does_not_import_the_server() -> None:
     import subprocess
 
     code = (
-        "import sys; from dragoman_server.cli import main; main(['config', 'check'], standalone_mode=False); "
+        "import sys; from dragoman_server.cli.commands import main; main(['config', 'check'], standalone_mode=False); "
         "print([m for m in ('hypercorn', 'trio', 'httpx2', 'starlette') if m in sys.modules])"
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
@@ -553,7 +562,7 @@ def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
 def test_check_notes_that_grammars_are_not_checked(
     settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.cli.available", lambda: installed)
+    monkeypatch.setattr("dragoman_server.cli.commands.available", lambda: installed)
     Path("dragoman.toml").write_text(LOCAL + settings)
     result = run("config", "check", LOCAL_KEY=CANARY)
     assert result.exit_code == 0

@@ -18,10 +18,10 @@ from gw_simulated import Gateway, gateway
 from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, check_error, check_stream
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
 from dragoman_server.headers import USER_AGENT
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import ClientKey
+from dragoman_server.settings.secret import Secret
 
 if sys.version_info >= (3, 14):
     from compression import zstd

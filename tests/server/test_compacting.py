@@ -9,7 +9,7 @@ from gw_simulated import gateway
 from oracle import RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.upstream import UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

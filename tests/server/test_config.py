@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 from cfg_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 
-from dragoman._json import MAX_DOCUMENT_BYTES
-from dragoman_server import _show_config
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._secret import Secret
-from dragoman_server._suggest import nearest
-from dragoman_server.access import hash_of
-from dragoman_server.config import (
+from dragoman._wire.json import MAX_DOCUMENT_BYTES
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.cli import show_config as _show_config
+from dragoman_server.config.loader import (
     ClientKey,
     ConfigError,
     ModelCapabilities,
@@ -21,7 +18,10 @@ from dragoman_server.config import (
     UpstreamSettings,
     load,
 )
+from dragoman_server.config.suggest import nearest
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
+from dragoman_server.settings.secret import Secret
 
 
 @pytest.fixture(autouse=True)
@@ -352,7 +352,7 @@ def test_keys_that_are_wrong_are_the_one_fault_of_a_public_bind() -> None:
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
     assert loaded.warnings == (
-        "upstream local: the base URL of a Messages upstream is written without /v1, "
+        "upstream local: the base URL for anthropic_messages is written without /v1, "
         "requests would go to .../v1/v1/messages",
     )
 

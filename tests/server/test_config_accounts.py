@@ -6,10 +6,10 @@ import pytest
 from cfg_text import CANARY, LOCAL, errors, load_text
 
 from dragoman import REGISTRY
-from dragoman_server import _show_config
-from dragoman_server._secret import Secret
-from dragoman_server.plan import find_destinations
+from dragoman_server.cli import show_config as _show_config
+from dragoman_server.proxying.plan import find_destinations
 from dragoman_server.settings import AccountSettings, RuleSettings
+from dragoman_server.settings.secret import Secret
 
 CLOUD = LOCAL.replace('"local"', '"cloud"').replace("9000", "9001")
 # Nine lines.

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from cfg_text import CANARY, FULL, errors, load_text
 
-from dragoman_server import _show_config
-from dragoman_server._secret import Secret
-from dragoman_server.config import (
-    ConfigError,
-)
+from dragoman_server.cli import show_config as _show_config
+from dragoman_server.config.loader import ConfigError
 from dragoman_server.settings import UPSTREAM_KEYS
+from dragoman_server.settings.secret import Secret
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.config import ConfigError, Loaded, load
+from dragoman_server.config.loader import ConfigError, Loaded, load
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "%s"\nbase_url = "%s"\n'
 RESPONSES, MESSAGES = "openai_responses", "anthropic_messages"
@@ -125,7 +125,7 @@ def test_a_wrong_url_is_a_fault_that_does_not_show_it(url: str) -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.config.valkey_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.config.loader.valkey_available", lambda: False)
     text = ACCOUNTS % "valkey" + 'account_store_url = "valkey://host"\n'
     assert errors(text) == [
         "dragoman.toml:2: server.account_store: needs the extra: install dragoman[valkey]"

@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dragoman_server._schema import json_schema
-from dragoman_server.cli import main
-from dragoman_server.config import Loaded, load
-from dragoman_server.settings import CLIENT_KEY_KEYS, MODEL_KEYS, PRICE_KEYS, SERVER_KEYS, UPSTREAM_KEYS
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.schema import json_schema
+from dragoman_server.config.loader import Loaded, load
+from dragoman_server.settings import (
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "configuration.md").read_text("utf-8")

@@ -14,9 +14,9 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving.connection import Connection, WorkerContext
+from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.tasks import AppEvents, ClearableEvent
 from dragoman_server.settings import ServerSettings
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from dragoman import RemoteProtocolError, Seal, Sealer, peek
-from dragoman_server import conversation as chain
-from dragoman_server.state.responses import Item, StoredResponse
+from dragoman import RemoteProtocolError, Sealer, peek
+from dragoman.events import Seal
+from dragoman_server.responses import conversation as chain
+from dragoman_server.responses.stores.base import Item, StoredResponse
 
 USER = b'{"role":"user","content":"x"}'
 

@@ -11,9 +11,9 @@ from gw_simulated import KEY, gateway
 from oracle import MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.counting import COUNT_S
+from dragoman_server.http.count_tokens import COUNT_S
 from dragoman_server.log import REQUESTS
-from dragoman_server.upstream import (
+from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

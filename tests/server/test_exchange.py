@@ -14,14 +14,14 @@ from gw_fakes import FakeClient, FakeDoor, Late, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
-from dragoman_server._secret import Secret
-from dragoman_server.accounts import Pool
-from dragoman_server.exchange import ClientExchange
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.log import RequestRecord
-from dragoman_server.plan import Plan, make_plan
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.plan import Plan, make_plan
+from dragoman_server.proxying.request_handler import ClientExchange
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.upstream import (
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

@@ -15,14 +15,14 @@ from gw_scripted import CHAT, MESSAGES, PROTOCOLS, RESPONSES, chunk, stream
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
-from dragoman_server.accounts import Pool
-from dragoman_server.attempt import DRAIN_S
-from dragoman_server.exchange import ClientExchange
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.plan import make_plan
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.attempt import DRAIN_S
+from dragoman_server.proxying.plan import make_plan
+from dragoman_server.proxying.request_handler import ClientExchange
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.usage import Meter, usage_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,13 +8,13 @@ from gw_fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY, RemoteProtocolError
-from dragoman_server.accounts import Pool
-from dragoman_server.exchange import ClientExchange
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.log import RequestRecord
-from dragoman_server.plan import MAX_ANSWERS, make_plan
-from dragoman_server.settings import ANTHROPIC_MESSAGES, OPENAI_CHAT, Settings, UpstreamSettings
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.upstream import UpstreamUnreachable
+from dragoman_server.proxying.account_pool import Pool
+from dragoman_server.proxying.plan import MAX_ANSWERS, make_plan
+from dragoman_server.proxying.request_handler import ClientExchange
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.upstream.client import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -61,13 +61,13 @@ def pool() -> Pool:
 
 def plan_for(n: int, *, stream: bool) -> Any:
     settings = Settings(
-        upstreams=(UpstreamSettings(name="up", protocol=ANTHROPIC_MESSAGES, base_url="http://127.0.0.1:9"),)
+        upstreams=(UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9"),)
     )
     body = {"model": "up/x", "messages": [{"role": "user", "content": "Hi"}], "n": n, "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
     return make_plan(
-        settings, REGISTRY[OPENAI_CHAT], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+        settings, REGISTRY["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
     )
 
 
@@ -75,7 +75,7 @@ async def run(door: Legs, *, stream: bool = True, **more: Any) -> tuple[FakeClie
     plan = plan_for(len(door.scripts), stream=stream)
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
-    record = RequestRecord(id="0123456789ab", protocol=OPENAI_CHAT, path="/")
+    record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
     await ClientExchange(
         plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
     ).run()

@@ -7,9 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from dragoman import Grammar, Unchecked
-from dragoman_server import grammar as grammar_module
-from dragoman_server.grammar import MAX_DEFINITION, MAX_TEXT, available, check_input, checker
+from dragoman.codec import Unchecked
+from dragoman.document import Grammar
+from dragoman_server.tool_grammar import check as grammar_module
+from dragoman_server.tool_grammar.check import (
+    MAX_DEFINITION,
+    MAX_TEXT,
+    available,
+    check_input,
+    checker,
+)
 
 needs_extra = pytest.mark.skipif(not available(), reason="the extra dragoman[grammar] is not installed")
 pytestmark = needs_extra

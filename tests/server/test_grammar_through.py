@@ -21,8 +21,8 @@ from gw_scripted import (
 )
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server import grammar as grammar_module
-from dragoman_server.grammar import MAX_TEXT, available
+from dragoman_server.tool_grammar import check as grammar_module
+from dragoman_server.tool_grammar.check import MAX_TEXT, available
 
 needs_extra = pytest.mark.skipif(not available(), reason="the extra dragoman[grammar] is not installed")
 pytestmark = pytest.mark.anyio

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dragoman import Ledger, LossCode
-from dragoman_server._secret import Secret
+from dragoman import UPSTREAMS, Ledger, LossCode
 from dragoman_server.headers import USER_AGENT, for_client, for_upstream, request_ids
 from dragoman_server.replies import loss_header
 from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 
@@ -60,7 +60,9 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
 
 def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
     own = upstream(protocol, **more)
-    pairs = for_upstream(own, protocol, client, headers, stream=False, api_key=own.api_key)
+    pairs = for_upstream(
+        own, UPSTREAMS[protocol], UPSTREAMS[client], headers, stream=False, api_key=own.api_key
+    )
     assert len(pairs) == len(dict(pairs)), "no name twice"
     return dict(pairs)
 
@@ -77,7 +79,7 @@ def test_what_a_client_may_tell_an_upstream(name: str, protocol: str, client: st
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
 def test_what_every_upstream_is_told(protocol: str, stream: bool, accept: str) -> None:
-    headers = dict(for_upstream(upstream(protocol), protocol, CHAT, {}, stream=stream))
+    headers = dict(for_upstream(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream))
     version = {"anthropic-version": "2023-06-01"} if protocol == MESSAGES else {}
     assert headers == {
         "user-agent": USER_AGENT,
@@ -124,7 +126,9 @@ def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
     own = upstream(headers=extra)
     theirs = {"openai-beta": "theirs"}
-    headers = dict(for_upstream(own, CHAT, CHAT, theirs, stream=True, api_key=Secret("k")))
+    headers = dict(
+        for_upstream(own, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k"))
+    )
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
     assert headers["authorization"] == "Bearer k"
 
@@ -147,8 +151,8 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
     extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
     headers = for_upstream(
         upstream(MESSAGES, headers=extra),
-        MESSAGES,
-        client,
+        UPSTREAMS[MESSAGES],
+        UPSTREAMS[client],
         {} if own is None else {"anthropic-beta": own},
         stream=False,
         needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
@@ -160,7 +164,9 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
 def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
     own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
     for client in PROTOCOLS:
-        headers = dict(for_upstream(upstream(protocol), protocol, client, own, stream=False))
+        headers = dict(
+            for_upstream(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], own, stream=False)
+        )
         assert not {"anthropic-beta", "anthropic-version"} & headers.keys()
 
 
@@ -172,7 +178,7 @@ def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
 
 def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
     told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
-    assert for_client(told) == []
+    assert for_client(told, UPSTREAMS[CHAT]) == []
 
 
 # What an upstream's answer may bring to the client.
@@ -211,7 +217,9 @@ RESPONSE_HEADERS = {
 @pytest.mark.promise("S4")
 @pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
 def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
-    assert for_client([(name, "1"), ("retry-after", "7")])[:-1] == ([(name, "1")] if passes else [])
+    assert for_client([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
+        [(name, "1")] if passes else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from gw_provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import Rate
-from dragoman_server.upstream import UpstreamBroken
+from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [
     pytest.mark.anyio,

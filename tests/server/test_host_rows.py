@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestTranslator
-from dragoman_server import _model_families, _providers
-from dragoman_server._model_families import MODEL_FAMILIES, ModelFamily, families_of
-from dragoman_server._providers import PROVIDERS, Provider
-from dragoman_server._targets import target_for
+from dragoman_server.capabilities import model_families as _model_families
+from dragoman_server.capabilities import providers as _providers
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
+from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"

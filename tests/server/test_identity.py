@@ -9,8 +9,8 @@ from gw_scripted import PATHS, PROTOCOLS, SECRET, scripted
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import __version__
-from dragoman_server._secret import Secret
-from dragoman_server._values import BadValue, header_name
+from dragoman_server.config.values import BadValue, header_name
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -14,15 +14,15 @@ from gw_stored import FORGETFUL, ON, PATH, ask, each_forgetful, each_mode, each_
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import REGISTRY
-from dragoman_server import stored_responses
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
 from dragoman_server.app import create_app
-from dragoman_server.exchange import KEEP_S
+from dragoman_server.keys import hash_of
+from dragoman_server.proxying.request_handler import KEEP_S
+from dragoman_server.responses import service as stored_responses
+from dragoman_server.responses.stores.base import StoredResponse, StoreError
+from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.state.memory import MemoryResponseStore
-from dragoman_server.state.responses import StoredResponse, StoreError
-from dragoman_server.upstream import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from gw_scripted import (
 )
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._secret import Secret
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._listen import StartupError
 from dragoman_server.serving.lifespan import lifespan
+from dragoman_server.serving.sockets import StartupError
 
 pytestmark = pytest.mark.anyio
 

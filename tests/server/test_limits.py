@@ -13,12 +13,13 @@ from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, chat_answer
 from starlette.routing import Route
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
+from dragoman import REGISTRY
+from dragoman_server.accounts.stores.base import AccountStoreError, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccounts
 from dragoman_server.app import _routes
-from dragoman_server.endpoint import Call, ProtocolEndpoint
 from dragoman_server.headers import limit_headers
+from dragoman_server.http.endpoint import Call, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStoreError, Rate
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +225,9 @@ async def test_the_simple_api_is_told_when_to_come_back() -> None:
     ],
 )
 async def test_how_the_end_of_a_limit_is_written(protocol: str, wait: float, told: str) -> None:
-    headers = dict(limit_headers(protocol, "tokens", 9, now=NOON, until=NOON + wait))
+    headers = dict(
+        limit_headers(REGISTRY[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
+    )
     assert next(value for name, value in headers.items() if "reset" in name) == told
     assert int(headers["retry-after"]) >= max(0.0, wait)
     assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000

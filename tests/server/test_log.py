@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman_server._secret import Mask
 from dragoman_server.log import (
     MOST_REPEATS,
     REPEATS_S,
@@ -27,6 +26,7 @@ from dragoman_server.log import (
     log_request,
     take_over,
 )
+from dragoman_server.settings.secret import Mask
 
 HOSTILE = [
     'm\n10:00:00 info request id="forged"',
@@ -428,8 +428,8 @@ def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[s
 # What a process writes beside its log, each in its own way, and at last what it ends with.
 SCRIPT = f"""
 import asyncio, gc, sys, threading, warnings
-from dragoman_server._secret import Secret
-from dragoman_server.serve import _set_up_logging
+from dragoman_server.settings.secret import Secret
+from dragoman_server.serving.run import _set_up_logging
 from dragoman_server.settings import ServerSettings, Settings
 
 _set_up_logging(Settings(server=ServerSettings(log_format="json", admin_key=Secret({SECRET!r}))))

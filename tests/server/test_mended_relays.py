@@ -23,9 +23,9 @@ from gw_scripted import (
 from openai import AsyncOpenAI
 
 from dragoman import REGISTRY
-from dragoman_server._mended_relays import MENDED_RELAYS, MendedRelay
-from dragoman_server._targets import target_for
-from dragoman_server.plan import Plan, make_plan
+from dragoman_server.capabilities.relay_repairs import MENDED_RELAYS, MendedRelay
+from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings
 
 pytestmark = pytest.mark.anyio

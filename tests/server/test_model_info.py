@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman import RemoteProtocolError
-from dragoman_server._model_info import (
+from dragoman_server.models.info import (
     CONTEXT_FIELDS,
     CREATED_FIELDS,
     ID_FIELDS,

@@ -7,11 +7,11 @@ from gw_fakes import Script
 from gw_models import ListingUpstreams, anthropic_list, openai_list
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server import model_lists
-from dragoman_server._secret import Secret
-from dragoman_server.model_lists import ModelListError, can_list, fetch_models
+from dragoman_server.models import listing as model_lists
+from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
-from dragoman_server.upstream import (
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
     UpstreamIdleClosed,
     UpstreamTimeout,
     UpstreamTimeoutPhase,

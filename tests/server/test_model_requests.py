@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import UPSTREAMS, RequestTranslator
-from dragoman_server._targets import target_for
+from dragoman_server.capabilities.resolve import target_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"

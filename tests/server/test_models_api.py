@@ -14,11 +14,10 @@ from gw_models import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Verdict
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
+from dragoman_server.accounts.error_actions import Verdict
 from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -26,6 +25,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server import catalog, model_lists
-from dragoman_server._model_info import CONTEXT_FIELDS, OUTPUT_FIELDS
-from dragoman_server.config import load
+from dragoman_server.config.loader import load
+from dragoman_server.models import catalog
+from dragoman_server.models import listing as model_lists
+from dragoman_server.models.info import CONTEXT_FIELDS, OUTPUT_FIELDS
 from dragoman_server.settings import MODEL_NAMES, SERVER_KEYS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")

@@ -102,7 +102,7 @@ for package in (dragoman, dragoman_server):
             importlib.import_module(each.name)
             print(each.name)
 """
-    assert {"dragoman.protocols", "dragoman_server.cli"} <= set(watched.run(code).splitlines())
+    assert {"dragoman.protocols", "dragoman_server.cli.commands"} <= set(watched.run(code).splitlines())
     assert watched.attempts == []
 
 
@@ -136,7 +136,7 @@ def test_a_command_that_serves_nothing_asks_nothing(command: str, watched: Watch
     file.write_text(CONFIG)
     watched.environ["DRAGOMAN_CONFIG"] = str(file)
     words = command.split()
-    assert watched.run(f"from dragoman_server.cli import main; main({words!r})") != ""
+    assert watched.run(f"from dragoman_server.cli.commands import main; main({words!r})") != ""
     assert watched.attempts == []
 
 
@@ -170,7 +170,7 @@ def test_a_configuration_runs_nothing(tmp_path: Path) -> None:
     watched = Watched(tmp_path, NETWORK + PROGRAMS + CODE)
     (tmp_path / "sitecustomize.py").unlink()
     code = f"""
-from dragoman_server.config import load
+from dragoman_server.config.loader import load
 load(environ={{}}, path={str(file)!r})
 {watched.hook}
 print(load(environ={{}}, path={str(file)!r}).settings.upstreams[0].name)

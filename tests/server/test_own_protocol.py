@@ -9,22 +9,21 @@ from core_toy import HEARTBEAT, events_of, exchange_of, stream_of, toy
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import (
-    REGISTRY,
+from dragoman import REGISTRY, StopReason
+from dragoman._ir.events import ENDED
+from dragoman.codec import UpstreamSpec
+from dragoman.events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
     Failed,
     Started,
     Stopped,
-    StopReason,
     TextDelta,
-    UpstreamSpec,
 )
-from dragoman._events import ENDED
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamClient
+from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman_server._patterns import filled, matched, matches
+from dragoman_server.settings.patterns import filled, matched, matches
 
 MATCHED = [
     ("a", "a", ()),

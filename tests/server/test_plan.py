@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from dragoman import REGISTRY, Grammar, Relay, RemoteProtocolError, ResponseTranslator, Seal, Thought
-from dragoman_server._secret import Secret
-from dragoman_server.access import sealer_of
-from dragoman_server.plan import Plan, make_plan
+from dragoman import REGISTRY, Relay, RemoteProtocolError, ResponseTranslator
+from dragoman.document import Grammar, Thought
+from dragoman.events import Seal
+from dragoman_server.keys import sealer_of
+from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"

@@ -29,11 +29,12 @@ from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Rest, Verdict
-from dragoman_server.state.account_memory import MemoryAccounts
-from dragoman_server.state.accounts import AccountStoreError
-from dragoman_server.state.careful import Careful
-from dragoman_server.upstream import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.memory import MemoryAccounts
+from dragoman_server.accounts.stores.resilient import Careful
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

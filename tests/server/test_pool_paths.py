@@ -19,10 +19,15 @@ from gw_provider_errors import ALL, Case, broken, cases, invalid, limited, unaut
 from oracle import MESSAGES, check_error, compare_error, read_error
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman import Health, Verdict
-from dragoman_server._secret import Secret
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health
 from dragoman_server.settings import RuleSettings
-from dragoman_server.upstream import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
 
 pytestmark = [
     pytest.mark.anyio,

@@ -13,8 +13,8 @@ import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
-from dragoman_server._content_coding import MAX_PORTION
-from dragoman_server.request_body import ClientLeft, read_body
+from dragoman_server.http.request_body import ClientLeft, read_body
+from dragoman_server.upstream.content_coding import MAX_PORTION
 
 if sys.version_info >= (3, 14):
     from compression import zstd

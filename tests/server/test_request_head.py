@@ -8,7 +8,12 @@ import pytest
 from http_heads import CASES
 
 from dragoman import RemoteProtocolError
-from dragoman_server.serving.request_head import check_head, check_part, parse_broken, split_absolute
+from dragoman_server.serving.request_head import (
+    check_head,
+    check_part,
+    parse_broken,
+    split_absolute,
+)
 
 # These are the application's: there is nothing at the paths of the table.
 PASSES = (200, 404, 421, 426)

@@ -13,10 +13,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dragoman_server.state import sqlite as sqlite_store
-from dragoman_server.state.memory import MemoryResponseStore
-from dragoman_server.state.responses import Item, Limits, ResponseStore, StoredResponse, StoreError
-from dragoman_server.state.sqlite import SQLiteResponseStore
+from dragoman_server.responses.stores import sqlite as sqlite_store
+from dragoman_server.responses.stores.base import (
+    Item,
+    Limits,
+    ResponseStore,
+    StoredResponse,
+    StoreError,
+)
+from dragoman_server.responses.stores.memory import MemoryResponseStore
+from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 pytestmark = pytest.mark.anyio
 
@@ -297,8 +303,8 @@ async def test_two_processes_see_each_other(sqlite: Kind) -> None:
 
 _PROCESS = """
 import sys, anyio
-from dragoman_server.state.responses import Item, Limits, StoredResponse
-from dragoman_server.state.sqlite import SQLiteResponseStore
+from dragoman_server.responses.stores.base import Item, Limits, StoredResponse
+from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 async def main(path, name):
     async with SQLiteResponseStore(path, Limits(10_000_000, 3600)) as store:
@@ -404,7 +410,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.state.sqlite._BUSY_S", 0.05)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     async with sqlite() as store:
         await store.put(response())
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
@@ -420,7 +426,7 @@ async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: p
 async def test_others_run_while_a_call_waits_for_the_file(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.state.sqlite._BUSY_S", 60)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -442,14 +448,14 @@ async def test_others_run_while_a_call_waits_for_the_file(
 async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.state.sqlite._BUSY_S", 60)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.put, response())
             await anyio.sleep(0.01)
-            monkeypatch.setattr("dragoman_server.state.sqlite._TURN_S", 0.05)
+            monkeypatch.setattr("dragoman_server.responses.stores.sqlite._TURN_S", 0.05)
             with pytest.raises(StoreError, match=r"the calls before this one took 0\.05 s"):
                 await store.get("", "resp_1", NOW)
             holder.execute("ROLLBACK")
@@ -460,7 +466,7 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
 async def test_a_file_that_cannot_be_opened_for_another_process(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.state.sqlite._BUSY_S", 0.05)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     sqlite.path.touch()
     holder = sqlite3.connect(sqlite.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -488,7 +494,7 @@ async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
 async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.state.sqlite._PUT_S", PUT_S)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._PUT_S", PUT_S)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dragoman import UPSTREAMS
-from dragoman_server.routes import (
+from dragoman_server.models.routes import (
     DEFAULT_MODEL,
     FAMILIES,
     Route,
@@ -16,9 +16,6 @@ from dragoman_server.routes import (
     undecided,
 )
 from dragoman_server.settings import (
-    ANTHROPIC_MESSAGES,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
     UPSTREAM_PROTOCOLS,
     ServerSettings,
     Settings,
@@ -28,7 +25,7 @@ from dragoman_server.simulator import MODELS
 
 SIMULATED = tuple(f"sim/{name}" for name in MODELS)
 
-C, M, R = OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_RESPONSES
+C, M, R = "openai_chat", "anthropic_messages", "openai_responses"
 
 
 def upstream(name: str, *protocols: str, models: tuple[str, ...] = ()) -> UpstreamSettings:

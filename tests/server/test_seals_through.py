@@ -21,8 +21,8 @@ from gw_scripted import (
 )
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._secret import Secret
-from dragoman_server.thoughts import MAX_AGE_S
+from dragoman_server.responses.reasoning import MAX_AGE_S
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -39,14 +39,14 @@ from secret_settings import (
 )
 from virtual_time import AnyioBackend, virtual_backend
 
-from dragoman_server import banner as banners
-from dragoman_server._listen import Listening
-from dragoman_server._secret import SHORTEST, Mask, Secret
 from dragoman_server.app import Application, create_app
-from dragoman_server.cli import main
-from dragoman_server.config import Loaded, load
+from dragoman_server.cli import banner as banners
+from dragoman_server.cli.commands import main
+from dragoman_server.config.loader import Loaded, load
+from dragoman_server.serving.sockets import Listening
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamBroken, UpstreamUnreachable
+from dragoman_server.settings.secret import SHORTEST, Mask, Secret
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -274,8 +274,8 @@ async def test_admin_tells_no_cause_with_a_secret() -> None:
 @pytest.mark.promise("S3")
 async def test_a_bug_inside_of_a_request_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The traceback has no values of variables, and what its exception says goes through the mask of the log."""
-    from dragoman_server import attempt
     from dragoman_server.log import JSONFormatter, TextFormatter
+    from dragoman_server.proxying import attempt
 
     def fail(*args: object) -> None:
         held = all_values()

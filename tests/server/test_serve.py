@@ -17,8 +17,8 @@ import httpx2
 import pytest
 from cfg_process import Server
 
-from dragoman_server._listen import bind
-from dragoman_server.serve import Listening, StartupError, serve
+from dragoman_server.serving.run import Listening, StartupError, serve
+from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.process

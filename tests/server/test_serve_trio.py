@@ -14,8 +14,8 @@ import trio
 import trio.testing
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman_server._listen import StartupError
-from dragoman_server.serve import _Requests, _Worker
+from dragoman_server.serving.run import _Requests, _Worker
+from dragoman_server.serving.sockets import StartupError
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.trio

@@ -45,7 +45,6 @@ from hyperframe.frame import (
 from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server.serve import _hypercorn_config
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
 from dragoman_server.serving.http2_connection import (
@@ -56,6 +55,7 @@ from dragoman_server.serving.http2_connection import (
     UPDATES_PER_DATA,
     HTTP2Connection,
 )
+from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.tasks import TaskGroup
 from dragoman_server.settings import ServerSettings
 

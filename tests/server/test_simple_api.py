@@ -29,7 +29,7 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import UpstreamBroken, UpstreamClient, UpstreamUnreachable
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamClient, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
 

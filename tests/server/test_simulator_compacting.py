@@ -8,7 +8,7 @@ from oracle import RESPONSES, check_error, check_stream, check_whole
 from sim_bodies import encoded
 
 from dragoman_server.simulator import reply_to
-from dragoman_server.simulator.model import Reply
+from dragoman_server.simulator.reply import Reply
 
 STORY = [{"type": "message", "role": "user", "content": "Build a ship"}]
 

@@ -12,7 +12,12 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
 from dragoman_server.simulator.playback import READ_BYTES
-from dragoman_server.upstream import UpstreamBroken, UpstreamTimeout, UpstreamTimeouts, UpstreamTooLarge
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamTimeouts,
+    UpstreamTooLarge,
+)
 
 pytestmark = pytest.mark.anyio
 

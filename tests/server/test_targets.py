@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from dragoman import Target
-from dragoman_server import _targets
-from dragoman_server._model_families import MODEL_FAMILIES, plain_name
-from dragoman_server._providers import PROVIDERS
-from dragoman_server._targets import target_for
-from dragoman_server._values import check
-from dragoman_server.capabilities import Capabilities, ModelCapabilities
+from dragoman_server.capabilities import resolve as _targets
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, plain_name
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import target_for
+from dragoman_server.config.values import check
 from dragoman_server.settings import (
     CAPABILITY_KEYS,
     SIMULATOR_UPSTREAM,
@@ -21,6 +20,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
 )
+from dragoman_server.settings.capabilities import Capabilities, ModelCapabilities
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 NOBODY = "http://127.0.0.1:9000/v1"

@@ -2,8 +2,9 @@
 
 import pytest
 
-from dragoman import Seal, Thought
-from dragoman_server.thoughts import MAX_AGE_S, ThoughtStore
+from dragoman.document import Thought
+from dragoman.events import Seal
+from dragoman_server.responses.reasoning import MAX_AGE_S, ThoughtStore
 
 
 def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Thought, ...]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman_server._toml_lines import TomlLines
+from dragoman_server.config.toml_lines import TomlLines
 
 LINES = [
     # text, key path, line

@@ -9,7 +9,12 @@ import pytest
 from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
 from trials import trials
 
-from dragoman_server.transport import Http1Transport, IdleConnectionClosed, PoolLimits, ResponseBody
+from dragoman_server.upstream.transport import (
+    Http1Transport,
+    IdleConnectionClosed,
+    PoolLimits,
+    ResponseBody,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -619,7 +624,7 @@ async def test_no_idle_connections_at_all() -> None:
 async def test_a_connection_idle_for_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     async with ScriptedServer(answering(HELLO), answering(HELLO)) as server, Http1Transport() as transport:
-        monkeypatch.setattr("dragoman_server._pool.anyio.current_time", lambda: now)
+        monkeypatch.setattr("dragoman_server.upstream.pool.anyio.current_time", lambda: now)
         await fetch(transport, post(server))
         now += 31
         await fetch(transport, post(server))

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
 
-from dragoman_server._connect import _alternate_families, _race
-from dragoman_server.transport import Http1Transport, PoolLimits, ResponseBody
+from dragoman_server.streams.connect import _alternate_families, _race
+from dragoman_server.upstream.transport import Http1Transport, PoolLimits, ResponseBody
 
 pytestmark = pytest.mark.anyio
 
@@ -303,7 +303,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def getaddrinfo(*args: object, **kwargs: object) -> list[object]:
         return [(V6, 1, 6, "", ("::1", 80)), (V4, 1, 6, "", ("1.1.1.1", 80))]
 
-    monkeypatch.setattr("dragoman_server._connect.anyio.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("dragoman_server.streams.connect.anyio.getaddrinfo", getaddrinfo)
 
 
 @pytest.mark.usefixtures("two_addresses")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman_server._chunked import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
+from dragoman_server.upstream.chunked import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
 
 NEXT = b"HTTP/1.1 200 OK\r\n"
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from dragoman_server._http1 import MAX_HEAD, MAX_INTERIM, Exchange, FramingError, RequestError, ResponseHead
+from dragoman_server.upstream.http1 import (
+    MAX_HEAD,
+    MAX_INTERIM,
+    Exchange,
+    FramingError,
+    RequestError,
+    ResponseHead,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -9,7 +9,7 @@ from http_certificate import Certificate, make_certificate
 from http_server import PATIENCE_S, Peer, ScriptedServer, answering
 from trials import trials
 
-from dragoman_server.transport import Http1Transport, IdleConnectionClosed, ResponseBody
+from dragoman_server.upstream.transport import Http1Transport, IdleConnectionClosed, ResponseBody
 
 pytestmark = pytest.mark.anyio
 

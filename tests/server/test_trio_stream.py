@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from http_certificate import make_certificate
 
-from dragoman_server._trio_stream import TrioStream
+from dragoman_server.streams.trio_stream import TrioStream
 
 pytestmark = pytest.mark.trio
 

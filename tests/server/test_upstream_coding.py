@@ -12,7 +12,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from dragoman_server._content_coding import (
+from dragoman_server.upstream.content_coding import (
     FREE_BYTES,
     MAX_PORTION,
     CodingError,

@@ -23,18 +23,18 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import AnyioBackend, virtual_backend
 
 from dragoman import Fault, FaultKind
-from dragoman._fault import kind_of_status
-from dragoman_server._secret import Secret
-from dragoman_server.config import load
+from dragoman._ir.errors import kind_of_status
+from dragoman_server.config.loader import load
+from dragoman_server.proxying.upstream_errors import fault_of_upstream, no_answer, told
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream import (
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamRequestInvalid,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream_faults import fault_of_upstream, no_answer, told
 
 pytestmark = pytest.mark.anyio
 

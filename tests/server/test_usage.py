@@ -8,9 +8,9 @@ from gw_limits import ask, settings_with
 from gw_scripted import CHAT, MESSAGES, PROTOCOLS, chunk
 
 from dragoman import REGISTRY, Usage
+from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.plan import Plan, make_plan
-from dragoman_server.usage import Meter, usage_of
+from dragoman_server.proxying.plan import Plan, make_plan
 
 FRAME = b"data: " + json.dumps(chunk({"content": "word "})).encode() + b"\n\n"
 HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'

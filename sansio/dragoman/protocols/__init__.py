@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from .._spec import ProtocolSpec, UpstreamSpec
-from .anthropic_messages import SPEC as anthropic_messages
-from .openai_chat import SPEC as openai_chat
-from .openai_responses import SPEC as openai_responses
-from .simple_chat import SPEC as simple_chat
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman.protocols import anthropic_messages, openai_chat, openai_responses, simple_chat
 
 REGISTRY: dict[str, ProtocolSpec] = {
-    spec.name: spec
-    for spec in (
+    folder.SPEC.name: folder.SPEC
+    for folder in (
         openai_chat,
         anthropic_messages,
         openai_responses,

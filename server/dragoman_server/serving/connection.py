@@ -17,12 +17,12 @@ import hypercorn
 from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import ASGIApp
 
-from .._byte_stream import ByteStream
-from ..settings import ServerSettings
-from .http1 import HTTP1
-from .http2 import HTTP2
-from .refusals import Refusal, in_plain_text
-from .tasks import ClearableEvent, TaskGroup
+from dragoman_server.serving.http1 import HTTP1
+from dragoman_server.serving.http2 import HTTP2
+from dragoman_server.serving.refusals import Refusal, in_plain_text
+from dragoman_server.serving.tasks import ClearableEvent, TaskGroup
+from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.byte_stream import ByteStream
 
 __all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
 

@@ -20,9 +20,8 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 
 from dragoman import RemoteProtocolError
-
-from .refusals import refused_scope
-from .request_head import (
+from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
     check_head,
     check_part,
@@ -33,7 +32,7 @@ from .request_head import (
 )
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from dragoman_server.serving.connection import Connection
 
 __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 

@@ -44,14 +44,13 @@ from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError
-
-from ..replies import Reply, send_reply
-from .http2_connection import HTTP2Connection
-from .refusals import refused_scope
-from .request_head import check_fields
+from dragoman_server.replies import Reply, send_reply
+from dragoman_server.serving.http2_connection import HTTP2Connection
+from dragoman_server.serving.refusals import refused_scope
+from dragoman_server.serving.request_head import check_fields
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from dragoman_server.serving.connection import Connection
 
 __all__ = ["HTTP2"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from starlette.types import ASGIApp, Message
 
-from .._listen import StartupError
+from dragoman_server.serving.sockets import StartupError
 
 __all__ = ["lifespan"]
 

@@ -10,8 +10,7 @@ from typing import Any
 from starlette.types import Scope
 
 from dragoman import RemoteProtocolError
-
-from ..replies import Reply
+from dragoman_server.replies import Reply
 
 __all__ = ["Refusal", "in_plain_text", "refusal_of", "refused_scope"]
 

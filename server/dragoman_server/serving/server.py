@@ -10,8 +10,13 @@ from collections.abc import Callable
 import anyio
 import anyio.abc
 
-from .._byte_stream import ByteStream
-from .connection import Address, Connection, WorkerContext, log_internal_error
+from dragoman_server.serving.connection import (
+    Address,
+    Connection,
+    WorkerContext,
+    log_internal_error,
+)
+from dragoman_server.streams.byte_stream import ByteStream
 
 __all__ = ["serve_connections"]
 
@@ -150,10 +155,10 @@ class _Server:
 
 async def _open(sock: socket.socket, tls: ssl.SSLContext | None, handshake_s: float) -> ByteStream:
     if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
-        from .._asyncio_stream import AsyncioStream
+        from dragoman_server.streams.asyncio_stream import AsyncioStream
 
         return await AsyncioStream.accept(sock, tls, handshake_s)
-    from .._trio_stream import TrioStream
+    from dragoman_server.streams.trio_stream import TrioStream
 
     return await TrioStream.accept(sock, tls)
 

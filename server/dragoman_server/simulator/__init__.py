@@ -5,9 +5,9 @@ times; `upstream` plays it in process and `app` over HTTP. Nothing in it is rand
 the same bytes.
 """
 
-from .app import create_simulator_app
-from .model import Reply, reply_to
-from .scripts import MODELS
-from .upstream import SimulatedResponse, SimulatedUpstream
+from dragoman_server.simulator.app import create_simulator_app
+from dragoman_server.simulator.reply import Reply, reply_to
+from dragoman_server.simulator.scripts import MODELS
+from dragoman_server.simulator.upstream import SimulatedResponse, SimulatedUpstream
 
 __all__ = ["MODELS", "Reply", "SimulatedResponse", "SimulatedUpstream", "create_simulator_app", "reply_to"]

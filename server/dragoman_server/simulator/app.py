@@ -16,11 +16,17 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import REGISTRY, Fault, FaultKind
-
-from ..upstream import UpstreamBroken
-from .model import Reply, reply_to
-from .paths import COMPACT_PATH, COMPACT_PROTOCOL, MODELS_PATH, PATHS, model_list, not_found
-from .playback import Playback
+from dragoman_server.simulator.paths import (
+    COMPACT_PATH,
+    COMPACT_PROTOCOL,
+    MODELS_PATH,
+    PATHS,
+    model_list,
+    not_found,
+)
+from dragoman_server.simulator.playback import Playback
+from dragoman_server.simulator.reply import Reply, reply_to
+from dragoman_server.upstream.client import UpstreamBroken
 
 # As much as the core reads of one document.
 MAX_BODY_BYTES = 64 * 1024 * 1024

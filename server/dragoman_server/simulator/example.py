@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard, TypeVar
 
-from dragoman._json import JSON, JSONObject
+from dragoman.jsontext import JSON, JSONObject
 
 # Schemas refer to themselves (a tree of nodes). From this depth on, what may be left out is left out.
 _DEEP = 5

@@ -3,9 +3,8 @@
 import json
 
 from dragoman import UPSTREAMS
-
-from .model import MADE_AT
-from .scripts import MODELS
+from dragoman_server.simulator.reply import MADE_AT
+from dragoman_server.simulator.scripts import MODELS
 
 # Protocol -> its path without a version: base URLs differ in what stands before it.
 PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}

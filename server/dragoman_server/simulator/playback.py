@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import anyio
 import anyio.lowlevel
 
-from ..upstream import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
-from .model import Piece
+from dragoman_server.simulator.reply import Piece
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 
 # What one read of a socket gives at most.
 READ_BYTES = 64 * 1024

@@ -11,23 +11,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dragoman import (
-    BlockKind,
-    BlockStarted,
-    Failed,
-    Fault,
-    FaultKind,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
-from dragoman._request import CustomTool, FunctionTool, Media
-
-from .asked import Asked, describe
-from .carried import not_carried, reasoning, reasons
-from .example import example, example_text
-from .prose import prose
-from .steps import Cut, Step, Wait, call, say, think, words_of
+from dragoman import Fault, FaultKind, StopReason
+from dragoman._ir.request import CustomTool, FunctionTool, Media
+from dragoman.events import BlockKind, BlockStarted, Failed, Stopped, TextDelta
+from dragoman_server.simulator.example import example, example_text
+from dragoman_server.simulator.prose import prose
+from dragoman_server.simulator.reasoning import not_carried, reasoning, reasons
+from dragoman_server.simulator.request import Asked, describe
+from dragoman_server.simulator.steps import Cut, Step, Wait, call, say, think, words_of
 
 _LONG_WORDS = 2000
 _SHORT_WORDS = 20

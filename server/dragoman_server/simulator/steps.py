@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dragoman import (
+from dragoman.events import (
     ArgumentsDelta,
     BlockEnded,
     BlockKind,

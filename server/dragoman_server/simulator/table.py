@@ -2,7 +2,7 @@
 
 import sys
 
-from .scripts import TABLE
+from dragoman_server.simulator.scripts import TABLE
 
 
 def markdown() -> str:

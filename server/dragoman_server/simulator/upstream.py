@@ -6,10 +6,22 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from ..upstream import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamTimeouts, read_bounded
-from .model import Piece, Reply, reply_to
-from .paths import COMPACT_PATH, COMPACT_PROTOCOL, MODELS_PATH, model_list, not_found, protocol_of
-from .playback import WHERE, Playback
+from dragoman_server.simulator.paths import (
+    COMPACT_PATH,
+    COMPACT_PROTOCOL,
+    MODELS_PATH,
+    model_list,
+    not_found,
+    protocol_of,
+)
+from dragoman_server.simulator.playback import WHERE, Playback
+from dragoman_server.simulator.reply import Piece, Reply, reply_to
+from dragoman_server.upstream.client import (
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamTimeouts,
+    read_bounded,
+)
 
 
 class SimulatedResponse:

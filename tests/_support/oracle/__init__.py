@@ -8,13 +8,13 @@ and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 
 from __future__ import annotations
 
-from . import meaning_chat, meaning_messages, meaning_responses, simple
-from .compare import compare
-from .errors import ErrorAnswer, check_error, compare_error, read_error
-from .frames import as_object, strict_frames
-from .meaning import Block, Kind, Meaning, Stop, Usage
-from .order import check_order, check_whole_order
-from .types import (
+from oracle import meaning_chat, meaning_messages, meaning_responses, simple
+from oracle.compare import compare
+from oracle.errors import ErrorAnswer, check_error, compare_error, read_error
+from oracle.frames import as_object, strict_frames
+from oracle.meaning import Block, Kind, Meaning, Stop, Usage
+from oracle.order import check_order, check_whole_order
+from oracle.types import (
     CHAT,
     CLIENTS,
     MESSAGES,

@@ -14,8 +14,8 @@ from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
-from .meaning import Block, Kind, Meaning, Stop, Usage
-from .types import CHAT, MESSAGES, RESPONSES, SIMPLE
+from oracle.meaning import Block, Kind, Meaning, Stop, Usage
+from oracle.types import CHAT, MESSAGES, RESPONSES, SIMPLE
 
 ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import meaning_chat, meaning_messages, meaning_responses, simple
-from .frames import as_object
-from .types import CHAT, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, SIMPLE_LINES, check_error_body
+from oracle import meaning_chat, meaning_messages, meaning_responses, simple
+from oracle.frames import as_object
+from oracle.types import CHAT, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, SIMPLE_LINES, check_error_body
 
 # Messages: which error types a status may carry.
 MESSAGES_TYPES = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .frames import as_object, lenient_frames
-from .meaning import Block, Failure, Kind, Meaning, Stop, Usage, grow, whole_number
+from oracle.frames import as_object, lenient_frames
+from oracle.meaning import Block, Failure, Kind, Meaning, Stop, Usage, grow, whole_number
 
 STOPS = {
     "stop": Stop.END,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .frames import as_object, lenient_frames
-from .meaning import Block, Failure, Kind, Meaning, Stop, Usage, whole_number
+from oracle.frames import as_object, lenient_frames
+from oracle.meaning import Block, Failure, Kind, Meaning, Stop, Usage, whole_number
 
 STOPS = {
     "end_turn": Stop.END,

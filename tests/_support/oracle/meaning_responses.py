@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .frames import as_object, lenient_frames
-from .meaning import Block, Failure, Kind, Meaning, Stop, Usage, whole_number
+from oracle.frames import as_object, lenient_frames
+from oracle.meaning import Block, Failure, Kind, Meaning, Stop, Usage, whole_number
 
 INCOMPLETE = {
     "max_output_tokens": Stop.LENGTH,

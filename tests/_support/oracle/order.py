@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import order_chat, order_messages, order_responses
-from .frames import Frame, as_object
-from .types import CHAT, MESSAGES, RESPONSES
+from oracle import order_chat, order_messages, order_responses
+from oracle.frames import Frame, as_object
+from oracle.types import CHAT, MESSAGES, RESPONSES
 
 WHOLE = {
     CHAT: order_chat.whole_problems,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .frames import Frame, as_object
+from oracle.frames import Frame, as_object
 
 DONE = "[DONE]"
 CALLED = {"tool_calls", "function_call"}

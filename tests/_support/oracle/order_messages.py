@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from .frames import Frame, as_object
+from oracle.frames import Frame, as_object
 
 # Which deltas a block may get; a block not listed comes whole in its start event.
 DELTAS = {

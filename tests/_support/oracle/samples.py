@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .types import CHAT, MESSAGES, RESPONSES
+from oracle.types import CHAT, MESSAGES, RESPONSES
 
 Payload = dict[str, Any] | str
 

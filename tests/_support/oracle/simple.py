@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .frames import Frame, as_object, lenient_frames, strict_frames, strict_json
-from .meaning import Failure, Kind, Meaning, Stop, grow
+from oracle.frames import Frame, as_object, lenient_frames, strict_frames, strict_json
+from oracle.meaning import Failure, Kind, Meaning, Stop, grow
 
 DONE = "[DONE]"
 

@@ -29,7 +29,7 @@ from openai.types.chat import chat_completion_token_logprob as c_logprob
 from openai.types.shared import ErrorObject as OErrorObject
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from .frames import strict_json
+from oracle.frames import strict_json
 
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"

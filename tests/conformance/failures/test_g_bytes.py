@@ -15,7 +15,8 @@ from oracle import CHAT, MESSAGES, PROTOCOLS, RESPONSES, SIMPLE, meaning_of_whol
 from oracle import samples as s
 from oracle.meaning import Kind
 
-from dragoman import UPSTREAMS, Exchange, RequestTranslator, ResponseTranslator
+from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
+from dragoman.codec import Exchange
 
 Json = dict[str, Any]
 

@@ -16,9 +16,9 @@ from oracle import MESSAGES, check_error
 from oracle import samples as s
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
-from dragoman_server._secret import Secret
-from dragoman_server.access import hash_of
+from dragoman_server.keys import hash_of
 from dragoman_server.settings import ClientKey
+from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import CacheMark, FunctionTool, Media, Message, Request, Text, ToolCall, ToolResult
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    CacheMark,
+    FunctionTool,
+    Media,
+    Message,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 Ttl = Any

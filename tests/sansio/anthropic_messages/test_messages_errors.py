@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Failed, Usage
-from dragoman._fault import Fault, FaultKind
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import Failed, Usage
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
 from dragoman.protocols.anthropic_messages import SPEC
 
 CREDIT = "Your credit balance is too low to access the Anthropic API."

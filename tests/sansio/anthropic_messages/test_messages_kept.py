@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Started, Usage
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import Request, Thought
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange
-from dragoman._sse import Frame
+from dragoman._ir.events import Started, Usage
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request, Thought
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
 from dragoman.protocols.anthropic_messages import SPEC
 
 EXCHANGE = Exchange(Request("other", "m", (), {}), "x1", 1, "alias")

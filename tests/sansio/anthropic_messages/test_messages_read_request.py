@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.events import Seal
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     CacheMark,
     Citation,
     Media,
@@ -23,8 +22,9 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._seal import PREFIX, Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.errors import FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -29,13 +30,12 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fault import FaultKind
-from dragoman._grammar import Checker
-from dragoman._json import encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame, SSEParser, frame
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Request
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame, SSEParser, frame
+from dragoman.codec import Exchange
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._request import (
+from dragoman._ir.request import (
     CacheMark,
     CodeExecution,
     FunctionTool,
@@ -17,7 +16,8 @@ from dragoman._request import (
     ToolChoice,
     WebSearch,
 )
-from dragoman._seal import Sealer
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

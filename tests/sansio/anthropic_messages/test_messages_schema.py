@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import Message, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
-from dragoman.protocols.anthropic_messages._schema import fit_schema
+from dragoman.protocols.anthropic_messages.schema import fit_schema
 
 SYSTEM = Message("system", (Text("One."),), "/s/0")
 USER = Message("user", (Text("Hi"),), "/m/0")

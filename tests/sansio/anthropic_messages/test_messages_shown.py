@@ -9,7 +9,8 @@ from anthropic.lib.streaming._beta_messages import accumulate_event
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.events import (
     ENDED,
     BlockEnded,
     BlockKind,
@@ -27,13 +28,12 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._fold import Fold
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import Message, OpaquePart, Request, Text, Thought
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import SSEParser
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, OpaquePart, Request, Text, Thought
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 SEALER = Sealer(b"key")

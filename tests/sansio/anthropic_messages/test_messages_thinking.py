@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Seal
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.events import Seal
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     FunctionTool,
     Message,
     Part,
@@ -20,8 +19,9 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

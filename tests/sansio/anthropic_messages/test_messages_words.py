@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import Message, OpaquePart, Request, Text
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, OpaquePart, Request, Text
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

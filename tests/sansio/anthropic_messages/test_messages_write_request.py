@@ -8,11 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal, ToolKind
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     CacheMark,
     FunctionTool,
     Media,
@@ -26,8 +24,10 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

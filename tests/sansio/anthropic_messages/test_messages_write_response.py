@@ -11,7 +11,10 @@ from anthropic.types import Message as SdkMessage
 from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -32,15 +35,12 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Fold
-from dragoman._grammar import Checker
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange
-from dragoman._sse import SSEParser
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     CacheMark,
     CodeExecution,
     CustomTool,
@@ -22,7 +21,8 @@ from dragoman._request import (
     ToolChoice,
     WebSearch,
 )
-from dragoman._spec import Target
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.anthropic_messages import SPEC
 
 USER = Message("user", (Text("Hi"),), "/m/0")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from openai.types.shared import ErrorObject
 
-from dragoman._fault import Fault, FaultKind
+from dragoman._ir.errors import Fault, FaultKind
 from dragoman.protocols.openai_chat import SPEC
 
 K = FaultKind

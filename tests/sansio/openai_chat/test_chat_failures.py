@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.assembly import Block, Fold
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
     BlockEnded,
@@ -25,13 +26,20 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fold import Block, Fold
-from dragoman._grammar import Checker
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import FunctionTool, Message, Request, Text, ToolCall, ToolChoice, ToolResult
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame, SSEParser
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    Request,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import Frame, SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_chat import SPEC
 
 EXCHANGE = Exchange(Request("other", "m", (), {}), "X1", 1, "alias")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     BlockEnded,
@@ -20,13 +21,12 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._fold import Fold
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import CacheMark, Media, Message, Request, Text, Thought, ToolResult
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import CacheMark, Media, Message, Request, Text, Thought, ToolResult
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import Seal
-from dragoman._loss import Ledger
-from dragoman._recall import recall_thoughts
-from dragoman._request import Message, Text, Thought, ToolResult
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.events import Seal
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, Text, Thought, ToolResult
+from dragoman._ir.signatures import Sealer
+from dragoman._transforms.reasoning_cache import recall_thoughts
+from dragoman.codec import Target
 from dragoman.protocols.openai_chat import SPEC
 
 HI = {"role": "user", "content": "Hi"}

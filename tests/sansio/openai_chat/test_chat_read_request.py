@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal, ToolKind
-from dragoman._request import (
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.request import (
     CacheMark,
     CustomTool,
     FunctionTool,
@@ -28,7 +27,8 @@ from dragoman._request import (
     ToolRef,
     ToolResult,
 )
-from dragoman._seal import Sealer
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

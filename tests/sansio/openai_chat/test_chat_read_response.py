@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.assembly import Block, Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -35,14 +37,12 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Block, Fold
-from dragoman._grammar import Checker
-from dragoman._json import encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame, SSEParser
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Request
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame, SSEParser
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     BlockEnded,
@@ -23,10 +23,8 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._fold import Fold
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     Citation,
     FunctionTool,
     HostedTool,
@@ -36,9 +34,11 @@ from dragoman._request import (
     ToolRef,
     WebSearch,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame, SSEParser
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import Frame, SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -423,7 +423,7 @@ def test_annotations_of_nothing_are_kept_beside_the_message(message: Any) -> Non
 
 
 def test_sources_of_another_protocol_are_a_loss() -> None:
-    from dragoman._request import Message
+    from dragoman._ir.request import Message
 
     said = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
     body, losses = write(Request("other", "m", (said,), {}), Target())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     FunctionTool,
     Message,
     ReasoningConfig,
@@ -15,8 +15,8 @@ from dragoman._request import (
     ResponseFormat,
     Text,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import Sealer
+from dragoman.codec import Target
 from dragoman.protocols.openai_chat import SPEC
 
 

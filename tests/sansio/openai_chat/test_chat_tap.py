@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman._events import Usage
-from dragoman._fault import Fault, FaultKind
-from dragoman._request import Request
-from dragoman._spec import Exchange, Tap
-from dragoman._sse import Frame
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import Usage
+from dragoman._ir.request import Request
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange, Tap
 from dragoman.protocols.openai_chat import SPEC
 
 CONTENT = b'{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}'

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
     BlockEnded,
@@ -23,11 +25,8 @@ from dragoman._events import (
     ToolHead,
     ToolKind,
 )
-from dragoman._fold import Fold
-from dragoman._grammar import Checker
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     CacheMark,
     Citation,
     Media,
@@ -40,9 +39,10 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame, SSEParser
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import Frame, SSEParser
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal, ToolKind
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import (
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
     CacheMark,
     CustomTool,
     FunctionTool,
@@ -29,8 +28,9 @@ from dragoman._request import (
     ToolRef,
     ToolResult,
 )
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

@@ -15,7 +15,10 @@ import pytest
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -38,13 +41,10 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Fold
-from dragoman._grammar import Checker
-from dragoman._loss import Ledger
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import SSEParser
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"

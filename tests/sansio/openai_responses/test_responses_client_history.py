@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._json import decode
-from dragoman._request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._seal import Sealer
+from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

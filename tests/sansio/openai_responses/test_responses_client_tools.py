@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from resp_answers import FOREIGN, STARTED, answer, call, kinds, output, stream, text
 
-from dragoman._calls import CallStage
-from dragoman._events import (
+from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
     BlockEnded,
@@ -20,12 +19,13 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._json import encode_text
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import FunctionTool, HostedTool, ToolCall
-from dragoman._seal import Sealer
-from dragoman._spec import Target, ToolRule
-from dragoman._tools import fit_tools
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import FunctionTool, HostedTool, ToolCall
+from dragoman._ir.signatures import Sealer
+from dragoman._transforms.tool_calls import CallStage
+from dragoman._transforms.tools import fit_tools
+from dragoman._wire.json import encode_text
+from dragoman.codec import Target, ToolRule
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from resp_answers import STARTED, answer, call, output, own, stream, text, thought, whole
 
-from dragoman._events import (
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     ArgumentsDelta,
     BlockKind,
     BlockStarted,
@@ -20,8 +21,7 @@ from dragoman._events import (
     ToolHead,
     ToolKind,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._spec import Exchange
+from dragoman.codec import Exchange
 
 FAULT = Fault(FaultKind.RATE_LIMIT, "slow down")
 NUMBER = (int, float)

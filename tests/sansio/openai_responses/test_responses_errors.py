@@ -9,15 +9,15 @@ import pytest
 from openai.types.responses import ResponseError
 from oracle.types import check_error_body, check_event
 
-from dragoman._events import Usage
-from dragoman._fault import STATUS_BY_KIND, Fault, FaultKind
-from dragoman._json import encode
-from dragoman._request import Request
-from dragoman._spec import Exchange
-from dragoman._sse import Frame
+from dragoman._ir.errors import STATUS_BY_KIND, Fault, FaultKind
+from dragoman._ir.events import Usage
+from dragoman._ir.request import Request
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
 from dragoman.protocols.openai_responses import SPEC
-from dragoman.protocols.openai_responses._errors import error_object, response_error
-from dragoman.protocols.openai_responses._tables import ERRORS, RESPONSE_ERROR_CODES
+from dragoman.protocols.openai_responses.errors import error_object, response_error
+from dragoman.protocols.openai_responses.tables import ERRORS, RESPONSE_ERROR_CODES
 
 ORIGIN = "openai_responses"
 K = FaultKind

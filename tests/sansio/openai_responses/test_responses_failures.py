@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from resp_answers import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, stream, text, thought
 
-from dragoman._answer import Outcome, ResponseTranslator
-from dragoman._events import (
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
     BlockStarted,
@@ -23,12 +24,11 @@ from dragoman._events import (
     StopReason,
     TextDelta,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._json import encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import Message, Request, Text, Thought, ToolCall
-from dragoman._spec import Target
-from dragoman._sse import frame
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Message, Request, Text, Thought, ToolCall
+from dragoman._wire.json import encode
+from dragoman._wire.sse import frame
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal
-from dragoman._foreign import leave_protocol
-from dragoman._loss import Ledger
-from dragoman._request import (
+from dragoman._ir.events import Seal
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
     CodeExecution,
     CustomTool,
     FunctionTool,
@@ -28,8 +26,10 @@ from dragoman._request import (
     ToolResult,
     WebSearch,
 )
-from dragoman._seal import PREFIX, Sealer
-from dragoman._spec import Target
+from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._transforms.extensions import leave_protocol
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN, MESSAGES = "openai_responses", "anthropic_messages"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import (
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     BlockEnded,
@@ -19,12 +19,12 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import CacheMark, Message, Namespace, ReasoningConfig, Request, Text
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import CacheMark, Message, Namespace, ReasoningConfig, Request, Text
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_responses import SPEC
 
 EXCHANGE = Exchange(Request("openai_chat", "m", (), {}), "x1", 7, "alias")

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import CacheMark, Media, Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CacheMark,
+    Media,
+    Message,
+    Part,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Sealer
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 DROPPED, ALTERED = LossCode.DROPPED, LossCode.ALTERED

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._history import mend_history
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger
-from dragoman._request import ReasoningConfig, Request, ResponseFormat
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import ReasoningConfig, Request, ResponseFormat
+from dragoman._ir.signatures import Sealer
+from dragoman._transforms.history import mend_history
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 HI = {"type": "message", "role": "user", "content": "Hi"}

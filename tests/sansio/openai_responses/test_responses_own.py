@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._events import Seal
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import (
-    FunctionTool,
-)
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.events import Seal
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import FunctionTool
+from dragoman._ir.signatures import Sealer
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -24,8 +24,8 @@ from resp_stream import (
     text_part,
 )
 
-from dragoman._events import BlockStarted, Event, ReasoningDelta, TextDelta
-from dragoman._loss import Ledger
+from dragoman._ir.events import BlockStarted, Event, ReasoningDelta, TextDelta
+from dragoman._ir.losses import Ledger
 
 Payload = dict[str, Any]
 

@@ -38,8 +38,8 @@ from resp_stream import (
     thought,
 )
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import (
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
     BlockEnded,
@@ -57,10 +57,10 @@ from dragoman._events import (
     TextDelta,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._sse import Frame
+from dragoman._ir.losses import Ledger
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
 from dragoman.protocols.openai_responses import SPEC
 
 STOPS: list[tuple[dict[str, Any], Stopped]] = [

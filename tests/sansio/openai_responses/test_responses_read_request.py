@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal, ToolKind
-from dragoman._request import (
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.request import (
     CacheMark,
     Citation,
     Media,
@@ -21,7 +20,8 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._seal import PREFIX, Sealer
+from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

@@ -44,7 +44,7 @@ from resp_stream import (
     thought,
 )
 
-from dragoman._events import (
+from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
     BlockEnded,
@@ -63,9 +63,9 @@ from dragoman._events import (
     ToolHead,
     ToolKind,
 )
-from dragoman._json import encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._sse import SSEParser, frame
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._wire.json import encode
+from dragoman._wire.sse import SSEParser, frame
 from dragoman.protocols.openai_responses import SPEC
 
 

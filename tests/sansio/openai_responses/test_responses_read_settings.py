@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import ToolKind
-from dragoman._request import (
+from dragoman._ir.events import ToolKind
+from dragoman._ir.request import (
     CustomTool,
     FunctionTool,
     Grammar,
@@ -18,7 +18,7 @@ from dragoman._request import (
     ToolChoice,
     ToolRef,
 )
-from dragoman._seal import Sealer
+from dragoman._ir.signatures import Sealer
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

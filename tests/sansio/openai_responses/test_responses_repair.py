@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._foreign import leave_protocol
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import FunctionTool, Request, ToolCall, ToolChoice, ToolRef, ToolResult
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import FunctionTool, Request, ToolCall, ToolChoice, ToolRef, ToolResult
+from dragoman._ir.signatures import Sealer
+from dragoman._transforms.extensions import leave_protocol
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 SCHEMA = {"type": "object", "properties": {}}

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import ToolKind
-from dragoman._loss import Ledger
-from dragoman._request import Message, Request, Text, ToolCall, ToolResult
-from dragoman._seal import Sealer
-from dragoman._spec import Target
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, Request, Text, ToolCall, ToolResult
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 ODD = {"x_odd": 1}

@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 from resp_answers import FOREIGN, ORIGIN, SEALER, answer, kinds, output, text, thought
 
-from dragoman._events import Compacted, Opaque, Seal, SealDelta, Search, Source, Stopped, StopReason
-from dragoman._request import Message, Text
+from dragoman._ir.events import (
+    Compacted,
+    Opaque,
+    Seal,
+    SealDelta,
+    Search,
+    Source,
+    Stopped,
+    StopReason,
+)
+from dragoman._ir.request import Message, Text
 from dragoman.protocols.openai_responses import SPEC
 
 MESSAGES = "anthropic_messages"

@@ -17,17 +17,17 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel
 
-from dragoman._events import BlockStarted, Opaque
-from dragoman._foreign import leave_protocol
-from dragoman._json import encode
-from dragoman._loss import Ledger
-from dragoman._request import CustomTool, FunctionTool, HostedTool, Request
-from dragoman._seal import Sealer
-from dragoman._spec import Exchange, Target
-from dragoman._sse import Frame
+from dragoman._ir.events import BlockStarted, Opaque
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import CustomTool, FunctionTool, HostedTool, Request
+from dragoman._ir.signatures import Sealer
+from dragoman._transforms.extensions import leave_protocol
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange, Target
 from dragoman.protocols.openai_responses import SPEC
-from dragoman.protocols.openai_responses._read_response import _HANDLERS
-from dragoman.protocols.openai_responses._tables import LOST_EVENTS, PROGRESS_EVENTS
+from dragoman.protocols.openai_responses.read_response import _HANDLERS
+from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
 
 
 def tags(union: Any) -> set[str]:

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._events import Seal, ToolKind
-from dragoman._json import decode, encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import (
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
     CacheMark,
     Citation,
     FunctionTool,
@@ -25,7 +23,9 @@ from dragoman._request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._spec import Target
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"

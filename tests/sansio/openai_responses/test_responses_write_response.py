@@ -25,7 +25,8 @@ from resp_answers import (
     whole,
 )
 
-from dragoman._events import (
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     BlockEnded,
@@ -45,8 +46,7 @@ from dragoman._events import (
     ToolKind,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._loss import Ledger
+from dragoman._ir.losses import Ledger
 from dragoman.protocols.openai_responses import SPEC
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._events import ToolKind
-from dragoman._loss import Ledger, LossCode
-from dragoman._request import (
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
     CacheMark,
     CodeExecution,
     CustomTool,
@@ -26,7 +26,7 @@ from dragoman._request import (
     ToolResult,
     WebSearch,
 )
-from dragoman._spec import Target
+from dragoman.codec import Target
 from dragoman.protocols.openai_responses import SPEC
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"

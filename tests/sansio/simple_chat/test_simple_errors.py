@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._fault import Fault, FaultKind
+from dragoman._ir.errors import Fault, FaultKind
 from dragoman.protocols.simple_chat import SPEC
 
 K = FaultKind

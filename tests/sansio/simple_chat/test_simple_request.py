@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._errors import RemoteProtocolError
-from dragoman._request import Message, Request, Text
-from dragoman._seal import Sealer
+from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.simple_chat import SPEC
 
 HI = {"role": "user", "content": "Hi"}

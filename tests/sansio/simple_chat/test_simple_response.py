@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from core_toy import exchange_of
 
-from dragoman._events import (
+from dragoman._ir.assembly import Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
     ENDED,
     Annotation,
     ArgumentsDelta,
@@ -25,11 +27,9 @@ from dragoman._events import (
     ToolHead,
     Usage,
 )
-from dragoman._fault import Fault, FaultKind
-from dragoman._fold import Fold
-from dragoman._json import encode
-from dragoman._loss import Ledger, LossCode
-from dragoman._spec import Endpoint
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._wire.json import encode
+from dragoman.codec import Endpoint
 from dragoman.protocols.simple_chat import SPEC
 
 JSON, LINES, EVENTS = SPEC.endpoints

@@ -7,23 +7,30 @@ opaque blocks and extra fields.
 
 from __future__ import annotations
 
-from dragoman._seal import CARRIER
-from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
-
-from ._errors import is_fault, read_fault, write_fault
-from ._headers import request_headers
-from ._read_request import read_request
-from ._read_response import MessagesReader, read_whole
-from ._tables import NAME, PING, SHOWN_SEARCH
-from ._tap import MessagesTap
-from ._write_request import write_request
-from ._write_response import MessagesWriter, write_whole
+from dragoman._ir.signatures import CARRIER
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman.protocols.anthropic_messages.errors import is_fault, read_fault, write_fault
+from dragoman.protocols.anthropic_messages.headers import request_headers
+from dragoman.protocols.anthropic_messages.read_request import read_request
+from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.tables import (
+    BETA_HEADER,
+    FORWARDED_HEADERS,
+    NAME,
+    PING,
+    SHOWN_SEARCH,
+    TOKEN_COUNT,
+    VERSION_HEADER,
+)
+from dragoman.protocols.anthropic_messages.tap import MessagesTap
+from dragoman.protocols.anthropic_messages.write_request import write_request
+from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
-    # The vendor's SDK takes a base URL without the version.
+    base_path="",
     path="/v1/messages",
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
@@ -48,4 +55,16 @@ SPEC = UpstreamSpec(
     request_headers=request_headers,
     carriers=(CARRIER, f'"{SHOWN_SEARCH}'.encode()),
     shows_searches=True,
+    usage_at_start=True,
+    auth_header="x-api-key",
+    forwarded_headers=FORWARDED_HEADERS,
+    list_headers=frozenset({BETA_HEADER}),
+    version_header=VERSION_HEADER,
+    token_count=TOKEN_COUNT,
+    model_list_form="anthropic",
+    # "limit: defaults to 20, ranges from 1 to 1000."
+    model_list=ModelList("/v1/models", {"limit": "1000"}, "after_id"),
+    rate_limit_headers=RateLimitHeaders(
+        "anthropic-ratelimit-", "{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"
+    ),
 )

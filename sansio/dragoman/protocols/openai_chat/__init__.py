@@ -7,23 +7,21 @@ may be filled in turns, and an answer may have several choices.
 
 from __future__ import annotations
 
-from dragoman._spec import Endpoint, ToolRule, UpstreamSpec
-from dragoman._sse import comment
-
-from ._errors import is_fault, read_fault, write_fault
-from ._read_request import read_request
-from ._read_response import ChatReader, read_whole
-from ._tables import MAX_STOPS, NAME
-from ._tap import ChatTap
-from ._write_request import write_request
-from ._write_response import ChatWriter
-from ._write_whole import write_whole
+from dragoman._wire.sse import comment
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman.protocols.openai_chat.errors import is_fault, read_fault, write_fault
+from dragoman.protocols.openai_chat.read_request import read_request
+from dragoman.protocols.openai_chat.read_response import ChatReader, read_whole
+from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
+from dragoman.protocols.openai_chat.tap import ChatTap
+from dragoman.protocols.openai_chat.write_request import write_request
+from dragoman.protocols.openai_chat.write_response import ChatWriter
+from dragoman.protocols.openai_chat.write_whole import write_whole
 
 __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
-    # The vendor's SDK takes a base URL with the version.
     path="/chat/completions",
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=comment(b"keepalive")),),
     sequential=False,
@@ -53,4 +51,7 @@ SPEC = UpstreamSpec(
     # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
     forgets_seals=True,
     needs_usage=False,
+    forwarded_headers=FORWARDED_HEADERS,
+    model_list=ModelList(),
+    rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )

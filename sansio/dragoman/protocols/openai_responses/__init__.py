@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ..._spec import Endpoint, ToolRule, UpstreamSpec
-from ..._sse import comment
-from ._errors import is_fault, read_fault, write_fault
-from ._read_request import read_request
-from ._read_response import ResponsesReader, read_whole
-from ._tap import END_MARKS, ResponsesTap
-from ._wire import ORIGIN
-from ._write_request import write_request
-from ._write_response import ResponsesWriter, write_whole
+from dragoman._wire.sse import comment
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolRule, UpstreamSpec
+from dragoman.protocols.openai_responses.errors import is_fault, read_fault, write_fault
+from dragoman.protocols.openai_responses.read_request import read_request
+from dragoman.protocols.openai_responses.read_response import ResponsesReader, read_whole
+from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, TOKEN_COUNT
+from dragoman.protocols.openai_responses.tap import END_MARKS, ResponsesTap
+from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.write_request import write_request
+from dragoman.protocols.openai_responses.write_response import ResponsesWriter, write_whole
 
 SPEC = UpstreamSpec(
     name=ORIGIN,
@@ -41,4 +42,9 @@ SPEC = UpstreamSpec(
     max_stops=0,
     shows_searches=True,
     failed_bodies=True,
+    stored_responses=True,
+    forwarded_headers=FORWARDED_HEADERS,
+    model_list=ModelList(),
+    token_count=TOKEN_COUNT,
+    rate_limit_headers=RateLimitHeaders("x-ratelimit-"),
 )

@@ -7,12 +7,12 @@ goes into the ledger.
 
 from __future__ import annotations
 
-from ..._spec import Endpoint, ProtocolSpec, ToolRule
-from ..._sse import comment
-from ._errors import write_fault
-from ._read_request import read_request
-from ._tables import NAME
-from ._write_response import SimpleWriter, write_whole
+from dragoman._wire.sse import comment
+from dragoman.codec import Endpoint, ProtocolSpec, ToolRule
+from dragoman.protocols.simple_chat.errors import write_fault
+from dragoman.protocols.simple_chat.read_request import read_request
+from dragoman.protocols.simple_chat.tables import NAME
+from dragoman.protocols.simple_chat.write_response import SimpleWriter, write_whole
 
 __all__ = ["SPEC"]
 

@@ -1,0 +1,85 @@
+"""Several open blocks in, one open block at a time out.
+
+Strategy: Messages and Responses are sequential: "blocks are strictly sequential, one open at a time", and
+many clients keep a single current block. Chat streams may fill parallel tool calls in turns. The first open
+block passes through at once; events of the others wait, in order, until it ends. Nothing is reordered within
+a block, and blocks come out in the order in which they started.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockStarted,
+    Compacted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    SealDelta,
+    Stopped,
+    TextDelta,
+)
+
+_DELTAS = frozenset({TextDelta, ArgumentsDelta, ReasoningDelta})
+_BLOCK_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, SealDelta, Annotation, Logprobs, BlockEnded)
+
+
+class Linearizer:
+    """Feed it with legal events; it gives legal events with at most one open block.
+
+    What waits is bounded by the answer itself, which the readers' limits bound.
+    """
+
+    __slots__ = ("_queue", "_waiting", "current")
+
+    def __init__(self) -> None:
+        self.current: int | None = None  # the open block
+        # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
+        # under negative numbers of their own, so that they keep their place.
+        self._queue: dict[int, list[Event]] = {}
+        self._waiting = 0  # how many of those there have been
+
+    def passes(self, event: Event) -> bool:
+        """Whether send() would give just this event and change nothing: true for nearly all of them."""
+        return type(event) in _DELTAS and event.block == self.current  # type: ignore[union-attr]
+
+    def send(self, event: Event) -> list[Event]:
+        kind = type(event)
+        if isinstance(event, _BLOCK_EVENTS):
+            if event.block == self.current:
+                if kind is BlockEnded:
+                    self.current = None
+                    return [event, *self._release()]
+                return [event]
+            self._queue[event.block].append(event)
+            return []
+        if isinstance(event, BlockStarted):
+            if self.current is None:
+                self.current = event.block
+                return [event]
+            self._queue[event.block] = [event]
+            return []
+        if (kind is Opaque or kind is Stopped or kind is Compacted) and self.current is not None:
+            self._waiting += 1
+            self._queue[-self._waiting] = [event]
+            return []
+        if kind is Failed:
+            # What was held was never shown. It is the answer's unfinished tail: the error speaks for it.
+            self._queue.clear()
+        return [event]
+
+    def _release(self) -> list[Event]:
+        """The waiting events that may go now: whole blocks, then the start of the next unfinished one."""
+        out: list[Event] = []
+        while self._queue:
+            block = next(iter(self._queue))
+            events = self._queue.pop(block)
+            out += events
+            if block >= 0 and type(events[-1]) is not BlockEnded:
+                self.current = block
+                break
+        return out

@@ -1,0 +1,179 @@
+"""Events to a whole answer, so that streamed and whole answers cannot differ.
+
+Strategy: a whole answer is never translated by rules of its own. Readers of whole bodies give the same events
+as readers of streams, the fold collects them, and writers of whole bodies print what the fold holds. Stream
+writers use the same fold for the parts that a protocol repeats at the end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.errors import Fault
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    ToolHead,
+    Usage,
+)
+from dragoman._wire.exceptions import LocalProtocolError
+from dragoman._wire.json import JSON
+
+
+class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
+    """One paragraph or summary part of a reasoning block."""
+
+    form: ReasoningForm
+    text: str
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """One finished block.
+
+    text: the text of TEXT and REFUSAL, the arguments or free input of TOOL_CALL, "" for REASONING.
+    reasoning: the parts of a REASONING block.
+    """
+
+    number: int
+    kind: BlockKind
+    text: str
+    choice: int = 0
+    tool: ToolHead | None = None
+    item_id: str | None = None
+    phase: str | None = None
+    reasoning: tuple[ReasoningPart, ...] = ()
+    seal: Seal | None = None
+    annotations: tuple[Annotation, ...] = ()
+    logprobs: tuple[JSON, ...] = ()
+    complete: bool = True
+    path: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """A whole answer. blocks are in the order in which they started, of all choices, opaque ones in place."""
+
+    started: Started
+    blocks: tuple[Block | Opaque | Compacted, ...]
+    stops: tuple[Stopped, ...]
+    usage: Usage
+    fault: Fault | None = None
+
+    @property
+    def service_tier(self) -> str | None:
+        """The last that was said of it."""
+        return self.usage.service_tier or self.started.service_tier
+
+
+class _Open:
+    """A block that is being filled."""
+
+    __slots__ = ("annotations", "logprobs", "parts", "seal", "start", "text")
+
+    def __init__(self, start: BlockStarted) -> None:
+        self.start = start
+        self.text: list[str] = []
+        self.parts: dict[tuple[int, ReasoningForm], list[str]] = {}
+        self.seal: Seal | None = None
+        self.annotations: list[Annotation] = []
+        self.logprobs: list[JSON] = []
+
+    def finish(self, complete: bool) -> Block:
+        start = self.start
+        return Block(
+            number=start.block,
+            kind=start.kind,
+            text="".join(self.text),
+            choice=start.choice,
+            tool=start.tool,
+            item_id=start.item_id,
+            phase=start.phase,
+            reasoning=tuple(ReasoningPart(form, "".join(text)) for (_, form), text in self.parts.items()),
+            seal=self.seal,
+            annotations=tuple(self.annotations),
+            logprobs=tuple(self.logprobs),
+            complete=complete,
+            path=start.path,
+        )
+
+
+class Fold:
+    """Collects legal events. finished(n) gives a block as soon as it ended, answer() all of it at the end."""
+
+    __slots__ = ("_fault", "_open", "_order", "_started", "_stops", "_usage")
+
+    def __init__(self) -> None:
+        self._started: Started | None = None
+        self._open: dict[int, _Open] = {}
+        self._order: dict[int, Block | Opaque | Compacted | None] = {}
+        self._stops: list[Stopped] = []
+        self._usage = Usage()
+        self._fault: Fault | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._started is not None
+
+    @property
+    def usage(self) -> Usage:
+        """The figures known so far."""
+        return self._usage
+
+    def send(self, event: Event) -> None:
+        kind = type(event)
+        if isinstance(event, (TextDelta, ArgumentsDelta)):
+            self._open[event.block].text.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
+        elif isinstance(event, BlockStarted):
+            self._open[event.block] = _Open(event)
+            self._order[event.block] = None
+        elif isinstance(event, BlockEnded):
+            self._order[event.block] = self._open.pop(event.block).finish(event.complete)
+        elif isinstance(event, Annotation):
+            self._open[event.block].annotations.append(event)
+        elif isinstance(event, Logprobs):
+            self._open[event.block].logprobs.extend(event.tokens)
+        elif isinstance(event, SealDelta):
+            self._open[event.block].seal = event.seal
+        elif isinstance(event, (Opaque, Compacted)):
+            self._order[-1 - len(self._order)] = event
+        elif isinstance(event, Usage):
+            self._usage = self._usage.updated(event)
+        elif isinstance(event, Stopped):
+            self._stops.append(event)
+        elif isinstance(event, Started):
+            self._started = event
+        elif kind is Failed:
+            self._fault = event.fault  # type: ignore[union-attr]
+
+    def finished(self, block: int) -> Block:
+        """A block that has ended. Raises LocalProtocolError when it has not."""
+        found = self._order.get(block)
+        if not isinstance(found, Block):
+            raise LocalProtocolError(f"block {block} has not ended")
+        return found
+
+    def answer(self) -> Answer:
+        """All that came. Blocks that are still open (after a failure) are given as incomplete."""
+        if self._started is None:
+            raise LocalProtocolError("the answer has not started")
+        blocks = tuple(
+            self._open[number].finish(False) if entry is None else entry
+            for number, entry in self._order.items()
+        )
+        return Answer(self._started, blocks, tuple(self._stops), self._usage, self._fault)

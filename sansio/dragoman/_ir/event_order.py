@@ -1,0 +1,171 @@
+"""The legal order of events: one table, one checker, applied to readers and writers alike.
+
+Strategy: three small machines. The answer is IDLE, ACTIVE, ENDED or FAILED; a choice is open or stopped; a
+block is open or closed, and its kind says which deltas it takes. The tables say what moves them; a pair that
+is not in them is illegal. The checker knows nothing of protocols and nothing of who produced the events, so
+we cannot be laxer with ourselves than with a peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    SealDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    Usage,
+)
+from dragoman._wire.exceptions import LocalProtocolError
+
+
+class Phase(Enum):
+    """Where an answer stands."""
+
+    IDLE = "idle"
+    ACTIVE = "active"
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+_STAYS: tuple[type[Event], ...] = (
+    BlockStarted,
+    TextDelta,
+    ReasoningDelta,
+    ArgumentsDelta,
+    SealDelta,
+    Annotation,
+    Logprobs,
+    BlockEnded,
+    Opaque,
+    Compacted,
+    Usage,
+    Stopped,
+)
+
+TRANSITIONS: dict[Phase, dict[type[Event], Phase]] = {
+    Phase.IDLE: {Started: Phase.ACTIVE, Failed: Phase.FAILED},
+    Phase.ACTIVE: {**dict.fromkeys(_STAYS, Phase.ACTIVE), Ended: Phase.ENDED, Failed: Phase.FAILED},
+    Phase.ENDED: {},
+    Phase.FAILED: {},
+}
+
+# Which deltas may fill a block of each kind.
+DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
+    BlockKind.TEXT: frozenset({TextDelta, Annotation, Logprobs}),
+    BlockKind.REFUSAL: frozenset({TextDelta, Logprobs}),
+    BlockKind.REASONING: frozenset({ReasoningDelta, SealDelta}),
+    BlockKind.TOOL_CALL: frozenset({ArgumentsDelta}),
+}
+
+
+class Checker:
+    """Follows one answer and refuses an event that may not come now.
+
+    check() raises LocalProtocolError, whoever produced the event; a reader's caller turns it into a fault of
+    the peer.
+    """
+
+    __slots__ = ("_choices", "_open", "_sealed", "_used", "phase")
+
+    def __init__(self) -> None:
+        self.phase = Phase.IDLE
+        self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
+        self._used: set[int] = set()
+        self._sealed: set[int] = set()
+        self._choices: set[int] = set()  # the stopped ones
+
+    @property
+    def open_blocks(self) -> list[int]:
+        """The open blocks, oldest first. None after a failure: what was open then stays unfinished."""
+        return list(self._open)
+
+    def check(self, event: Event) -> None:
+        """Move on by one event, or raise LocalProtocolError and stay."""
+        kind = type(event)
+        if kind is TextDelta or kind is ArgumentsDelta or kind is ReasoningDelta:  # the hot path
+            entry = self._open.get(event.block)  # type: ignore[union-attr]
+            if entry is not None and kind in entry[0]:
+                return
+        after = TRANSITIONS[self.phase].get(kind)
+        if after is None:
+            raise LocalProtocolError(f"{kind.__name__} may not come while the answer is {self.phase.value}")
+        rule = _RULES.get(kind)
+        if rule is not None:
+            rule(self, event)
+        self.phase = after
+
+    def _start_block(self, event: BlockStarted) -> None:
+        if event.block in self._used:
+            raise LocalProtocolError(f"block {event.block} was started before")
+        if event.choice in self._choices:
+            raise LocalProtocolError(
+                f"choice {event.choice} has stopped: block {event.block} may not start in it"
+            )
+        if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
+            raise LocalProtocolError("a tool call has a tool head, and nothing else has one")
+        self._used.add(event.block)
+        self._open[event.block] = (DELTAS[event.kind], event.choice)
+
+    def _fill(
+        self, event: TextDelta | ReasoningDelta | ArgumentsDelta | SealDelta | Annotation | Logprobs
+    ) -> None:
+        entry = self._open.get(event.block)
+        if entry is None:
+            raise LocalProtocolError(f"{type(event).__name__} for block {event.block}, which is not open")
+        if type(event) not in entry[0]:
+            raise LocalProtocolError(f"{type(event).__name__} does not fit the kind of block {event.block}")
+        if type(event) is SealDelta:
+            if event.block in self._sealed:
+                raise LocalProtocolError(f"block {event.block} has its seal already")
+            self._sealed.add(event.block)
+
+    def _end_block(self, event: BlockEnded) -> None:
+        if self._open.pop(event.block, None) is None:
+            raise LocalProtocolError(f"block {event.block} ends but is not open")
+
+    def _stop(self, event: Stopped) -> None:
+        if event.choice in self._choices:
+            raise LocalProtocolError(f"choice {event.choice} stops twice")
+        still = [block for block, (_, choice) in self._open.items() if choice == event.choice]
+        if still:
+            raise LocalProtocolError(f"choice {event.choice} stops with open blocks {still}")
+        self._choices.add(event.choice)
+
+    def _end(self, event: Ended) -> None:
+        if self._open:
+            raise LocalProtocolError(f"the answer ends with open blocks {list(self._open)}")
+        if 0 not in self._choices:
+            raise LocalProtocolError("the answer ends but choice 0 has not stopped")
+
+    def _fail(self, event: Failed) -> None:
+        self._open.clear()  # or the hot path of check() would go on filling them
+
+
+_RULES: dict[type[Event], Callable[..., None]] = {
+    BlockStarted: Checker._start_block,
+    TextDelta: Checker._fill,
+    ReasoningDelta: Checker._fill,
+    ArgumentsDelta: Checker._fill,
+    SealDelta: Checker._fill,
+    Annotation: Checker._fill,
+    Logprobs: Checker._fill,
+    BlockEnded: Checker._end_block,
+    Stopped: Checker._stop,
+    Ended: Checker._end,
+    Failed: Checker._fail,
+}

@@ -1,0 +1,214 @@
+"""The fast lane: deltas that look like the one before are read without decoding the frame.
+
+Strategy: nearly all frames of a stream differ from the frame before in one JSON string, and maybe in a counter
+and a padding string. When a reader has read a frame as exactly one delta, the bytes around that string are
+learned as a shape. A later frame with equal bytes around it, whose middle is one JSON string, is by that the
+same JSON but for the string, and means the same delta with another text. Any other frame goes the general way,
+and the shape is forgotten, for the reader's state may have changed.
+
+What the reader keeps of each text (arguments, for instance, to know when they are complete) it still gets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from dragoman._ir.events import ArgumentsDelta, ReasoningDelta, TextDelta
+
+Delta = TextDelta | ReasoningDelta | ArgumentsDelta
+
+# A stream whose frames never look alike (a server that puts its clock into each) is not worth learning.
+_MAX_MISSES = 16
+
+_ZERO = ord("0")
+
+_decode_text = msgspec.json.Decoder(str).decode
+# Possessive, so that a string of many megabytes costs no memory.
+_STRING = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
+
+
+class LaneHint(msgspec.Struct, frozen=True):
+    """What a reader says of the delta that it has just given.
+
+    key: the member that held the text, e.g. b"content".
+    note: what the reader wants to do with each text, None for nothing.
+    number: a member that counts frames, b"" for none. The reader does not look at it.
+    padding: a member that holds random characters at the end of the frame, b"" for none.
+    """
+
+    key: bytes
+    note: Callable[[str], None] | None = None
+    number: bytes = b""
+    padding: bytes = b""
+
+
+# Gives the text of a frame that has the shape, None for any other frame and for an empty text.
+TextOf = Callable[[bytes], str | None]
+
+
+def learn(piece: bytes, hint: LaneHint, text: str) -> TextOf | None:
+    """What reads frames like this one, which was read as one delta with this text. None: it is not so simple."""
+    member, number, padding = _patterns(hint.key, hint.number, hint.padding)
+    found = list(member.finditer(piece))
+    if len(found) != 1:
+        return None  # the text, or what looks like it, stands there twice
+    start, end = found[0].span(1)
+    if _text(piece[start:end]) != text:
+        return None
+    # The quotes belong to what stays: a line end between them and the rest would be another frame.
+    head, middle, tail = piece[: start + 1], b"", piece[end - 1 :]
+    counter = None if number is None else number.search(head)
+    if counter is not None:
+        head, middle = head[: counter.start(1)], head[counter.end(1) :]
+    random = None if padding is None else padding.search(tail)
+    if random is not None:
+        ends = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
+    elif tail.strip(b'"}] '):
+        ends = _fixed_end(tail)
+    else:
+        ends = _spaced_end(tail.replace(b" ", b""))
+    return _plain_reader(head, ends) if counter is None else _counted_reader(head, middle, ends)
+
+
+# Where the text of a frame ends, -1 when the frame has another shape.
+_EndOf = Callable[[bytes], int]
+
+
+def _fixed_end(tail: bytes) -> _EndOf:
+    size = len(tail)
+    return lambda piece: len(piece) - size if piece.endswith(tail) else -1
+
+
+def _spaced_end(tail: bytes) -> _EndOf:
+    """A tail of nothing but brackets may be spaced in any way: Anthropic pads its frames with blanks."""
+
+    def end_of(piece: bytes) -> int:
+        end = piece.rfind(b'"')
+        rest = piece[end:]
+        return end if rest == tail or rest.replace(b" ", b"") == tail else -1
+
+    return end_of
+
+
+def _padded_end(tail: bytes, close: bytes) -> _EndOf:
+    def end_of(piece: bytes) -> int:
+        end = piece.rfind(tail)
+        start, stop = end + len(tail), len(piece) - len(close)
+        fits = start == stop or piece[start:stop].isalnum()
+        return end if fits and piece.endswith(close) else -1
+
+    return end_of
+
+
+def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
+    size = len(head)
+
+    def read(piece: bytes) -> str | None:
+        # Without an end, at -1, nothing is left, which is no JSON string either.
+        return _text(piece[size - 1 : end_of(piece) + 1]) if piece.startswith(head) else None
+
+    return read
+
+
+def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
+    """For frames with a counter between head and middle."""
+    size, more = len(head), len(middle)
+
+    def read(piece: bytes) -> str | None:
+        comma = piece.find(b",", size)
+        if not piece.startswith(head) or not piece.startswith(middle, comma):
+            return None
+        count = piece[size:comma]
+        if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
+            return None
+        return _text(piece[comma + more - 1 : end_of(piece) + 1])
+
+    return read
+
+
+def _text(literal: bytes) -> str | None:
+    """The text of one JSON string. None when it is anything else: then something else differs, too."""
+    try:
+        return _decode_text(literal) or None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _patterns(
+    key: bytes, number: bytes, padding: bytes
+) -> tuple[re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes] | None]:
+    return (
+        re.compile(rb'"' + key + rb'":[ ]?' + _STRING, re.DOTALL),
+        re.compile(rb'"' + number + rb'":[ ]?([0-9]+),') if number else None,
+        re.compile(rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"[ }\]]*\Z') if padding else None,
+    )
+
+
+class Lane:
+    """What is known of the frames of one stream: at most one shape at a time.
+
+    For each frame ask `text_of`, if there is one. When it gives no text, call forget(), have the frame read, and
+    if that gave one delta and wants() says so, offer it with keep().
+    """
+
+    __slots__ = ("_misses", "emit", "text_of")
+
+    def __init__(self) -> None:
+        self.text_of: TextOf | None = None
+        self.emit: Callable[[str], None] = _nowhere
+        self._misses = 0
+
+    def forget(self) -> None:
+        self.text_of = None
+
+    def wants(self) -> bool:
+        """Whether it is worth to offer a frame."""
+        return self._misses < _MAX_MISSES
+
+    def keep(self, piece: bytes, delta: Delta, hint: LaneHint, put: Callable[[Delta], object]) -> None:
+        """Learn from a frame that was read as this delta. put: what `emit` does with each delta like it."""
+        self._misses += 1
+        self.text_of = learn(piece, hint, delta.text)
+        if self.text_of is None:
+            return
+        emit = _emitter(delta, hint.note, put)
+
+        def first(text: str) -> None:
+            self._misses = 0  # a frame like it came, so learning is worth it; later ones need not count
+            self.emit = emit
+            emit(text)
+
+        self.emit = first
+
+
+def _nowhere(text: str) -> None:
+    raise AssertionError("nothing was learned")
+
+
+def _emitter(
+    like: Delta, note: Callable[[str], None] | None, put: Callable[[Delta], object]
+) -> Callable[[str], None]:
+    """Makes deltas of one block out of their texts."""
+    block = like.block
+    if isinstance(like, ReasoningDelta):
+        part, form = like.part, like.form
+
+        def emit(text: str) -> None:
+            if note is not None:
+                note(text)
+            put(ReasoningDelta(block, text, part, form))
+
+        return emit
+    kind = TextDelta if isinstance(like, TextDelta) else ArgumentsDelta
+
+    def emit_text(text: str) -> None:
+        if note is not None:
+            note(text)
+        put(kind(block, text))
+
+    return emit_text

@@ -1,0 +1,95 @@
+"""Summing up a conversation for clients whose protocol has a form for it, on upstreams that have none.
+
+Strategy: a client that asks for compaction wants no answer but something that takes the place of the conversation.
+An upstream of another protocol is asked for a summary in words; its text comes to the client's
+writer as one Compacted event, and nothing else of the answer does. The writer seals the text, and the reader of
+a later request puts it where the conversation was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, Request, Text, ToolChoice
+
+# The seal of a summary that was made here. `native` is {"summary": text}.
+ORIGIN = "dragoman"
+
+_ASK = (
+    "The conversation so far will be replaced by what you write now. Write a summary from which the work can go on "
+    "without it: what the user wants, what was decided and why, what was done and what came of it, files, names, "
+    "commands and figures that are still needed, and what is to be done next. Write the summary alone; call no tool."
+)
+
+
+def ask_for_summary(request: Request, ledger: Ledger) -> Request:
+    """The request for a summary in words.
+
+    The tools stay, though none may be called: they stand at the beginning of the prompt, which the upstream has
+    cached.
+    """
+    ask = Message("user", (Text(_ASK),))
+    choice, form = request.tool_choice, request.response_format
+    if choice is not None and choice.mode not in ("auto", "none"):
+        ledger.altered(choice.path or "/tool_choice", "no tool is called while the conversation is summed up")
+    if form is not None:
+        ledger.dropped(form.path or "/response_format", "a summary is asked for in words")
+    return msgspec.structs.replace(
+        request,
+        messages=(*request.messages, ask),
+        tool_choice=ToolChoice("none") if request.tools else None,
+        response_format=None,
+        compact=False,
+    )
+
+
+class CompactStage:
+    """The text of the answer as one event; the rest of it is of no use to the client."""
+
+    __slots__ = ("_parts", "_texts", "text")
+
+    def __init__(self) -> None:
+        self.text = True  # see `_transforms.pipeline`
+        self._parts: list[str] = []
+        self._texts: set[int] = set()
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, TextDelta):
+            if event.block in self._texts:
+                self._parts.append(event.text)
+            return ()
+        if isinstance(event, BlockStarted):
+            if event.kind is BlockKind.TEXT and event.choice == 0:
+                if self._texts:
+                    self._parts.append("\n\n")
+                self._texts.add(event.block)
+            return ()
+        if isinstance(event, Stopped):
+            return self._stop(event)
+        return (event,) if isinstance(event, (Started, Usage, Ended, Failed)) else ()
+
+    def _stop(self, event: Stopped) -> Sequence[Event]:
+        summary = "".join(self._parts).strip()
+        if event.choice != 0:
+            return ()
+        if event.reason not in (StopReason.END, StopReason.STOP_SEQUENCE) or not summary:
+            what = "stopped before the summary was complete" if summary else "wrote no summary"
+            return (Failed(Fault(FaultKind.SERVER, f"the model {what} ({event.reason.value})", status=502)),)
+        return Compacted(summary), Stopped(StopReason.COMPACTION)

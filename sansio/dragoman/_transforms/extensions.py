@@ -1,0 +1,146 @@
+"""What a request loses merely by leaving its protocol.
+
+Strategy: one walk over the document before any writer sees it. Fields that the client's protocol does not define
+cannot be translated by anybody, so they are losses whatever the target is. A block without a counterpart may
+still say something in plain words; then the words go on as text. Tools whose loading is deferred wait for the
+search that finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._wire.exceptions import RemoteProtocolError, dotted
+
+
+def refuse_held(request: Request, server_held: Mapping[Param, str]) -> None:
+    """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
+    for param, code in server_held.items():
+        if param in request.params:
+            path = request.param_paths.get(param, f"/{param}")
+            message = f"{dotted(path)}: this conversation is held nowhere; send all its messages without the setting"
+            raise RemoteProtocolError(message, path=path, code=code)
+
+
+def leave_protocol(request: Request, ledger: Ledger) -> Request:
+    """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
+    defined = request.defined
+    for repair in request.repairs:
+        ledger.add(repair.code, repair.path, repair.detail)
+    ledger.unknown_fields("", request.extra, defined)
+    for tool in request.tools:
+        if not isinstance(tool, HostedTool):
+            ledger.unknown_fields(tool.path, tool.extra, defined)
+    for namespace in request.namespaces:
+        if namespace.description:
+            ledger.dropped(f"{namespace.path}/description", "the namespace was taken apart: others have none")
+        ledger.unknown_fields(namespace.path, namespace.extra, defined)
+    for config in (request.reasoning, request.response_format):
+        if config is not None:
+            ledger.unknown_fields(config.path, config.extra, defined)
+    messages: list[Message] | None = None
+    for number, message in enumerate(request.messages):
+        if message.extra is not None:
+            ledger.unknown_fields(message.path, message.extra, defined)
+        if len(message.parts) == 1:
+            part = message.parts[0]
+            if type(part) is Text and part.extra is None:
+                continue  # nearly all of them
+        changed: list[Part | None] | None = None
+        for index, part in enumerate(message.parts):
+            if type(part) is ToolResult:
+                if part.extra is None and len(part.parts) == 1:
+                    only = part.parts[0]
+                    if type(only) is Text and only.extra is None:
+                        continue  # as nearly all results are
+            elif not isinstance(part, OpaquePart) and part.extra is None:
+                continue  # nearly all others
+            plain = _plain(part, defined, ledger)
+            if plain is not part:
+                changed = changed or list(message.parts)
+                changed[index] = plain
+        if changed is not None:
+            messages = messages or list(request.messages)
+            parts = tuple([part for part in changed if part is not None])
+            messages[number] = msgspec.structs.replace(message, parts=parts)
+    if messages is not None:
+        request = msgspec.structs.replace(request, messages=tuple(messages))
+    if any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
+        request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
+    return request
+
+
+def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
+    """The tools without those that nothing has found yet: readers take `deferred` from those that a search has found.
+
+    Where the provider searches, no other target can: there all tools are shown.
+    """
+    tools = request.tools
+    if any(
+        isinstance(tool, HostedTool) and "tool_search" in tool.kind and tool.stand_in is None
+        for tool in tools
+    ):
+        return tools
+    choice = request.tool_choice
+    named: set[tuple[str | None, str | None]] = {
+        (part.namespace, part.name)
+        for each in request.messages
+        for part in each.parts
+        if type(part) is ToolCall
+    }
+    if choice is not None:
+        named |= {(choice.namespace, choice.name), *[(ref.namespace, ref.name) for ref in choice.allowed]}
+    loaded: list[Tool] = []
+    for tool in tools:
+        if type(tool) is FunctionTool and tool.deferred and (tool.namespace, tool.name) not in named:
+            ledger.dropped(tool.path, "its loading is deferred, and no search has found it yet")
+        else:
+            loaded.append(tool)
+    return tuple(loaded)
+
+
+def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
+    """The part itself, or what it says as text; None for what the model is not told."""
+    if isinstance(part, OpaquePart):
+        if part.text == "":
+            ledger.dropped(part.path, f"the {part.kind} is for its own provider alone")
+            return None
+        return _words(part, ledger)
+    if part.extra is not None:
+        ledger.unknown_fields(part.path, part.extra, defined)
+    if isinstance(part, ToolResult):
+        inner: list[Text | Media | OpaquePart] = []
+        for each in part.parts:
+            if isinstance(each, OpaquePart):
+                inner.append(_words(each, ledger))
+                continue
+            if each.extra is not None:
+                ledger.unknown_fields(each.path, each.extra, defined)
+            inner.append(each)
+        if any(new is not old for new, old in zip(inner, part.parts, strict=True)):
+            return msgspec.structs.replace(part, parts=tuple(inner))
+    return part
+
+
+def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
+    if part.text is None:
+        return part
+    ledger.altered(part.path, f"{part.kind} has no counterpart; what it says goes on as text")
+    return Text(part.text, path=part.path, stand_in=True)

@@ -1,0 +1,183 @@
+"""Custom (free text) tools on upstreams that only know functions, and back.
+
+Strategy: the tool becomes a function with one required string, `input`. The model's arguments are then JSON
+text around that string; while they stream, the string is unescaped piece by piece, so the client sees the raw
+input as soon as the model writes it. Arguments of any other shape are held and judged at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from dragoman._ir.request import CustomTool, FunctionTool
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSONObject, decode, encode_text
+
+_SCHEMA: JSONObject = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The whole input of the tool, as plain text."}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+_BLANKS = " \t\r\n"
+_HEAD = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"input"[ \t\r\n]*:[ \t\r\n]*"')
+# Every proper prefix of something that _HEAD matches.
+_HEAD_PREFIX = re.compile(r'[ \t\r\n]*(\{[ \t\r\n]*("(i(n(p(u(t("[ \t\r\n]*(:[ \t\r\n]*)?)?)?)?)?)?)?)?)?\Z')
+_TAIL = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
+_SPECIAL = re.compile(r'["\\]')
+# A whole escape, or as much of a wrong one as is certainly wrong; nothing while more text could complete it.
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|u(?=[0-9a-fA-F]{0,3}[^0-9a-fA-F])|[^u])", re.DOTALL)
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+class _Part(Enum):
+    """Which part of `{"input": "..."}` the arguments have reached; OTHER is another shape."""
+
+    HEAD = "head"
+    STRING = "string"
+    TAIL = "tail"
+    OTHER = "other"
+
+
+def as_function(tool: CustomTool, name: str) -> FunctionTool:
+    """The function that stands in for a custom tool. A grammar is told to the model in the description."""
+    lines = [tool.description or "", "Put the input of this tool, as plain text, into `input`."]
+    if tool.grammar is not None:
+        lines.append(f"The input must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}")
+    return FunctionTool(
+        name=name,
+        description="\n\n".join(line for line in lines if line),
+        parameters=_SCHEMA,
+        cache=tool.cache,
+        extra=tool.extra,
+        path=tool.path,
+    )
+
+
+def wrap_input(text: str) -> str:
+    """A custom call's input as the arguments of the function that stands in."""
+    return encode_text({"input": text})
+
+
+class InputWrapper:
+    """The way there, piece by piece: a custom tool's input in, the arguments of a function out."""
+
+    __slots__ = ("_begun",)
+
+    exact = True
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def feed(self, text: str) -> str:
+        head = "" if self._begun else '{"input":"'
+        self._begun = True
+        return head + encode_text(text)[1:-1]
+
+    def finish(self) -> str:
+        """The input is complete. Gives the end of the arguments."""
+        return ("" if self._begun else '{"input":"') + '"}'
+
+
+class InputUnwrapper:
+    """Arguments text of the stand-in function in, the custom tool's input out, piece by piece.
+
+    feed() gives what can be shown already; finish() gives the rest. `exact` is False afterwards when the
+    arguments did not have the agreed shape, and the input is the model's text as it was.
+    """
+
+    __slots__ = ("_part", "_pieces", "_surrogate", "exact")
+
+    def __init__(self) -> None:
+        self._part = _Part.HEAD
+        self._pieces: list[str] = []  # text that is not decided yet
+        self._surrogate = ""  # a high surrogate that waits for its other half
+        self.exact = True
+
+    def feed(self, text: str) -> str:
+        self._pieces.append(text)
+        if self._part is _Part.STRING:
+            return self._unescape()
+        # Blanks decide nothing. To pass over them keeps the work linear: models do fall into endless blanks.
+        if self._part is _Part.HEAD and text.strip(_BLANKS):
+            pending = "".join(self._pieces)
+            self._pieces = [pending]
+            head = _HEAD.match(pending)
+            if head is not None:
+                self._part = _Part.STRING
+                self._pieces = [pending[head.end() :]]
+                return self._unescape()
+            if _HEAD_PREFIX.match(pending) is None:
+                self._part = _Part.OTHER
+        return ""
+
+    def finish(self) -> str:
+        """The arguments are complete. Gives what is left of the input."""
+        rest = "".join(self._pieces)
+        if self._part in (_Part.HEAD, _Part.OTHER):
+            self.exact = False
+            return _only_string(rest)
+        # Cut inside the string: what came is the input so far. Text after it other than `}` is no input.
+        self.exact = self._part is _Part.TAIL and _TAIL.match(rest) is not None
+        return self._surrogate
+
+    def _unescape(self) -> str:
+        """Decode as much of the pending string text as is complete."""
+        out: list[str] = []
+        text = "".join(self._pieces)
+        at = 0
+        while True:
+            special = _SPECIAL.search(text, at)
+            end = len(text) if special is None else special.start()
+            if end > at:
+                out.append(self._take_surrogate() + text[at:end])
+                at = end
+            if special is None:
+                break
+            if text[at] == '"':
+                out.append(self._take_surrogate())
+                self._part = _Part.TAIL
+                at += 1
+                break
+            escape = _ESCAPE.match(text, at)
+            if escape is None:
+                break  # the escape is not complete yet
+            at = escape.end()
+            self._put_escaped(escape.group(), out)
+        self._pieces = [text[at:]]
+        return "".join(out)
+
+    def _put_escaped(self, escape: str, out: list[str]) -> None:
+        """Add the character of one escape. Two halves of a surrogate pair are two escapes, one character."""
+        if len(escape) < 6:
+            # A wrong escape stands for itself: the model wrote it.
+            out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))
+            return
+        code = int(escape[2:], 16)
+        if self._surrogate and 0xDC00 <= code <= 0xDFFF:
+            out.append(chr(0x10000 + ((ord(self._take_surrogate()) - 0xD800) << 10) + (code - 0xDC00)))
+            return
+        out.append(self._take_surrogate())
+        if 0xD800 <= code <= 0xDBFF:
+            self._surrogate = chr(code)
+        else:
+            out.append(chr(code))
+
+    def _take_surrogate(self) -> str:
+        waiting, self._surrogate = self._surrogate, ""
+        return waiting
+
+
+def _only_string(text: str) -> str:
+    """The input in arguments of another shape: the one string of an object, else the text as it is."""
+    try:
+        value = decode(text.encode("utf-8", "surrogatepass"))
+    except RemoteProtocolError:
+        return text
+    if type(value) is dict and len(value) == 1:
+        only = next(iter(value.values()))
+        if type(only) is str:
+            return only
+    return value["input"] if type(value) is dict and type(value.get("input")) is str else text

@@ -1,0 +1,206 @@
+"""The history of calls and results, mended where it would be refused.
+
+Strategy: all three vendors refuse a conversation in which calls and results do not pair, each in other words:
+"tool_use ids were found without tool_result blocks immediately after", "messages with role 'tool' must be a
+response to a preceding message with 'tool_calls'", "No tool output found for function call". So one pass sees to
+it that every call id is used once, that the results of a turn's calls follow it directly, and that each call has
+one. Nearly every history is sound, and one walk shows it; only the others are built anew. Each repair is entered
+in the ledger.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman.codec import Target
+
+_MISSING = "No result: the conversation went on before the tool had answered."
+_CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
+
+
+def mend_history(request: Request, ledger: Ledger) -> Request:
+    """The request with a history that every target takes, unchanged if it has one."""
+    messages = request.messages
+    if _is_sound(messages):
+        return request
+    return msgspec.structs.replace(request, messages=_Mender(ledger).mend(messages))
+
+
+def end_with_user(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with the user's turn at its end, where the model does not continue the assistant's words.
+
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+    """
+    messages = request.messages
+    if target.prefill or not messages or messages[-1].role != "assistant":
+        return request
+    path = messages[-1].path
+    ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
+    asks = Message("user", (Text(_CONTINUE, path=path),), path)
+    return msgspec.structs.replace(request, messages=(*messages, asks))
+
+
+def _is_sound(messages: tuple[Message, ...]) -> bool:
+    """Whether there is nothing to mend."""
+    seen: set[str] = set()
+    waiting: set[str] = set()  # calls without a result yet
+    answering = False  # the first result has come
+    for message in messages:
+        if len(message.parts) == 1 and type(message.parts[0]) is Text and not waiting:
+            if not message.parts[0].text:
+                return False
+            continue  # as most are
+        assistant = message.role == "assistant"
+        if not message.parts or (waiting and (answering if assistant else message.role != "user")):
+            return False
+        for part in message.parts:
+            kind = type(part)
+            if kind is ToolResult:
+                if assistant or part.call_id not in waiting:  # type: ignore[union-attr]
+                    return False
+                waiting.remove(part.call_id)  # type: ignore[union-attr]
+                answering = bool(waiting)
+            elif kind is ToolCall and assistant:
+                if part.call_id in seen:  # type: ignore[union-attr]
+                    return False
+                seen.add(part.call_id)  # type: ignore[union-attr]
+                waiting.add(part.call_id)  # type: ignore[union-attr]
+            elif (waiting and not assistant) or (kind is Text and not part.text):  # type: ignore[union-attr]
+                return False
+    return not waiting
+
+
+class _Turn:
+    """An assistant's turn, of one or several messages, and the results that belong behind it."""
+
+    __slots__ = ("at", "calls", "open", "results")
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+        self.results: dict[str, ToolResult] = {}
+        self.at = 0  # how many messages of the new history stand before its results
+        self.open = True  # nothing but results has come after it
+
+
+class _Mender:
+    """Builds one history anew."""
+
+    __slots__ = ("_ledger", "_out", "_seen", "_turns", "_wanted")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._out: list[Message] = []
+        self._turns: list[_Turn] = []
+        self._seen: set[str] = set()
+        # The client's call id -> calls without a result yet, oldest first: the turn and the id in the new history.
+        self._wanted: dict[str, list[tuple[_Turn, str]]] = {}
+
+    def mend(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        turn: _Turn | None = None  # the assistant's turn that goes on
+        for message in messages:
+            if message.role != "assistant":
+                turn = None
+            elif turn is None:
+                turn = _Turn()
+                self._turns.append(turn)
+            self._keep(message, turn)
+            if turn is not None:
+                turn.at = len(self._out)
+        return tuple(self._with_results())
+
+    def _keep(self, message: Message, turn: _Turn | None) -> None:
+        """Keep what stays in its place."""
+        kept: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                if not self._file(part):
+                    kept += self._orphan(part, message)
+                continue
+            if isinstance(part, Text) and not part.text:
+                self._note(part.path, "an empty text part was left out: it is refused")
+                continue
+            if turn is None:
+                if self._turns:
+                    self._turns[-1].open = False
+            elif isinstance(part, ToolCall):
+                part = self._distinct(part)
+                turn.calls.append(part)
+            kept.append(part)
+        if kept:
+            changed = len(kept) != len(message.parts) or any(
+                new is not old for new, old in zip(kept, message.parts, strict=True)
+            )
+            self._out.append(msgspec.structs.replace(message, parts=tuple(kept)) if changed else message)
+            return
+        self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
+        if not message.parts:
+            self._note(message.path, "an empty message was left out: it is refused")
+
+    def _distinct(self, call: ToolCall) -> ToolCall:
+        """The call under an id that no call before it has."""
+        fresh = call.call_id
+        number = 1
+        while fresh in self._seen:
+            number += 1
+            fresh = f"{call.call_id}_{number}"
+        self._seen.add(fresh)
+        self._wanted.setdefault(call.call_id, []).append((self._turns[-1], fresh))
+        if fresh == call.call_id:
+            return call
+        self._note(call.path, "an earlier call has the same id: this one was given another")
+        return msgspec.structs.replace(call, call_id=fresh)
+
+    def _file(self, result: ToolResult) -> bool:
+        """Put a result to its call: of the newest turn that waits for this id, the oldest. False if there is none."""
+        wanted = self._wanted.get(result.call_id)
+        if not wanted:
+            return False
+        newest = wanted[-1][0]
+        at = next(index for index, (turn, _) in enumerate(wanted) if turn is newest)
+        turn, call_id = wanted.pop(at)
+        if turn is not self._turns[-1] or not turn.open:
+            self._note(result.path, "the result was moved to the place behind its call")
+        if call_id != result.call_id:
+            result = msgspec.structs.replace(result, call_id=call_id)
+        turn.results[call_id] = result
+        return True
+
+    def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
+        """What a result without a call says, marked so that the model can tell it from what the user wrote."""
+        if message.role != "user":
+            self._note(result.path, "left out: no result may stand here")
+            return []
+        self._note(result.path, "sent as text: no unanswered call of that id stands before this result")
+        if self._turns:
+            self._turns[-1].open = False
+        parts: list[Part] = []
+        for part in result.parts:
+            if not isinstance(part, Text):
+                parts.append(part)
+            elif part.text:
+                marked = f"<tool_result>\n{part.text}\n</tool_result>"
+                parts.append(msgspec.structs.replace(part, text=marked))
+        return parts
+
+    def _with_results(self) -> list[Message]:
+        out: list[Message] = []
+        done = 0
+        for turn in self._turns:
+            out += self._out[done : turn.at]
+            done = turn.at
+            if turn.calls:
+                results = tuple(
+                    [turn.results.get(call.call_id) or self._stand_in(call) for call in turn.calls]
+                )
+                out.append(Message("user", results, results[0].path))
+        return out + self._out[done:]
+
+    def _stand_in(self, call: ToolCall) -> ToolResult:
+        self._note(call.path, "the call has no result: one that says so was added")
+        text = Text(_MISSING, path=call.path)
+        return ToolResult(call.call_id, (text,), call.kind, is_error=True, path=call.path, hosted=call.hosted)
+
+    def _note(self, path: str, detail: str) -> None:
+        self._ledger.add(LossCode.REPAIRED, path, detail)

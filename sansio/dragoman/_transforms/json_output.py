@@ -1,0 +1,245 @@
+"""Structured output for upstreams that cannot keep to a schema.
+
+Strategy: one pass over the request asks in another way, one stage over the answer makes what comes look as if the
+upstream had been able to. A tool that the model must call binds it most, but only where the client has no tools
+of its own, forbids none and wants no thinking beside it: those conflicts are the client's choices and win. Then the
+schema is told in words, and a code fence around the answer is taken off. The client never sees a tool that it did
+not offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from dragoman._ir.events import (
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
+from dragoman._wire.json import JSONObject, encode_text
+from dragoman.codec import Target
+
+JSON_TOOL = "json_response"
+
+_ANY_OBJECT: JSONObject = {"type": "object"}
+
+
+class Way(Enum):
+    """How an upstream is asked for structured output."""
+
+    NATIVE = "native"
+    OBJECT = "object"  # its own JSON mode, the schema in words
+    TOOL = "tool"
+    WORDS = "words"
+
+
+def way_of(request: Request, target: Target) -> Way:
+    """How this request's format is asked for."""
+    form = request.response_format
+    if (
+        form is None
+        or target.structured == "schema"
+        or (form.schema is None and target.structured == "object")
+    ):
+        return Way.NATIVE
+    if target.structured == "object":
+        return Way.OBJECT
+    # A forced tool is refused beside thinking.
+    thinks = request.reasoning is not None and request.reasoning.thinks
+    free = not request.tools and request.tool_choice is None and not thinks and target.can_force_tools
+    return Way.TOOL if free and _is_object_schema(form) else Way.WORDS
+
+
+def _is_object_schema(form: ResponseFormat) -> bool:
+    """Whether a tool's input can be the whole answer: it is always an object."""
+    schema = form.schema
+    return schema is None or (isinstance(schema, dict) and schema.get("type") == "object")
+
+
+def fit_format(request: Request, target: Target, ledger: Ledger) -> tuple[Request, Way]:
+    """The request with a response format that the target takes."""
+    way = way_of(request, target)
+    form = request.response_format
+    if way is Way.NATIVE or form is None:
+        return request, Way.NATIVE
+    path = form.path or "/response_format"
+    if way is Way.TOOL:
+        ledger.altered(
+            path, "asked for by a tool that the model must call: the upstream cannot keep to a schema"
+        )
+        parameters = _ANY_OBJECT if form.schema is None else form.schema
+        tool = FunctionTool(
+            JSON_TOOL,
+            form.description
+            or "Give the answer to the user by calling this tool: its input is the whole answer.",
+            parameters,
+            form.strict,
+            path=path,
+        )
+        choice = ToolChoice("named", JSON_TOOL, path=path)
+        return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None), way
+    ledger.altered(path, "asked for in words: the upstream cannot keep to a schema")
+    words = Message("system", (Text(_words(form), path=path),), path)
+    left = ResponseFormat(path=form.path) if way is Way.OBJECT else None
+    messages = _behind_the_first_system(request.messages, words)
+    return msgspec.structs.replace(request, messages=messages, response_format=left), way
+
+
+def _words(form: ResponseFormat) -> str:
+    lines = ["Answer with one JSON value and nothing else: no words around it, no code fence."]
+    if form.schema is None:
+        lines.append("It must be a JSON object.")
+    else:
+        if form.description:
+            lines.append(form.description)
+        lines.append(f"It must match this JSON Schema:\n{encode_text(form.schema)}")
+    return "\n".join(lines)
+
+
+def _behind_the_first_system(messages: tuple[Message, ...], words: Message) -> tuple[Message, ...]:
+    """At the head, but behind the client's own instructions: the cached prefix stays."""
+    at = 0
+    while at < len(messages) and messages[at].role in ("system", "developer"):
+        at += 1
+    return (*messages[:at], words, *messages[at:])
+
+
+class JsonToolStage:
+    """The input of the tool that was asked for becomes the answer's text.
+
+    Text that the model wrote beside it waits: it is shown only when the tool was never called, for then it is all
+    there is.
+    """
+
+    __slots__ = ("_called", "_held", "_ledger", "_ours", "_texts", "_tool")
+
+    text = True  # see `_transforms.pipeline`
+
+    def __init__(self, tool: str, ledger: Ledger) -> None:
+        self._tool = tool
+        self._ledger = ledger
+        self._ours: set[int] = set()
+        self._texts: set[int] = set()
+        self._held: list[Event] = []
+        self._called = False
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, BlockStarted):
+            return self._start(event)
+        block = getattr(event, "block", None)
+        if block in self._texts:
+            self._held.append(event)
+            return ()
+        if isinstance(event, ArgumentsDelta) and block in self._ours:
+            return (TextDelta(event.block, event.text),)
+        if isinstance(event, Stopped):
+            return (*self._settle(), self._stop(event))
+        if isinstance(event, Failed):
+            return (*self._settle(), event)
+        return (event,)
+
+    def _start(self, event: BlockStarted) -> Sequence[Event]:
+        if event.tool is not None and event.tool.name == self._tool:
+            if self._called:
+                self._texts.add(event.block)  # a second answer: no client of this protocol expects one
+                return ()
+            self._called = True
+            self._ours.add(event.block)
+            return (BlockStarted(event.block, BlockKind.TEXT, event.choice),)
+        if event.kind is BlockKind.TEXT:
+            self._texts.add(event.block)
+            self._held.append(event)
+            return ()
+        return (event,)
+
+    def _settle(self) -> Sequence[Event]:
+        held, self._held = self._held, []
+        self._texts.clear()
+        if not self._called:
+            return held
+        if held:
+            self._ledger.dropped("/content", "the model wrote text beside the structured answer")
+        return ()
+
+    def _stop(self, event: Stopped) -> Stopped:
+        if self._called and event.reason is StopReason.TOOL_USE:
+            return msgspec.structs.replace(event, reason=StopReason.END)
+        return event
+
+
+class BareJsonStage:
+    """Takes a code fence off the answer's text."""
+
+    __slots__ = ("_open",)
+
+    text = True  # see `_transforms.pipeline`
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Fence] = {}
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, BlockStarted) and event.kind is BlockKind.TEXT:
+            self._open[event.block] = _Fence()
+        elif isinstance(event, TextDelta) and event.block in self._open:
+            text = self._open[event.block].feed(event.text)
+            return (TextDelta(event.block, text),) if text else ()
+        elif isinstance(event, BlockEnded) and event.block in self._open:
+            rest = self._open.pop(event.block).finish()
+            return (TextDelta(event.block, rest), event) if rest else (event,)
+        return (event,)
+
+
+_FENCE = "```"
+
+
+class _Fence:
+    """Text with a fence in, text without it out, piece by piece."""
+
+    __slots__ = ("_fenced", "_held")
+
+    def __init__(self) -> None:
+        self._fenced: bool | None = None  # None: not decided
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        if self._fenced is False:
+            return text
+        self._held += text
+        if self._fenced is None and not self._decide():
+            return ""
+        text, self._held = self._held, ""
+        if self._fenced:
+            # What may be the closing fence waits.
+            shown = text.rstrip().rstrip("`").rstrip()
+            self._held = text[len(shown) :]
+            return shown
+        return text
+
+    def _decide(self) -> bool:
+        head = self._held.lstrip()
+        if not head.startswith(_FENCE[: len(head)]):
+            self._fenced = False
+            return True
+        _, newline, rest = head.partition("\n")
+        if len(head) < len(_FENCE) or not newline:
+            return False
+        self._fenced = True
+        self._held = rest
+        return True
+
+    def finish(self) -> str:
+        held = self._held.strip()
+        if self._fenced:
+            return held.removesuffix(_FENCE)
+        return self._held

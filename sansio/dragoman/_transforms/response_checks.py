@@ -1,0 +1,161 @@
+"""Whether the model did what the client demanded: an answer of a schema, a call of a tool.
+
+Strategy: what the upstream is not known to enforce is noted in the book when the request is sent, and a stage looks on
+while the answer passes. It holds nothing back and changes nothing: at the end a breach is entered in the ledger. An
+answer that was refused or stopped by the client's own words is not judged, and one that was cut only by how it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    BlockKind,
+    BlockStarted,
+    Event,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import HostedTool, Request, ResponseFormat, ToolChoice
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, decode
+from dragoman._wire.json_schema import Undecided, broken_keyword
+from dragoman._wire.strict_schema import is_strict
+from dragoman.codec import Target
+
+# In characters. Longer answers are passed on unjudged.
+MAX_TEXT = 256 * 1024
+
+_ANY_OBJECT: JSON = {"type": "object"}
+_NOT_JSON = "the answer is not the JSON that was demanded"
+
+# Of an answer that was cut only what it had said already is judged: words where a call or JSON was demanded.
+_CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
+_JSON_STARTS = frozenset('{["-0123456789tfn')
+
+
+def unenforced(
+    asked: Request, sent: Request, target: Target
+) -> tuple[ResponseFormat | None, ToolChoice | None]:
+    """The client's response format and tool choice, each None when nothing is demanded or the upstream enforces it.
+
+    sent: the request as it was fitted to the target.
+    """
+    if asked.compact:
+        return None, None  # the answer is a summary
+    form, choice = asked.response_format, asked.tool_choice
+    if form is not None and "schema" in target.enforces and _is_enforced(sent.response_format):
+        form = None
+    if not _demands_call(choice) or ("tool_choice" in target.enforces and _demands_call(sent.tool_choice)):
+        choice = None
+    if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in sent.tools):
+        choice = None  # the provider's own tools will do, and not all tell of their calls
+    return form, choice
+
+
+def _is_enforced(form: ResponseFormat | None) -> bool:
+    """Whether a server that keeps to strict schemas keeps to this one."""
+    return form is not None and form.strict is True and is_strict(form.schema)
+
+
+def _demands_call(choice: ToolChoice | None) -> bool:
+    return choice is not None and (choice.required or choice.mode in ("required", "named"))
+
+
+class CheckStage:
+    """Feed it with legal events of one answer; all of them pass unchanged. The first choice is judged.
+
+    form, choice: what unenforced() gave.
+    """
+
+    __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "text")
+
+    def __init__(self, form: ResponseFormat | None, choice: ToolChoice | None, ledger: Ledger) -> None:
+        self.text = form is not None  # see `_transforms.pipeline`
+        self._form = form
+        self._choice = choice
+        self._ledger = ledger
+        self._texts: dict[int, list[str]] = {}
+        self._size = 0
+        self._calls: list[ToolHead] = []
+        self._refused = False
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, TextDelta):
+            if event.block in self._texts and self._size <= MAX_TEXT:
+                self._size += len(event.text)
+                self._texts[event.block].append(event.text)
+        elif isinstance(event, BlockStarted):
+            if event.choice == 0:
+                self._start(event)
+        elif isinstance(event, Stopped) and event.choice == 0:
+            self._judge(event.reason)
+        return (event,)
+
+    def _start(self, event: BlockStarted) -> None:
+        if event.tool is not None:
+            self._calls.append(event.tool)
+        elif event.kind is BlockKind.TEXT:
+            self._texts[event.block] = []
+        elif event.kind is BlockKind.REFUSAL:
+            self._refused = True
+
+    def _judge(self, reason: StopReason) -> None:
+        cut = reason in _CUT
+        if self._refused or not (cut or reason in (StopReason.END, StopReason.TOOL_USE)):
+            return
+        if cut and (self._calls or not self._texts):
+            return  # it was on its way
+        if self._choice is not None:
+            self._judge_calls(self._choice)
+        if self._form is None or self._calls:
+            return
+        if not cut:
+            self._judge_text(self._form)
+        elif _cannot_become_json([*self._texts.values()][-1]):
+            self._breach("/content", _NOT_JSON)
+
+    def _judge_calls(self, choice: ToolChoice) -> None:
+        if not self._calls:
+            self._breach("/tool_calls", "a tool call was demanded, and the model made none")
+        elif choice.name is not None and all(call.name != choice.name for call in self._calls):
+            self._breach("/tool_calls", "the model called another tool than the one that was demanded")
+
+    def _judge_text(self, form: ResponseFormat) -> None:
+        texts = ["".join(pieces) for pieces in self._texts.values()]
+        schema = _ANY_OBJECT if form.schema is None else form.schema
+        try:
+            if self._size > MAX_TEXT:
+                raise Undecided(f"it has more than {MAX_TEXT} characters")
+            reason = _reason("".join(texts), schema)
+            if reason is not None and len(texts) > 1:
+                reason = _reason(texts[-1], schema)  # some models comment before they answer
+        except Undecided as why:
+            self._ledger.add(
+                LossCode.UNCHECKED, "/content", f"whether it matches the demanded schema is not known: {why}"
+            )
+            return
+        if reason is not None:
+            self._breach("/content", reason)
+
+    def _breach(self, path: str, detail: str) -> None:
+        self._ledger.add(LossCode.BREACH, path, detail)
+
+
+def _reason(text: str, schema: JSON) -> str | None:
+    """Why a text is not what was demanded, None when it is. Raises Undecided."""
+    try:
+        value = decode(text.encode("utf-8", "surrogatepass"))
+    except RemoteProtocolError:
+        return _NOT_JSON
+    keyword = broken_keyword(schema, value)
+    return None if keyword is None else f"the answer does not match the demanded schema ({keyword})"
+
+
+def _cannot_become_json(pieces: Sequence[str]) -> bool:
+    """Whether a text that was cut begins as no JSON does."""
+    start = "".join(pieces).lstrip()[:1]
+    return start != "" and start not in _JSON_STARTS

@@ -1,0 +1,124 @@
+"""What only its maker can read, on its way through clients and back.
+
+Strategy: a seal belongs to the model that made it, so on the way out it is marked with the model that was asked,
+and one that comes back for another model is left out; so is one that only looks as if it was made here. A block that
+the client's protocol has no form for, such as a server tool's result, is sealed in the same way: it travels as
+reasoning without text, and the upstream that made it gets it back at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Seal, SealDelta
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Message, Part, Request, Thought
+from dragoman._wire.json import encode
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+
+# Clients send what they were given with every turn again, so large blocks (pictures) do not travel.
+MAX_SEALED_BYTES = 256 * 1024
+
+# Numbers of blocks that are made here; readers count from 0 and never get there.
+_FIRST_BLOCK = 1 << 40
+
+
+def pin_seals(
+    request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
+) -> Request:
+    """The request without seals that another model than `model` made. Forged ones are told: they hold no seal.
+
+    readable: False where the upstream has refused them: then its own are left out whatever model made them.
+    """
+    origin = upstream.name if upstream.pins_seals else None
+    messages: list[Message] | None = None
+    for number, message in enumerate(request.messages):
+        if message.role != "assistant":
+            continue
+        for part in message.parts:
+            if type(part) is Thought:
+                break
+        else:
+            continue  # as nearly all are
+        parts = [_pinned(part, origin, model, ledger, readable) for part in message.parts]
+        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            messages = messages or list(request.messages)
+            messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
+    return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
+
+
+def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable: bool) -> Part:
+    if type(part) is not Thought:
+        return part
+    if part.forged:
+        ledger.add(LossCode.FOREIGN_SEAL, part.path, "sealed in our form, but not here, or changed since")
+    seal = part.seal
+    if seal is None:
+        return part
+    if seal.origin != origin:
+        return part
+    if seal.model and seal.model != model:
+        reason = "made by another model, which alone can read it"
+    elif not readable:
+        reason = (
+            "refused by the upstream: made with an account of another organization, which alone can read it"
+        )
+    else:
+        return part
+    ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
+    return msgspec.structs.replace(part, seal=None)
+
+
+class SealStage:
+    """Marks seals with the model that was asked, and seals what the client has no form for.
+
+    model: the upstream's name of it, "" when unknown: then seals keep what their reader wrote.
+    """
+
+    __slots__ = ("_client", "_ledger", "_made", "_model")
+
+    text = False  # see `_transforms.pipeline`
+
+    def __init__(self, client: ProtocolSpec, model: str, ledger: Ledger) -> None:
+        self._client = client
+        self._model = model
+        self._ledger = ledger
+        self._made = 0
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, SealDelta) and self._model:
+            return (SealDelta(event.block, self._marked(event.seal)),)
+        if isinstance(event, Opaque) and event.origin != self._client.name:
+            return self._seal(event)
+        return (event,)
+
+    def _marked(self, seal: Seal) -> Seal:
+        return Seal(seal.origin, seal.native, self._model) if self._model else seal
+
+    def _seal(self, event: Opaque) -> Sequence[Event]:
+        shown = (event,) if event.search is not None and self._client.shows_searches else ()
+        if not event.carried or not self._client.keeps_seals:
+            if not shown:
+                self._ledger.add(
+                    LossCode.UNKNOWN_KIND,
+                    event.path,
+                    f"no counterpart for {event.kind} in the client's protocol",
+                )
+            return shown
+        if len(encode(event.native)) > MAX_SEALED_BYTES:
+            self._ledger.dropped(event.path, f"{event.kind} is too large to travel sealed")
+            return shown
+        self._ledger.add(
+            LossCode.SEALED, event.path, f"{event.kind} has no counterpart: it travels sealed to its maker"
+        )
+        block = _FIRST_BLOCK + self._made
+        self._made += 1
+        seal = self._marked(Seal(event.origin, event.native))
+        return (
+            BlockStarted(block, BlockKind.REASONING, event.choice),
+            SealDelta(block, seal),
+            BlockEnded(block),
+            *shown,
+        )

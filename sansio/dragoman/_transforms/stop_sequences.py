@@ -1,0 +1,151 @@
+"""Stop sequences for upstreams that have none, or not so many.
+
+Strategy: a request's stop sequences that the upstream does not take are kept in the book, and a stage over the
+answer looks for them in the text, as the upstream would: what is before the first match is the whole answer. Text
+that may be the beginning of a sequence waits until that is decided; all other text passes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._wire.json import JSON
+
+# Longer ones are refused by vendors; a limit, because that much text may have to wait.
+MAX_STOP_CHARS = 1024
+
+
+def split_stops(value: JSON, most: int | None, path: str, ledger: Ledger) -> tuple[JSON, tuple[str, ...]]:
+    """The setting `stop` for an upstream that takes `most` sequences, and those that we must look for ourselves.
+
+    Gives the value itself, or None, where there is nothing for the upstream.
+    """
+    stops = [value] if isinstance(value, str) else value
+    if most is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
+        return value, ()
+    if len(stops) <= most:
+        return value, ()
+    ours: list[str] = []
+    for number, each in enumerate(stops[most:], most):
+        if each and len(each) <= MAX_STOP_CHARS:
+            ours.append(each)
+        else:
+            ledger.dropped(
+                f"{path}/{number}" if stops is value else path,
+                "an empty or endless stop sequence is not looked for",
+            )
+    return stops[:most] or None, tuple(ours)
+
+
+class StopStage:
+    """Ends a choice at the first stop sequence in its text, and with the only choice the answer.
+
+    alone: the answer has one choice. When it has several, the upstream's end is the end.
+    """
+
+    __slots__ = ("_alone", "_done", "_open", "_stops", "ended")
+
+    text = True  # see `_transforms.pipeline`
+
+    def __init__(self, stops: Sequence[str], *, alone: bool) -> None:
+        self._stops = tuple(stops)
+        self._alone = alone
+        self._open: dict[int, _Open] = {}
+        self._done: set[int] = set()  # choices that a sequence has ended
+        self.ended = False
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if self.ended:
+            return ()
+        if isinstance(event, BlockStarted):
+            if event.choice in self._done:
+                return ()
+            self._open[event.block] = _Open(event.choice, event.kind is BlockKind.TEXT)
+            return (event,)
+        if isinstance(event, TextDelta):
+            return self._look(event)
+        if isinstance(event, BlockEnded):
+            block = self._open.pop(event.block, None)
+            if block is None:
+                return ()
+            return (TextDelta(event.block, block.held), event) if block.held else (event,)
+        if isinstance(event, (Stopped, Opaque)):
+            return () if event.choice in self._done else (event,)
+        if isinstance(event, Failed):
+            return (*[self._release(each) for each, block in self._open.items() if block.held], event)
+        at = getattr(event, "block", None)
+        if at is not None and at not in self._open:
+            return ()
+        if isinstance(event, Logprobs) and self._open[event.block].held:
+            return (self._release(event.block), event)  # they are of text that comes, behind what waits
+        return (event,)
+
+    def _look(self, event: TextDelta) -> Sequence[Event]:
+        block = self._open.get(event.block)
+        if block is None:
+            return ()
+        if not block.looks:
+            return (event,)
+        text = block.held + event.text
+        found = [(at, each) for each in self._stops if (at := text.find(each)) >= 0]
+        if found:
+            at, stop = min(found)
+            return self._end(event.block, block.choice, text[:at], stop)
+        keep = self._undecided(text)
+        block.held = text[len(text) - keep :]
+        shown = text[: len(text) - keep]
+        return (TextDelta(event.block, shown),) if shown else ()
+
+    def _undecided(self, text: str) -> int:
+        """How many characters at the end of the text may be the beginning of a stop sequence."""
+        most = 0
+        for stop in self._stops:
+            for size in range(min(len(stop) - 1, len(text)), most, -1):
+                if text.endswith(stop[:size]):
+                    most = size
+                    break
+        return most
+
+    def _release(self, number: int) -> TextDelta:
+        block = self._open[number]
+        held, block.held = block.held, ""
+        return TextDelta(number, held)
+
+    def _end(self, number: int, choice: int, text: str, stop: str) -> Sequence[Event]:
+        out: list[Event] = [TextDelta(number, text)] if text else []
+        for each in [each for each, block in self._open.items() if block.choice == choice]:
+            block = self._open.pop(each)
+            if each != number and block.held:
+                out.append(TextDelta(each, block.held))
+            out.append(BlockEnded(each))
+        out.append(Stopped(StopReason.STOP_SEQUENCE, choice=choice, sequence=stop))
+        self._done.add(choice)
+        if self._alone:
+            self.ended = True
+            out.append(ENDED)
+        return out
+
+
+class _Open:
+    """An open block. looks: it is text, in which sequences are looked for; held: what waits of it."""
+
+    __slots__ = ("choice", "held", "looks")
+
+    def __init__(self, choice: int, looks: bool) -> None:
+        self.choice = choice
+        self.looks = looks
+        self.held = ""

@@ -1,0 +1,156 @@
+"""Tool calls on their way to the client: names mapped back, free text unwrapped, ids distinct.
+
+Strategy: one stage between reader and writer, for every pair of protocols. It knows only the book that the
+request pass left. What the client gets is what it would have got from an upstream of its own protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman._ir.events import ArgumentsDelta, BlockEnded, BlockStarted, Event, ToolHead, ToolKind
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.request import Grammar
+from dragoman._ir.undo import Book
+from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
+from dragoman._transforms.tools import fit_name
+from dragoman.codec import CheckInput, ToolRule, Unchecked
+
+
+class _Call:
+    """An open tool call.
+
+    shape: changes its argument text on the way, None where nothing changes.
+    grammar: what its input must look like and nobody has enforced; `input` is that input so far then.
+    """
+
+    __slots__ = ("empty", "grammar", "head", "input", "shape")
+
+    def __init__(
+        self, head: ToolHead, shape: InputUnwrapper | InputWrapper | None, grammar: Grammar | None
+    ) -> None:
+        self.head = head
+        self.shape = shape
+        self.grammar = grammar
+        self.input: list[str] = []
+        self.empty = True  # no argument text yet, or only blanks
+
+
+class CallStage:
+    """Feed it with legal events of one answer; events other than those of tool calls pass unchanged.
+
+    Args:
+        book: what the request's pass changed.
+        rule: what the client's protocol allows for tools.
+        token: the answer's unique id.
+        check_input: judges the input of custom tools with a grammar that the upstream could not enforce. Without it
+            the ledger says that nobody did.
+    """
+
+    __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
+
+    text = False  # see `_transforms.pipeline`
+
+    def __init__(
+        self,
+        book: Book,
+        rule: ToolRule,
+        token: str,
+        ledger: Ledger,
+        check_input: CheckInput | None = None,
+    ) -> None:
+        self._check = check_input
+        self._book = book
+        self._rule = rule
+        self._token = token
+        self._ledger = ledger
+        self._ids: set[str] = set(book.used_ids)
+        self._calls: dict[int, _Call] = {}
+
+    def send(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, ArgumentsDelta):
+            return self._fill(event)
+        if isinstance(event, BlockStarted) and event.tool is not None:
+            return (self._start(event, event.tool),)
+        if isinstance(event, BlockEnded) and event.block in self._calls:
+            return self._end(event)
+        return (event,)
+
+    def _start(self, event: BlockStarted, head: ToolHead) -> BlockStarted:
+        name, namespace, kind = head.name, head.namespace, head.kind
+        shape: InputUnwrapper | InputWrapper | None = None
+        grammar: Grammar | None = None
+        hosted: str | None = None
+        origin = self._book.origins.get(name)
+        if origin is not None:
+            if origin.wrapped and kind is ToolKind.FUNCTION:
+                shape = InputUnwrapper()
+                grammar = origin.grammar
+            name, namespace, kind, hosted = origin.name, origin.namespace, origin.kind, origin.hosted
+        if kind is ToolKind.CUSTOM and not self._rule.custom:
+            # A call that the client did not offer and has no form for. A function with one string says it all.
+            shape, kind = InputWrapper(), ToolKind.FUNCTION
+        if namespace is not None and not self._rule.namespaces:
+            name, namespace = fit_name(name, namespace, self._rule), None
+        head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id, hosted)
+        self._calls[event.block] = _Call(head, shape, grammar)
+        return msgspec.structs.replace(event, tool=head)
+
+    def _distinct(self, call_id: str) -> str:
+        """Some servers number their calls anew in each turn (`call_0`), or give two calls one id. Clients
+        pair results with calls by id alone, so an id that this conversation has used gets a suffix of this
+        answer.
+        """
+        fresh = call_id
+        number = 0
+        while fresh in self._ids:
+            fresh = f"{call_id}_{self._token[:8]}{number or ''}"
+            number += 1
+        self._ids.add(fresh)
+        return fresh
+
+    def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
+        call = self._calls[event.block]
+        if call.shape is None:
+            if call.empty and event.text.strip():
+                call.empty = False
+            return (event,)
+        text = call.shape.feed(event.text)
+        if call.grammar is not None and self._check is not None:
+            call.input.append(text)
+        return (ArgumentsDelta(event.block, text),) if text else ()
+
+    def _end(self, event: BlockEnded) -> Sequence[Event]:
+        call = self._calls.pop(event.block)
+        if isinstance(call.shape, InputWrapper) and not event.complete:
+            return (event,)  # cut off: it must not be made to look whole
+        if call.shape is not None:
+            rest = call.shape.finish()
+            if call.grammar is not None and event.complete:
+                self._judge(call, call.grammar, rest)
+            if not call.shape.exact and event.complete:
+                self._ledger.altered(
+                    child("/tool_calls", call.head.call_id) + "/input",
+                    "the model did not wrap the tool's input as asked; its text is given as it was",
+                )
+            return (ArgumentsDelta(event.block, rest), event) if rest else (event,)
+        if call.empty and event.complete and call.head.kind is ToolKind.FUNCTION:
+            # A tool without parameters: the sum of the deltas must still be a JSON object.
+            return ArgumentsDelta(event.block, "{}"), event
+        return (event,)
+
+    def _judge(self, call: _Call, grammar: Grammar, rest: str) -> None:
+        """The client gets the input as the model wrote it, and is told what is wrong with it."""
+        path = child("/tool_calls", call.head.call_id) + "/input"
+        what = f"the tool's {grammar.syntax} grammar"
+        try:
+            if self._check is None:
+                raise Unchecked("nobody has looked")
+            reason = self._check(grammar, "".join([*call.input, rest]))
+        except Unchecked as why:
+            self._ledger.add(LossCode.UNCHECKED, path, f"whether it matches {what} is not known: {why}")
+            return
+        if reason is not None:
+            self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

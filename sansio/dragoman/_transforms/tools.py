@@ -1,0 +1,355 @@
+"""Tools, their names and the ids of their calls, fitted to what a target takes.
+
+Strategy: one pass over the request changes tools, choices, calls and results into what the target's ToolRule
+allows and keeps a book of what it changed; a stage over the answer's events changes names back by that book.
+So readers and writers never know of foreign limits. Every mapping is a function of the value alone (a hash
+where something must be shortened): the same conversation gives the same bytes each turn, and prompt caches
+and earlier turns stay valid.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Message,
+    Part,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolRef,
+    ToolResult,
+)
+from dragoman._ir.undo import Book, Origin
+from dragoman._transforms.freeform import as_function, wrap_input
+from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman.codec import Target, ToolRule
+
+# "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+# "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
+_ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
+_HASH_CHARS = 8
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+# The limit for call ids where a vendor documents none.
+_LONG_ID = 256
+
+
+def fit_name(name: str, namespace: str | None, rule: ToolRule) -> str:
+    """The name on the wire: unchanged where it is allowed, else cleaned, and with a hash where that loses."""
+    full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
+    if len(full) <= rule.max_name and _FORBIDDEN.search(full) is None:
+        return full
+    return _shorten(_FORBIDDEN.sub("_", full), full, rule.max_name)
+
+
+def fit_call_id(call_id: str, rule: ToolRule, form: str = "any") -> str:
+    """The call id on the wire, by the same rule for a call and for its result. form: see Target.call_ids."""
+    if form == "alnum9":
+        return call_id if _ALNUM9.fullmatch(call_id) else _nine(call_id)
+    if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
+        return call_id
+    limit = rule.max_call_id or _LONG_ID
+    if len(call_id) <= limit and _FORBIDDEN.search(call_id) is None:
+        return call_id
+    clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
+    return _shorten(clean, call_id, limit)
+
+
+def _nine(text: str) -> str:
+    """Nine letters and digits for a text: 36 ** 9 of them are enough to keep the calls of a conversation apart."""
+    import hashlib  # see _shorten
+
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    out = ""
+    for _ in range(9):
+        number, digit = divmod(number, 36)
+        out += "0123456789abcdefghijklmnopqrstuvwxyz"[digit]
+    return out
+
+
+def _shorten(clean: str, exact: str, limit: int) -> str:
+    """At most `limit` characters; the hash of the exact text keeps two texts apart."""
+    import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
+
+    digest = hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+    return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
+
+
+def fit_tools(
+    request: Request, rule: ToolRule, target: Target, ledger: Ledger, own: str = ""
+) -> tuple[Request, Book]:
+    """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
+
+    own: the upstream's protocol: it knows the tools that are of it.
+    Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
+    """
+    _refuse_without_its_tool(request, rule, target, own)
+    request = _offer_allowed(request, rule, target, ledger)
+    told = target.custom_tools
+    custom = rule.custom and (rule.custom_usual if told is None else told)
+    fitter = _Fitter(rule, custom, target, ledger, own)
+    tools = tuple([fitter.tool(tool) for tool in request.tools])
+    changed: list[Message] | None = None
+    messages = request.messages
+    for number, message in enumerate(messages):
+        if len(message.parts) == 1 and type(message.parts[0]) is Text:
+            continue  # as most are: nothing that a tool rule is about
+        new = fitter.message(message)
+        if new is not message:
+            changed = changed or list(messages)
+            changed[number] = new
+    if changed is not None:
+        messages = tuple(changed)
+    choice = request.tool_choice
+    if fitter.origins:
+        choice = fitter.choice(choice)
+    fitted = msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
+    return fitted, Book(fitter.origins, frozenset(fitter.used_ids))
+
+
+def _refuse_without_its_tool(request: Request, rule: ToolRule, target: Target, own: str) -> None:
+    """A tool that the provider runs can be left out where there are others. Left without the only one, or without
+    the one that is demanded, a model answers all the same, and clients show that as what the tool gave.
+    """
+    if not any(isinstance(tool, HostedTool) for tool in request.tools):
+        return
+    lost = [
+        tool
+        for tool in request.tools
+        if isinstance(tool, HostedTool) and tool.origin != own and not _is_run(tool, rule, target)
+    ]
+    choice = request.tool_choice
+    mode = None if choice is None else choice.mode
+    if not lost or mode == "none":
+        return
+    kinds = {tool.kind for tool in lost}
+    if choice is not None and mode == "named":
+        demanded = choice.hosted in kinds
+    elif choice is not None and mode == "allowed":
+        demanded = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
+    else:
+        demanded = len(lost) == len(request.tools)
+    if demanded:
+        tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
+        raise RemoteProtocolError(
+            f"{dotted(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called instead: "
+            "leave it out, or ask for a model whose upstream runs it",
+            path=tool.path,
+            code="unsupported_value",
+        )
+
+
+def _is_run(tool: HostedTool, rule: ToolRule, target: Target) -> bool:
+    """Whether the upstream, or a function in its place, does what the tool does."""
+    if tool.stand_in is not None or tool.use is None:
+        return tool.stand_in is not None
+    return tool.use.__struct_config__.tag in rule.hosted & target.hosted
+
+
+def _offer_allowed(request: Request, rule: ToolRule, target: Target, ledger: Ledger) -> Request:
+    """Without a list of allowed tools, where the upstream takes none: the others are not offered at all, which
+    restricts as much.
+    """
+    choice = request.tool_choice
+    if choice is None or choice.mode != "allowed" or (rule.allowed and "allowed_tools" not in target.refuses):
+        return request
+    names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
+    kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
+    kept: list[Tool] = []
+    missing: set[object] = {*names, *kinds}
+    for tool in request.tools:
+        key = tool.kind if isinstance(tool, HostedTool) else (tool.namespace, tool.name)
+        if key in names or key in kinds:
+            kept.append(tool)
+            missing.discard(key)
+        else:
+            ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
+    if missing:
+        ledger.dropped(choice.path or "/tool_choice", "an allowed tool is not among those declared")
+    choice = ToolChoice("required" if choice.required else "auto", path=choice.path)
+    return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
+
+
+class _Fitter:
+    """The pass over one request."""
+
+    __slots__ = (
+        "_custom",
+        "_form",
+        "_hosted",
+        "_ids",
+        "_ledger",
+        "_own",
+        "_rule",
+        "_same",
+        "_stood",
+        "_taken",
+        "_wire",
+        "origins",
+        "used_ids",
+    )
+
+    def __init__(self, rule: ToolRule, custom: bool, target: Target, ledger: Ledger, own: str) -> None:
+        self._rule = rule
+        self._own = own
+        self._form = target.call_ids
+        self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the wire name of its stand-in
+        self._stood: set[str] = set()  # names that stand-ins go by
+        self._custom = custom
+        self._ledger = ledger
+        self._wire: dict[tuple[str | None, str], str] = {}
+        self._taken: set[tuple[str | None, str]] = set()
+        # What is known to stay as it is: names outside of namespaces, and call ids. Both come again and again.
+        self._same: set[str] = set()
+        self._ids: set[str] = set()
+        self.origins: dict[str, Origin] = {}
+        self.used_ids: set[str] = set()
+
+    def tool(self, tool: Tool) -> Tool:
+        if isinstance(tool, HostedTool):
+            if tool.stand_in is None or tool.origin == self._own:
+                return tool
+            return self._stand_in(tool, tool.stand_in)
+        if tool.namespace is None and tool.name in self._stood:
+            self._stood.discard(tool.name)
+            self._same.discard(tool.name)
+            self._wire[None, tool.name] = self._another(tool.name, "")
+        name, namespace = self._name(tool.name, tool.namespace)
+        if isinstance(tool, CustomTool) and not self._custom:
+            self.origins[name] = Origin(
+                tool.name, tool.namespace, ToolKind.CUSTOM, wrapped=True, grammar=tool.grammar
+            )
+            if tool.grammar is not None:
+                self._ledger.altered(
+                    f"{tool.path}/format",
+                    "the grammar is described to the model; the upstream cannot enforce it",
+                )
+            return as_function(tool, name)
+        if name == tool.name and namespace == tool.namespace:
+            return tool
+        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
+        self.origins[name] = Origin(tool.name, tool.namespace, kind, wrapped=False)
+        fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
+        return fitted
+
+    def _stand_in(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
+        """The client runs the tool, so a function of the same name does: calls of it are told as it knows them."""
+        if (None, function.name) in self._wire:
+            # The client has a tool of its own by this name: the two are told apart.
+            name = self._another(function.name, tool.kind)
+        else:
+            name, _ = self._name(function.name, None)
+            self._stood.add(function.name)
+        self.origins[name] = Origin(function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind)
+        self._hosted[tool.kind] = name
+        self._ledger.altered(tool.path, f"the tool {tool.kind} is told to the model as a function")
+        return function if name == function.name else msgspec.structs.replace(function, name=name)
+
+    def message(self, message: Message) -> Message:
+        """The message itself unless one of its parts must change: most never do."""
+        changed: list[Part] | None = None
+        for index, part in enumerate(message.parts):
+            fitted: Part
+            if type(part) is ToolCall:
+                fitted = self._call(part)
+            elif type(part) is ToolResult:
+                fitted = self._result(part)
+            else:
+                continue
+            if fitted is not part:
+                changed = changed or list(message.parts)
+                changed[index] = fitted
+        if changed is None:
+            return message
+        return msgspec.structs.replace(message, parts=tuple(changed))
+
+    def choice(self, choice: ToolChoice | None) -> ToolChoice | None:
+        if choice is None or (choice.name is None and not choice.allowed and choice.hosted is None):
+            return choice
+        if choice.hosted is not None:
+            stand_in = self._hosted.get(choice.hosted)
+            if stand_in is None:
+                return choice
+            return ToolChoice("named", stand_in, path=choice.path)
+        name, namespace, kind = choice.name, choice.namespace, choice.kind
+        if name is not None:
+            name, namespace = self._name(name, namespace)
+            if kind is ToolKind.CUSTOM and not self._custom:
+                kind = ToolKind.FUNCTION
+        allowed = tuple([self._ref(each) for each in choice.allowed])
+        return msgspec.structs.replace(choice, name=name, namespace=namespace, kind=kind, allowed=allowed)
+
+    def _ref(self, ref: ToolRef) -> ToolRef:
+        if ref.hosted is not None:
+            return ToolRef(self._hosted[ref.hosted]) if ref.hosted in self._hosted else ref
+        name, namespace = self._name(ref.name, ref.namespace)
+        kind = ToolKind.CUSTOM if ref.kind is ToolKind.CUSTOM and self._custom else ToolKind.FUNCTION
+        return ToolRef(name, namespace, kind)
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        self.used_ids.add(call.call_id)
+        wrap = call.kind is _CUSTOM and not self._custom
+        call_id = self._id(call.call_id)
+        if call.hosted in self._hosted:
+            name, namespace = self._hosted[call.hosted], None
+        elif not wrap and call_id is call.call_id and call.namespace is None and call.name in self._same:
+            return call
+        else:
+            name, namespace = self._name(call.name, call.namespace)
+        if not wrap and call_id == call.call_id and name == call.name and namespace == call.namespace:
+            return call
+        return msgspec.structs.replace(
+            call,
+            call_id=call_id,
+            name=name,
+            namespace=namespace,
+            kind=ToolKind.FUNCTION if wrap else call.kind,
+            input=wrap_input(call.input) if wrap else call.input,
+        )
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        unwrap = result.kind is _CUSTOM and not self._custom
+        if not unwrap and result.call_id in self._ids:
+            return result  # as its call
+        call_id = self._id(result.call_id)
+        if not unwrap and call_id == result.call_id:
+            return result
+        kind = ToolKind.FUNCTION if unwrap else result.kind
+        return msgspec.structs.replace(result, call_id=call_id, kind=kind)
+
+    def _id(self, call_id: str) -> str:
+        fitted = fit_call_id(call_id, self._rule, self._form)
+        if fitted == call_id:
+            self._ids.add(call_id)
+        return fitted
+
+    def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
+        key = (namespace, name)
+        space = namespace if self._rule.namespaces else None
+        wire = self._wire.get(key)
+        if wire is None:
+            wire = fit_name(name, namespace, self._rule)
+            if (space, wire) in self._taken:
+                # `a__b` may be a name of its own and the tool b of namespace a: the later one gets a hash.
+                wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
+            self._taken.add((space, wire))
+            self._wire[key] = wire
+            if namespace is None and wire == name:
+                self._same.add(name)
+        return wire, space
+
+    def _another(self, name: str, kind: str) -> str:
+        """A wire name for a namesake of a tool that has this one."""
+        wire = _shorten(_FORBIDDEN.sub("_", name), f"{kind}\0{name}", self._rule.max_name)
+        self._taken.add((None, wire))
+        return wire

@@ -1,0 +1,232 @@
+"""Settings and demands that the upstream does not take, and what becomes of them.
+
+Strategy: what the model is known to refuse is left out and entered in the ledger, for a refused request helps
+nobody. Two settings are not lost with an upstream that lacks them: stop sequences are looked for on the way back,
+and several answers are asked for by several requests, if the caller can do that. A demanded tool call goes before
+thinking: the model that cannot do both is told not to think.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from dragoman._ir.effort import fit_effort
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Text,
+    Thought,
+    Tool,
+    ToolResult,
+)
+from dragoman._transforms.stop_sequences import split_stops
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON
+from dragoman.codec import Target, UpstreamSpec
+
+# A name for the conversation that a request belongs to, None when there is none to be had.
+Session: TypeAlias = Callable[[], str | None]
+
+
+def fit_demands(
+    request: Request, upstream: UpstreamSpec, target: Target, most_answers: int, ledger: Ledger
+) -> tuple[Request, tuple[str, ...], int]:
+    """The request as this upstream takes it, the stop sequences to look for, the number of requests to send.
+
+    most_answers: how many requests the caller is ready to send for one with `n`.
+    Raises RemoteProtocolError (400) for more.
+    """
+    params = request.params
+    if not params:
+        return request, (), 1
+    left: dict[Param, JSON] = dict(params)
+    stops: tuple[str, ...] = ()
+    answers = 1
+    if "stop" in left:
+        most = 0 if "stop" in target.refuses else upstream.max_stops
+        left["stop"], stops = split_stops(left["stop"], most, _path(request, "stop"), ledger)
+        if left["stop"] is None:
+            del left["stop"]
+    if "n" in left and not (upstream.choices and "n" not in target.refuses):
+        answers = _answers(left.pop("n"), _path(request, "n"), most_answers)
+    refused = target.refuses
+    if target.sampling_at_none and _effort_is_none(request, target):
+        refused -= _TAKEN_AT_NONE
+    for param in [each for each in left if each in refused]:
+        if left.pop(param) is not False or param not in _OFF_ANYWAY:
+            ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
+    if not target.sampling_pair and "temperature" in left and "top_p" in left:
+        # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
+        del left["top_p"]
+    if len(left) == len(params) and left.get("stop") == params.get("stop"):
+        return request, (), 1
+    return msgspec.structs.replace(request, params=left), stops, answers
+
+
+# Who refuses these does nothing of the kind, so that false loses nothing.
+_OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
+
+
+def name_session(request: Request, target: Target, session: Session | None) -> Request:
+    """The request with a key for the cache of its prompt, where the upstream takes one and the client names none."""
+    if session is None or not target.cache_keys or "prompt_cache_key" in request.params:
+        return request
+    name = session()
+    if name is None:
+        return request
+    return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
+
+
+def fit_marks(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without cache marks, where the upstream answers `cache_control` with an error."""
+    if "cache_control" not in target.refuses:
+        return request
+    messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
+    tools = [_unmarked(tool, ledger) for tool in request.tools]
+    params = request.params
+    if "prompt_cache_options" in params:
+        ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
+        params = {param: value for param, value in params.items() if param != "prompt_cache_options"}
+    return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
+
+
+_NO_MARKS = "the upstream takes no cache marks"
+
+
+def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
+    """The part or tool without its marks, itself when it has none."""
+    if isinstance(value, (Refusal, Thought)):
+        return value
+    if isinstance(value, (OpaquePart, HostedTool)):
+        native = value.native
+        if type(native) is not dict or native.get("cache_control") is None:
+            return value
+        ledger.dropped(f"{value.path}/cache_control", _NO_MARKS)
+        native = {name: each for name, each in native.items() if name != "cache_control"}
+        return msgspec.structs.replace(value, native=native)
+    if isinstance(value, ToolResult):
+        inner = tuple([_unmarked(part, ledger) for part in value.parts])
+        value = msgspec.structs.replace(value, parts=inner)
+    if value.cache is None:
+        return value
+    ledger.dropped(value.cache.path, _NO_MARKS)
+    extra = {name: each for name, each in (value.extra or {}).items() if name != "cache_control"}
+    return msgspec.structs.replace(value, cache=None, extra=extra or None)
+
+
+def fit_media(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request without images or files, where they are refused: one in the history would fail each turn after it."""
+    if not target.refuses & _MEDIA:
+        return request
+    messages = _changed(request.messages, lambda part: _unseen(part, target, ledger))
+    return msgspec.structs.replace(request, messages=messages)
+
+
+def _changed(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tuple[Message, ...]:
+    return tuple(
+        [
+            msgspec.structs.replace(message, parts=tuple([change(part) for part in message.parts]))
+            for message in messages
+        ]
+    )
+
+
+_MEDIA = frozenset(("image", "file"))
+
+
+def _unseen(part: Any, target: Target, ledger: Ledger) -> Any:
+    """The part, or words in the place of what the upstream refuses."""
+    if isinstance(part, ToolResult):
+        inner = tuple([_unseen(each, target, ledger) for each in part.parts])
+        return msgspec.structs.replace(part, parts=inner)
+    if not isinstance(part, Media) or part.kind not in target.refuses & _MEDIA or part.source == "text":
+        return part
+    ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
+    words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
+    return Text(words, part.cache, path=part.path, stand_in=True)
+
+
+def fit_tool_demands(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with what the upstream takes of `strict`, of `parallel_tool_calls`, and of a forced choice."""
+    refuses = target.refuses
+    if "tool_strict" in refuses and any(
+        type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
+    ):
+        tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
+        request = msgspec.structs.replace(request, tools=tools)
+    if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
+        if not request.parallel_tool_calls:
+            ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
+        request = msgspec.structs.replace(request, parallel_tool_calls=None)
+    return _fit_choice(request, target, ledger)
+
+
+def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
+    if not isinstance(tool, FunctionTool) or tool.strict is None:
+        return tool
+    if tool.strict:
+        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to keep to a tool's schema")
+    return msgspec.structs.replace(tool, strict=None)
+
+
+def _fit_choice(request: Request, target: Target, ledger: Ledger) -> Request:
+    """The request with a tool choice that its thinking allows."""
+    choice = request.tool_choice
+    if choice is None or target.forced_tools == "yes":
+        return request
+    if not (choice.required or choice.mode in ("required", "named")):
+        return request
+    if not target.can_force_tools:
+        ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
+        if choice.mode == "allowed":
+            choice = msgspec.structs.replace(choice, required=False)
+            return msgspec.structs.replace(request, tool_choice=choice)
+        return msgspec.structs.replace(request, tool_choice=None)
+    if target.efforts == ():
+        return request  # it does not think
+    # "Thinking may not be enabled when tool_choice forces tool use." It may be on where nobody asked for it.
+    config = request.reasoning
+    if config is not None and config.thinks:
+        ledger.altered(
+            config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
+        )
+    return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
+
+
+# "Supported when using reasoning effort none: temperature, top_p, logprobs", which is also the default there.
+_TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
+
+
+def _effort_is_none(request: Request, target: Target) -> bool:
+    config = request.reasoning
+    if config is None or not config.thinks:
+        return True
+    return config.effort is not None and fit_effort(config.effort, target.efforts) == "none"
+
+
+def _answers(value: JSON, path: str, most: int) -> int:
+    if type(value) is not int or value < 1:
+        raise RemoteProtocolError("n must be a positive integer", path=path, code="invalid_value")
+    if value > most:
+        hint = "ask once for each answer" if most == 1 else f"ask for at most {most} at once"
+        raise RemoteProtocolError(
+            f"the upstream gives one answer to a request: {hint}", path=path, code="unsupported_value"
+        )
+    return value
+
+
+def _path(request: Request, param: Param) -> str:
+    return request.param_paths.get(param, f"/{param}")

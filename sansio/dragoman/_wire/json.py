@@ -1,0 +1,148 @@
+"""The one door to JSON.
+
+Strategy: msgspec decodes to plain builtins, so unknown keys survive, and encodes without spaces and without
+sorting, so the same value always gives the same bytes. Two things msgspec will not take are handled here:
+lone surrogates (models do cut emoji in half) fall back to the standard library, and nesting that
+exhausts the stack is an ordinary error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from dragoman._wire.exceptions import RemoteProtocolError
+
+JSON: TypeAlias = Any  # what a JSON text can hold: the one place where the core says Any
+JSONObject: TypeAlias = dict[str, JSON]
+
+# One request body or one whole answer. The largest honest bodies are requests with inline images and PDFs;
+# Anthropic refuses more than 32 MB, OpenAI more than 50 MB of files in one request.
+MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(data: bytes) -> JSON:
+    """Read one JSON text.
+
+    Raises RemoteProtocolError when it is no JSON text, is nested too deep or is longer than
+    MAX_DOCUMENT_BYTES. The message says what is wrong and at which byte, and never repeats the text.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise RemoteProtocolError(
+            f"the JSON text has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status_hint=413
+        )
+    try:
+        value = _decode(data)
+    except RecursionError:
+        raise too_deep() from None
+    except UnicodeDecodeError:
+        raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
+    except msgspec.DecodeError as error:
+        value = _decode_leniently(data, error)
+    return value
+
+
+def decode_object(data: bytes, what: str) -> JSONObject:
+    """Like decode, for a text that must be an object. `what` names it in errors, e.g. "the request body"."""
+    try:
+        value = decode(data)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(
+            f"{what} is not valid JSON: {error.message}", status_hint=error.status_hint, code="invalid_json"
+        ) from None
+    if type(value) is not dict:
+        raise RemoteProtocolError(f"{what} must be a JSON object, not {kind_of(value)}", code="invalid_json")
+    return value
+
+
+def encode(value: JSON) -> bytes:
+    """Write compact JSON in UTF-8, keys in the order of the mapping."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form; only its \u escape can carry it.
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=True, default=_plain).encode("ascii")
+
+
+def encode_text(value: JSON) -> str:
+    """Like encode, as str: for JSON that travels inside a JSON string, such as tool arguments."""
+    return encode(value).decode("utf-8")
+
+
+def is_object_text(text: str) -> bool:
+    """Whether a text is one complete JSON object, as tool arguments must be in the end."""
+    try:
+        # What holds a lone surrogate is complete all the same: decode() takes it too.
+        return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
+    except RemoteProtocolError:
+        return False
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's type, for error messages."""
+    if value is None:
+        return "null"
+    for types, name in _KINDS:
+        if isinstance(value, types):
+            return name
+    return type(value).__name__
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "a boolean"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (dict, "an object"),
+    (list, "an array"),
+)
+
+
+def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
+    """Take what only the standard library takes: lone surrogates. Everything else keeps msgspec's refusal."""
+    if b"\\u" in data:
+        try:
+            # As str, for json.loads would guess UTF-16 and skip a BOM in bytes.
+            return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        except (ValueError, RecursionError):
+            pass
+    raise RemoteProtocolError(str(error)[:200])
+
+
+def _no_constant(name: str) -> JSON:
+    raise ValueError(name)  # NaN and Infinity are no JSON
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (math.inf, -math.inf):
+        raise ValueError(digits)  # out of range: it could not be written again
+    return value
+
+
+def _first_bad_byte(data: bytes) -> int:
+    """Where UTF-8 ends. msgspec counts from the start of the string that is at fault."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
+
+
+def _plain(value: object) -> JSON:
+    """For the fallback encoder: raw JSON is the only value of ours that the standard library cannot know."""
+    return json.loads(bytes(cast(msgspec.Raw, value)))
+
+
+def too_deep() -> RemoteProtocolError:
+    """For RecursionError, wherever it is met: the value was nested deeper than the stack allows.
+
+    That is hundreds of levels or, from Python 3.13 on, thousands: ten times what any schema in the field needs. A count
+    of our own would cost as much as decoding the text.
+    """
+    return RemoteProtocolError("the JSON text is nested too deep")

@@ -1,0 +1,309 @@
+"""Whether a JSON value matches a JSON Schema, as far as that can be told within bounds.
+
+Strategy: one function a keyword, found in a table, and one walk over schema and value together. A schema comes with the
+request, so from outside: the walk counts its steps and gives up beyond a bound, and no regular expression is run. What
+is not judged leaves the question open; only a breach that is certain is called one. Words that are no keywords here are
+annotations: "a JSON Schema MAY contain properties which are not schema keywords ... they SHOULD be ignored".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dragoman._wire.json import JSON, JSONObject
+
+# A step is less than a microsecond. A schema of an answer's size takes some thousands.
+MAX_STEPS = 100_000
+
+_NUMBERS = (int, float)
+
+
+class Undecided(Exception):
+    """It cannot be told whether a value matches. The message says why, and quotes nothing."""
+
+
+class _Broken(Exception):
+    """The value breaks this keyword."""
+
+
+def broken_keyword(schema: JSON, value: JSON) -> str | None:
+    """The keyword of the schema that a value breaks, None when it matches. Raises Undecided."""
+    try:
+        sure = _Walk(schema).matches(schema, value)
+    except _Broken as broken:
+        return str(broken)
+    except RecursionError:
+        raise Undecided("schema and answer are nested too deep") from None
+    if not sure:
+        raise Undecided("the schema has keywords that are not judged")
+    return None
+
+
+class _Walk:
+    """matches() and all judges of keywords: True for a match, False where that is open. They raise _Broken."""
+
+    __slots__ = ("_root", "_steps")
+
+    def __init__(self, root: JSON) -> None:
+        self._root = root
+        self._steps = 0
+
+    def spend(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise Undecided("to judge it would take too long")
+
+    def matches(self, schema: JSON, value: JSON) -> bool:
+        if schema is True:
+            return True
+        if schema is False:
+            raise _Broken("false")
+        if type(schema) is not dict or ("$id" in schema and schema is not self._root):
+            return False  # no schema; one with a base of its own for the references in it
+        self.spend(1 + len(schema))
+        sure = True
+        for keyword, rule in schema.items():
+            judge = _JUDGES.get(keyword)
+            if judge is not None:
+                sure = judge(self, rule, value, schema) and sure
+            elif keyword in _OPEN:
+                kind = _OPEN[keyword]
+                sure = sure and kind is not None and type(value) is not kind
+        return sure
+
+    def _all(self, pairs: list[tuple[JSON, JSON]]) -> bool:
+        """Whether each schema matches its value. None is left out: what is broken behind an open one is broken."""
+        sure = True
+        for schema, value in pairs:
+            sure = self.matches(schema, value) and sure
+        return sure
+
+    # Of any value.
+
+    def types(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        names = rule if type(rule) is list else [rule]
+        self.spend(len(names))
+        if not all(type(name) is str and name in _TYPES for name in names):
+            return False
+        if not any(_TYPES[name](value) for name in names):
+            raise _Broken("type")
+        return True
+
+    def enum(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(rule) is not list:
+            return False
+        key = self._key(value)
+        if not any(self._key(each) == key for each in rule):
+            raise _Broken("enum")
+        return True
+
+    def const(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if self._key(rule) != self._key(value):
+            raise _Broken("const")
+        return True
+
+    def _key(self, value: JSON) -> object:
+        """Equal for equal values: 1 and 1.0 are, 1 and true are not."""
+        self.spend(1)
+        if type(value) is bool:
+            return "bool", value
+        if type(value) is list:
+            return "list", *[self._key(item) for item in value]
+        if type(value) is dict:
+            return "dict", frozenset([(name, self._key(member)) for name, member in value.items()])
+        found: object = value
+        return found
+
+    def reference(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if rule == "#":
+            return self.matches(self._root, value)
+        if type(rule) is not str or not rule.startswith("#/") or "%" in rule:
+            return False  # in another document, or by the name of an anchor
+        found = self._root
+        for step in rule[2:].split("/"):
+            self.spend(1)
+            name = step.replace("~1", "/").replace("~0", "~")
+            if type(found) is not dict or name not in found:
+                return False
+            found = found[name]
+        return self.matches(found, value)
+
+    # Of schemas.
+
+    def all_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        return type(rule) is list and self._all([(each, value) for each in rule])
+
+    def any_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(rule) is not list:
+            return False
+        sure, open_ = self._branches(rule, value)
+        if not (sure or open_):
+            raise _Broken("anyOf")
+        return sure > 0
+
+    def one_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(rule) is not list:
+            return False
+        sure, open_ = self._branches(rule, value)
+        if sure > 1 or not (sure or open_):
+            raise _Broken("oneOf")
+        return not open_
+
+    def not_(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        sure, open_ = self._branches([rule], value)
+        if sure:
+            raise _Broken("not")
+        return not open_
+
+    def _branches(self, schemas: list[JSON], value: JSON) -> tuple[int, int]:
+        """How many of the schemas match, and of how many that is open."""
+        sure = open_ = 0
+        for schema in schemas:
+            try:
+                matched = self.matches(schema, value)
+            except _Broken:
+                continue
+            sure, open_ = sure + matched, open_ + (not matched)
+        return sure, open_
+
+    # Of objects.
+
+    def properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is not dict or type(rule) is not dict:
+            return type(value) is not dict
+        self.spend(len(value))
+        return self._all([(rule[name], member) for name, member in value.items() if name in rule])
+
+    def additional_properties(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is not dict:
+            return True
+        named = schema.get("properties", {})
+        if type(named) is not dict or "patternProperties" in schema:
+            return rule is True
+        self.spend(len(value))
+        left = [member for name, member in value.items() if name not in named]
+        if left and rule is False:
+            raise _Broken("additionalProperties")
+        return self._all([(rule, member) for member in left])
+
+    def required(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is not dict or type(rule) is not list:
+            return type(value) is not dict
+        self.spend(len(rule))
+        if any(type(name) is str and name not in value for name in rule):
+            raise _Broken("required")
+        return True
+
+    # Of arrays.
+
+    def items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is not list:
+            return True
+        before = schema.get("prefixItems", [])
+        if type(rule) is list or type(before) is not list:
+            return False  # prefixItems, as drafts before 2020-12 say it
+        left = value[len(before) :]
+        if left and rule is False:
+            raise _Broken("items")
+        return self._all([(rule, item) for item in left])
+
+    def prefix_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is not list or type(rule) is not list:
+            return type(value) is not list
+        return self._all(list(zip(rule, value, strict=False)))
+
+    def unique_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) is list and rule is True and len({self._key(item) for item in value}) < len(value):
+            raise _Broken("uniqueItems")
+        return True
+
+    # Of numbers.
+
+    def multiple_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) not in _NUMBERS:
+            return True
+        if type(rule) is not int or rule <= 0 or not _is_integer(value):
+            return False  # quotients of fractions are not exact
+        if int(value) % rule:
+            raise _Broken("multipleOf")
+        return True
+
+
+def _is_integer(value: JSON) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+_TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
+    "array": lambda value: type(value) is list,
+    "boolean": lambda value: type(value) is bool,
+    "integer": _is_integer,
+    "null": lambda value: value is None,
+    "number": lambda value: type(value) in _NUMBERS,
+    "object": lambda value: type(value) is dict,
+    "string": lambda value: type(value) is str,
+}
+
+_Judge = Callable[[_Walk, JSON, JSON, JSONObject], bool]
+
+
+def _bound(
+    keyword: str, kinds: tuple[type, ...], keeps: Callable[[JSON, JSON], bool], size: bool = True
+) -> _Judge:
+    """Of a value's size, or of the number itself."""
+
+    def judge(walk: _Walk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+        if type(value) not in kinds:
+            return True
+        if type(rule) not in _NUMBERS:
+            return False
+        if not keeps(len(value) if size else value, rule):
+            raise _Broken(keyword)
+        return True
+
+    return judge
+
+
+_STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
+_JUDGES: Final[dict[str, _Judge]] = {
+    "$ref": _Walk.reference,
+    "additionalProperties": _Walk.additional_properties,
+    "allOf": _Walk.all_of,
+    "anyOf": _Walk.any_of,
+    "const": _Walk.const,
+    "enum": _Walk.enum,
+    "exclusiveMaximum": _bound("exclusiveMaximum", _NUMBERS, lambda have, most: have < most, size=False),
+    "exclusiveMinimum": _bound("exclusiveMinimum", _NUMBERS, lambda have, least: have > least, size=False),
+    "items": _Walk.items,
+    "maxItems": _bound("maxItems", _LIST, lambda have, most: have <= most),
+    "maxLength": _bound("maxLength", _STRING, lambda have, most: have <= most),
+    "maxProperties": _bound("maxProperties", _OBJECT, lambda have, most: have <= most),
+    "maximum": _bound("maximum", _NUMBERS, lambda have, most: have <= most, size=False),
+    "minItems": _bound("minItems", _LIST, lambda have, least: have >= least),
+    "minLength": _bound("minLength", _STRING, lambda have, least: have >= least),
+    "minProperties": _bound("minProperties", _OBJECT, lambda have, least: have >= least),
+    "minimum": _bound("minimum", _NUMBERS, lambda have, least: have >= least, size=False),
+    "multipleOf": _Walk.multiple_of,
+    "not": _Walk.not_,
+    "oneOf": _Walk.one_of,
+    "prefixItems": _Walk.prefix_items,
+    "properties": _Walk.properties,
+    "required": _Walk.required,
+    "type": _Walk.types,
+    "uniqueItems": _Walk.unique_items,
+}
+# Keywords that are not judged, and the only type of value that they say something of, None for any.
+_OPEN: Final[dict[str, type | None]] = {
+    "$dynamicRef": None,
+    "$recursiveRef": None,
+    "contains": list,
+    "dependencies": dict,
+    "dependentRequired": dict,
+    "dependentSchemas": dict,
+    "if": None,
+    "pattern": str,
+    "patternProperties": dict,
+    "propertyNames": dict,
+    "unevaluatedItems": list,
+    "unevaluatedProperties": dict,
+}

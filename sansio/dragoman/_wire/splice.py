@@ -1,0 +1,127 @@
+"""Change one top-level value of a JSON object and leave every other byte.
+
+Strategy: a relay must not re-encode (number spelling, escapes and key order feed prompt caches and
+signatures). msgspec gives the exact bytes of each top-level value; walking over them finds where the value
+stands without looking into the others. A body that the walk cannot follow (a key twice, a lone surrogate) is
+scanned token by token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
+
+_SPACE = rb"[ \t\r\n]*+"
+# Possessive, so that a string of many megabytes costs no memory.
+_STRING = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+_KEY = re.compile(_SPACE + rb",?" + _SPACE + _STRING + _SPACE + rb":" + _SPACE, re.DOTALL)
+_TOKEN = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
+_END = re.compile(_SPACE + rb"\}" + _SPACE + rb"\Z")
+
+_QUOTE = ord('"')
+_NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
+
+_decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """What routing needs of a request, without decoding the rest.
+
+    model: "" when the body names none.
+    fields: each top-level value as its exact bytes.
+    """
+
+    model: str
+    stream: bool
+    fields: dict[str, msgspec.Raw]
+
+
+def peek(body: bytes) -> Peek:
+    """Look at the top level of a request body.
+
+    Raises RemoteProtocolError (400, or 413 when it is too long) when it is not a JSON object, or when `model`
+    or `stream` has the wrong type.
+    """
+    if len(body) > MAX_DOCUMENT_BYTES:
+        raise RemoteProtocolError(
+            f"the request body has more than {MAX_DOCUMENT_BYTES} bytes", status_hint=413
+        )
+    try:
+        fields = _decode_raw(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # msgspec takes no lone surrogate, decode_object() does; of everything else it says what is wrong.
+        decode_object(body, "the request body")
+        fields = {key: msgspec.Raw(body[start:end]) for key, start, end in _members(body)}
+    model = _field(fields, "model")
+    if model is not None and type(model) is not str:
+        raise RemoteProtocolError(f"model must be a string, not {kind_of(model)}", path="/model")
+    stream = _field(fields, "stream")
+    if stream is not None and type(stream) is not bool:
+        raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")
+    return Peek(model or "", bool(stream), fields)
+
+
+def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
+    raw = fields.get(name)
+    if raw is None:
+        return None
+    try:
+        value: object = decode(bytes(raw))
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{name} is not valid JSON: {error.message}", path=f"/{name}") from None
+    return value
+
+
+def splice_model(body: bytes, peeked: Peek, model: str) -> bytes:
+    """The body with another model name. Every byte outside of that one value stays."""
+    if peeked.model == model:
+        return body
+    if "model" not in peeked.fields:  # the caller chose one
+        start = body.index(b"{") + 1
+        comma = b"," if peeked.fields else b""
+        return body[:start] + b'"model":' + encode(model) + comma + body[start:]
+    start, end = _walk(body, peeked.fields, "model") or _scan(body, "model")
+    return body[:start] + encode(model) + body[end:]
+
+
+def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, int] | None:
+    """Where the value of `name` stands, if every value stands where the order of `fields` says."""
+    at = body.index(b"{") + 1
+    span = None
+    for key, raw in fields.items():
+        found = _KEY.match(body, at)
+        value = bytes(raw).strip()
+        if found is None or not body.startswith(value, found.end()):
+            return None
+        at = found.end() + len(value)
+        if key == name:
+            span = found.end(), at
+    # Members are left when a key stood twice, even with the same value: readers take the last one.
+    return None if _END.match(body, at) is None else span
+
+
+def _scan(body: bytes, name: str) -> tuple[int, int]:
+    """Where the last value of `name` stands. JSON readers let the last of two equal keys win."""
+    return [(start, end) for key, start, end in _members(body) if key == name][-1]
+
+
+def _members(body: bytes) -> Iterator[tuple[str, int, int]]:
+    """The top-level members of a text that is known to be an object: key, start and end of the value."""
+    depth = 0
+    start = 0
+    key: str | None = None
+    for token in _TOKEN.finditer(body):
+        mark = token.group()
+        if depth == 1 and key is None and mark[0] == _QUOTE:
+            found = _KEY.match(body, token.start())
+            assert found is not None
+            key, start = decode(mark), found.end()
+        elif depth == 1 and key is not None and mark in b",}":
+            yield key, start, start + len(body[start : token.start()].rstrip())
+            key = None
+        depth += _NESTING.get(mark, 0)

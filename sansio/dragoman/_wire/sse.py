@@ -1,0 +1,203 @@
+"""Server-sent events as bytes: frames in, frames out.
+
+Strategy: the bytes are cut at blank lines before anything is decoded, so a cut inside a character, a line or
+a line ending cannot do harm. Line endings are made LF on arrival (LF, CRLF and CR all end a line); after that
+nearly every frame is one of two shapes, `data: X` or `event: E` + `data: X`, which are taken apart without a
+loop. Everything else goes line by line through the rules of the HTML standard, section 9.2.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode_object, encode
+
+# One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole answer
+# in its last event.
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+
+# Comments and blank lines without an event between them. Servers send some dozen bytes every few seconds.
+MAX_IDLE_BYTES = 1024 * 1024
+
+BOM = b"\xef\xbb\xbf"
+
+_BLANK_LINES = re.compile(rb"\n{3,}")
+# Every event has this in it.
+_DATA = b"data"
+
+
+class Frame(NamedTuple):
+    """One event of the stream.
+
+    event: the value of its `event:` line, b"" without one.
+    data: its `data:` lines joined by LF. A line `error: X` that stands alone (llama.cpp before its PR 16109, GPUStack
+        on it) is the event "error" with the data X, though the standard knows no such field. Where X is no JSON object,
+        it is the `error` of one.
+    """
+
+    event: bytes
+    data: bytes
+
+
+class SSEParser:
+    """Cuts a byte stream into frames.
+
+    Feed it with receive_data(); call receive_eof() once at the end. Frames without data (comments, lone
+    `event:` or `id:` lines) are dropped, as the standard says.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_idle_bytes", "_limit", "_skip_lf", "_start", "error")
+
+    def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._limit = max_event_bytes
+        self._held: list[bytes] = []  # the unfinished frame, in the pieces that it came in
+        self._held_bytes = 0
+        self._idle_bytes = 0  # without an event
+        self._skip_lf = False  # the last byte was CR: an LF that follows belongs to it
+        self._start: bytes | None = b""  # the first bytes, until it is known whether a BOM leads them
+        self.error: RemoteProtocolError | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return self._held_bytes
+
+    def receive_data(self, data: bytes) -> list[Frame]:
+        """Take bytes, give the frames that they complete.
+
+        Look at `error` after each call, see receive_pieces().
+        """
+        return [frame for piece in self.receive_pieces(data) if (frame := parse_piece(piece)) is not None]
+
+    def receive_pieces(self, data: bytes) -> list[bytes]:
+        """Take bytes, give what stands between blank lines, with LF endings; parse_piece() reads it.
+
+        When an event grows over the limit, the frames before it are given and `error` is set: look at it
+        after each call. The stream cannot be read on then, and later calls give nothing.
+        """
+        if self.error is not None:
+            return []
+        if self._start is not None:
+            data = self._start + data
+            if BOM.startswith(data) and data != BOM:
+                self._start = data
+                return []
+            self._start = None
+            data = data.removeprefix(BOM)
+        if self._skip_lf and data:
+            self._skip_lf = False
+            data = data.removeprefix(b"\n")
+        if b"\r" in data:
+            self._skip_lf = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\n\n" not in data and not (data[:1] == b"\n" and self._held and self._held[-1][-1:] == b"\n"):
+            self._hold(data)
+            return []
+        if self._held:
+            self._held.append(data)
+            data = b"".join(self._held)
+            self._held.clear()
+        if data.find(_DATA) >= 0:
+            self._idle_bytes = 0
+        else:
+            self._idle_bytes += len(data)
+            if self._idle_bytes > MAX_IDLE_BYTES:
+                self._give_up(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
+                return []
+            data = _BLANK_LINES.sub(b"\n\n", data)
+        pieces = data.split(b"\n\n")
+        self._held_bytes = 0
+        self._hold(pieces.pop())
+        limit = self._limit
+        if len(data) > limit:
+            for number, piece in enumerate(pieces):
+                if len(piece) > limit:
+                    self._give_up(self._too_long)
+                    return pieces[:number]
+        return pieces
+
+    def receive_eof(self) -> list[Frame]:
+        """The stream ended. Gives the unfinished last frame, if it has data, although no blank line ended it.
+
+        The standard says to drop it. Real servers do end their last event that way, so the caller gets it and
+        decides: a frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
+        """
+        piece = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
+        self._held.clear()
+        self._held_bytes = 0
+        if len(piece) > self._limit:
+            self._give_up(self._too_long)
+            return []
+        frame = parse_piece(piece)
+        return [] if frame is None else [frame]
+
+    def _hold(self, data: bytes) -> None:
+        if data:
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._held_bytes > self._limit + 1:  # the first LF of the blank line may be held already
+                self._give_up(self._too_long)
+
+    @property
+    def _too_long(self) -> str:
+        return f"one server-sent event has more than {self._limit} bytes"
+
+    def _give_up(self, reason: str) -> None:
+        self._held.clear()
+        self._held_bytes = 0
+        self.error = RemoteProtocolError(reason, status_hint=502, code="event_too_large")
+
+
+def parse_piece(piece: bytes) -> Frame | None:
+    """One frame from the bytes between two blank lines (LF endings only). None for a comment."""
+    if piece[:6] == b"data: ":
+        if b"\n" not in piece:
+            return Frame(b"", piece[6:])
+    elif piece[:7] == b"event: ":
+        end = piece.find(b"\n")
+        if piece[end + 1 : end + 7] == b"data: " and piece.find(b"\n", end + 1) < 0:
+            return Frame(piece[7:end], piece[end + 7 :])
+    return _frame_by_lines(piece)
+
+
+def _frame_by_lines(piece: bytes) -> Frame | None:
+    if _DATA not in piece and b"error" not in piece:
+        return None
+    event = b""
+    data: list[bytes] = []
+    error: bytes | None = None
+    for line in piece.split(b"\n"):
+        name, _, value = line.partition(b":")
+        # "If value starts with a U+0020 SPACE character, remove it from value."
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value
+        elif name == b"error":
+            error = value
+    if data:
+        return Frame(event, b"\n".join(data))
+    return None if error is None else Frame(b"error", _error_object(error))
+
+
+def _error_object(said: bytes) -> bytes:
+    try:
+        decode_object(said, "an error")
+    except RemoteProtocolError:
+        return encode({"error": said.decode("utf-8", "replace")})
+    return said
+
+
+def frame(data: bytes, event: bytes = b"") -> bytes:
+    """One frame as bytes. `data` must hold no line break, as compact JSON never does."""
+    if event:
+        return b"event: " + event + b"\ndata: " + data + b"\n\n"
+    return b"data: " + data + b"\n\n"
+
+
+def comment(text: bytes) -> bytes:
+    """A comment: bytes that keep a connection alive and that every parser skips."""
+    return b": " + text + b"\n\n"

@@ -1,0 +1,58 @@
+"""The events of a response: what EventReader.next_event() returns, and what a StreamWriter takes.
+
+Every event is a frozen struct, complete when it is made. `dragoman.testing.Checker` checks their order.
+"""
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Seal,
+    SealDelta,
+    Search,
+    Source,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+
+__all__ = [
+    "Annotation",
+    "ArgumentsDelta",
+    "BlockEnded",
+    "BlockKind",
+    "BlockStarted",
+    "Compacted",
+    "Ended",
+    "Event",
+    "Failed",
+    "Logprobs",
+    "Opaque",
+    "ReasoningDelta",
+    "ReasoningForm",
+    "Seal",
+    "SealDelta",
+    "Search",
+    "Source",
+    "Started",
+    "StopReason",
+    "Stopped",
+    "TextDelta",
+    "ToolHead",
+    "ToolKind",
+    "Usage",
+]

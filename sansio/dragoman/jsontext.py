@@ -1,0 +1,26 @@
+"""JSON texts with the limits that bytes from outside need, and errors that say which byte is wrong.
+
+decode() and encode() keep what JSON can hold: unknown members, the order of members, lone surrogates.
+"""
+
+from dragoman._wire.json import (
+    JSON,
+    MAX_DOCUMENT_BYTES,
+    JSONObject,
+    decode,
+    decode_object,
+    encode,
+    encode_text,
+    kind_of,
+)
+
+__all__ = [
+    "JSON",
+    "MAX_DOCUMENT_BYTES",
+    "JSONObject",
+    "decode",
+    "decode_object",
+    "encode",
+    "encode_text",
+    "kind_of",
+]

@@ -1,0 +1,301 @@
+"""Frames of an upstream's stream, or a whole answer -> events.
+
+Strategy: one function an event of the stream, found in a table; blocks are the business of `_answer_blocks`. A whole
+answer is read as a stream whose start holds everything, so both give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.shape import note_unread
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSONObject, decode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
+from dragoman.protocols.anthropic_messages.answer_blocks import Blocks, broken
+from dragoman.protocols.anthropic_messages.errors import fault_of
+from dragoman.protocols.anthropic_messages.tables import (
+    CUT_SHORT,
+    DELTA_FIELDS,
+    EVENT_FIELDS,
+    FAST_TIER,
+    MESSAGE_SHAPE,
+    NAME,
+    STOP_READ,
+    TIER_ANSWER_READ,
+)
+from dragoman.protocols.anthropic_messages.usage import UsageReader
+from dragoman.protocols.anthropic_messages.values import word
+from dragoman.protocols.anthropic_messages.wire import KNOWN_MESSAGE, extra_of
+
+_LANE_KEYS: dict[type[Event], bytes] = {
+    TextDelta: b"text",
+    ReasoningDelta: b"thinking",
+    ArgumentsDelta: b"partial_json",
+}
+
+
+class MessagesReader:
+    """Reads one stream."""
+
+    __slots__ = (
+        "_blocks",
+        "_ended",
+        "_ledger",
+        "_own",
+        "_started",
+        "_stop",
+        "_usage",
+    )
+
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._blocks = Blocks(exchange, ledger)
+        self._own = (
+            exchange.request.protocol == NAME
+        )  # what is for clients of this protocol alone reaches them
+        self._started = False
+        self._ended = False
+        self._stop: Stopped | None = None
+        self._usage = UsageReader(ledger, self._own)
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """The events of one frame."""
+        if self._ended or frame.data == b"[DONE]":  # not of this protocol, but compatible servers send it
+            return ()
+        value = decode(frame.data)
+        if type(value) is not dict:
+            raise broken("an event is no JSON object")
+        kind = value.get("type")
+        if kind == "content_block_delta":  # the hot path
+            delta = value.get("delta")
+            index = value.get("index", 0)
+            block = self._blocks.open.get(index) if type(index) is int else None
+            if block is None or type(delta) is not dict:
+                raise broken("a delta came for a block that is not open")
+            if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
+                self._blocks.note_fields(block, value, delta)
+            what = delta.get("type")
+            if what == "text_delta" and block.kind == "text":
+                text = delta.get("text")
+                if block.number >= 0 and type(text) is str and text:
+                    return (TextDelta(block.number, text),)
+            elif what == "input_json_delta" and block.number >= 0:
+                text = delta.get("partial_json")
+                if type(text) is str and text:
+                    block.texts.append(text)
+                    return (ArgumentsDelta(block.number, text),)
+                return ()
+            elif what == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
+                text = delta.get("thinking")
+                if type(text) is str and text:
+                    block.texts.append(text)
+                    return (ReasoningDelta(block.number, text),)
+            return self._blocks.delta(block, what, delta)
+        if frame.event == b"error":
+            kind = "error"
+        elif type(kind) is not str:
+            if "error" in value:
+                kind = "error"
+            else:
+                raise broken("an event has no type")
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of a type that is not known")
+            return ()
+        if not self._started and kind in _INSIDE:
+            raise broken(f"{kind} came before message_start")
+        return handler(self, value)
+
+    def eof(self) -> Sequence[Event]:
+        """The stream ended. Compatible servers leave out message_stop: a stop reason is as good."""
+        if self._ended:
+            return ()
+        if self._stop is None:
+            raise RemoteProtocolError(
+                "the upstream's answer ended before its stop reason", status_hint=502, code="truncated"
+            )
+        return self.finish()
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """Deltas of an open block differ in their text alone."""
+        block = next(block for block in self._blocks.open.values() if block.number == delta.block)
+        note = None if type(delta) is TextDelta else block.texts.append
+        return LaneHint(_LANE_KEYS[type(delta)], note)
+
+    # --- events of the stream -----------------------------------------------------------------------------
+
+    def _message_start(self, value: JSONObject) -> Sequence[Event]:
+        if self._started:  # some proxies repeat it
+            return ()
+        message = value.get("message")
+        if type(message) is not dict:
+            raise broken("message_start has no message")
+        self._ledger.unknown_fields("", extra_of(value, EVENT_FIELDS))
+        return self.start(message)
+
+    def start(self, message: JSONObject) -> list[Event]:
+        """The events for a message object, with the blocks that it already holds."""
+        self._started = True
+        usage = message.get("usage")
+        if type(usage) is not dict:
+            usage = {}
+        model = message.get("model")
+        self._blocks.model = model if type(model) is str else ""
+        message_id = message.get("id")
+        events: list[Event] = [
+            Started(
+                id=message_id if type(message_id) is str else "",
+                model=self._blocks.model,
+                service_tier=self._tier(usage),
+            )
+        ]
+        if usage:
+            events.append(self._usage.read(usage))
+        content = message.get("content", [])
+        if type(content) is not list:
+            raise broken("the content of the answer is no list")
+        for index, native in enumerate(content):
+            events += self._blocks.start(index, native)
+            events += self._blocks.close(self._blocks.open.pop(index))
+        events += self._envelope(message)
+        self._note_stop(message)
+        return events
+
+    def _tier(self, usage: JSONObject) -> str | None:
+        """The tier in the neutral words, which have the faster speed as a tier."""
+        tier = usage.get("service_tier")
+        if tier is not None and word(tier) not in TIER_ANSWER_READ:
+            self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
+        if usage.get("speed") == "fast" and not self._own:
+            return FAST_TIER
+        return TIER_ANSWER_READ.get(word(tier))
+
+    def _block_start(self, value: JSONObject) -> Sequence[Event]:
+        blocks = self._blocks
+        events = blocks.settle(cut=False)
+        index = value.get("index", 0)
+        if type(index) is not int:
+            raise broken("a block has no index")
+        self._ledger.unknown_fields(f"/content/{index}", extra_of(value, EVENT_FIELDS))
+        left = blocks.open.pop(index, None)
+        if left is not None:
+            events += blocks.close(left)
+        events += blocks.start(index, value.get("content_block"))
+        return events
+
+    def _block_stop(self, value: JSONObject) -> Sequence[Event]:
+        index = value.get("index", 0)
+        block = self._blocks.open.pop(index, None) if type(index) is int else None
+        if block is None:
+            return ()
+        self._ledger.unknown_fields(f"/content/{index}", extra_of(value, EVENT_FIELDS))
+        return self._blocks.close(block)
+
+    def _message_delta(self, value: JSONObject) -> Sequence[Event]:
+        events: list[Event] = []
+        usage = value.get("usage")
+        if type(usage) is dict:
+            events.append(self._usage.read(usage))
+        delta = value.get("delta")
+        if type(delta) is dict:
+            self._note_stop(delta)
+            events += self._envelope(delta)
+        events += self._envelope({key: item for key, item in value.items() if key not in _DELTA_FIELDS})
+        return events
+
+    def _message_stop(self, value: JSONObject) -> Sequence[Event]:
+        self._ledger.unknown_fields("", extra_of(value, EVENT_FIELDS))
+        return self.finish()
+
+    def _error(self, value: JSONObject) -> Sequence[Event]:
+        self._ended = True
+        return (Failed(fault_of(value, None)),)
+
+    def _nothing(self, value: JSONObject) -> Sequence[Event]:
+        return ()
+
+    def finish(self) -> list[Event]:
+        """Close what is open and end the answer."""
+        self._ended = True
+        stop = self._stop
+        if stop is None:
+            # The end event came without a reason: what came last says what it must have been.
+            stop = Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
+        cut = stop.reason in CUT_SHORT
+        blocks = self._blocks
+        events = blocks.settle(cut)
+        for block in blocks.open.values():
+            events += blocks.close(block, cut)
+            events += blocks.settle(cut)
+        blocks.open.clear()
+        events.append(stop)
+        events.append(ENDED)
+        return events
+
+    def _note_stop(self, value: JSONObject) -> None:
+        native = value.get("stop_reason")
+        if type(native) is not str or not native:
+            return
+        reason = STOP_READ.get(native)
+        if reason is None:
+            self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
+            reason = StopReason.END
+        details = value.get("stop_details")
+        explanation = details.get("explanation") if type(details) is dict else None
+        sequence = value.get("stop_sequence")
+        self._stop = Stopped(
+            reason,
+            native,
+            sequence=sequence if type(sequence) is str else None,
+            explanation=explanation if type(explanation) is str else None,
+            details=details,
+        )
+
+    def _envelope(self, value: JSONObject) -> list[Event]:
+        """Fields of the message that have no form of their own, e.g. its container: its own clients get them."""
+        if not self._own:
+            note_unread(value, MESSAGE_SHAPE, "", self._ledger)
+            return []
+        left = extra_of(value, KNOWN_MESSAGE) or {}
+        return [
+            Opaque(NAME, "message", {key: item}, child("", key), carried=False) for key, item in left.items()
+        ]
+
+
+_HANDLERS = {
+    "message_start": MessagesReader._message_start,
+    "content_block_start": MessagesReader._block_start,
+    "content_block_stop": MessagesReader._block_stop,
+    "message_delta": MessagesReader._message_delta,
+    "message_stop": MessagesReader._message_stop,
+    "error": MessagesReader._error,
+    "ping": MessagesReader._nothing,
+}
+_INSIDE = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
+_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
+
+
+def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> list[Event]:
+    """The events of a whole answer. Raises RemoteProtocolError (502) when it is none."""
+    if body.get("type") == "error" or ("error" in body and "content" not in body):
+        return [Failed(fault_of(body, None))]
+    if type(body.get("content")) is not list:
+        raise broken("the answer has no content")
+    reader = MessagesReader(exchange, ledger)
+    return reader.start(body) + reader.finish()

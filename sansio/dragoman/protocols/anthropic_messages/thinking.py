@@ -1,0 +1,152 @@
+"""Thinking, and the settings that it forbids, for an upstream.
+
+Strategy: models take thinking in one of two ways, adaptively with an effort or with a budget of tokens; the target
+says which. Effort is the word that all protocols share, so it wins over a budget. What thinking does not go
+together with is settled afterwards, when everything else of the body is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman._ir.effort import BUDGETS, EFFORTS, MIN_BUDGET, UNSAID, effort_of_budget, fit_effort
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import ReasoningConfig, Request
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Target
+from dragoman.protocols.anthropic_messages.tables import EFFORTS as OWN_EFFORTS
+from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, SAMPLING
+
+
+def write_thinking(request: Request, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """Put `thinking` and `output_config.effort` into `out`, and raise `max_tokens` where needed."""
+    config = request.reasoning
+    if config is None:
+        return
+    if config.mode == "disabled" or config.effort == "none":
+        _off(config, target, out, ledger)
+        return
+    if target.thinking == "none":
+        ledger.dropped(_path(config), "the upstream's model does not think")
+        return
+    if config.effort is not None and config.budget is not None:
+        ledger.altered(_path(config), "the effort was heeded and not the budget")
+    thinking = (
+        _adaptive(config, target, out, ledger)
+        if target.thinking == "adaptive"
+        else _budget(request, config, out, ledger)
+    )
+    if thinking is not None:
+        if config.show is not None:
+            thinking["display"] = config.show
+        out["thinking"] = thinking
+
+
+def settle_thinking(
+    request: Request, target: Target, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
+) -> None:
+    """Take out what the API refuses together. needs_thinking: see settle_loop()."""
+    settle_loop(request, out, needs_thinking, ledger)
+    thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
+    for param in SAMPLING:
+        value = out.get(param)
+        if value is None:
+            continue
+        why = ""
+        if not target.sampling:
+            why = "the upstream's models take no sampling settings"
+        elif thinks and _FORBIDDEN[param](value):
+            why = "may not be set like this while the model thinks"
+        if why:
+            ledger.dropped(request.param_paths.get(param, f"/{param}"), why)
+            del out[param]
+
+
+def settle_loop(
+    request: Request, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
+) -> None:
+    """No budget of thinking in the middle of a tool loop whose reasoning is gone.
+
+    needs_thinking: whether the conversation is in a tool loop that began without thinking.
+    """
+    config, thinking = request.reasoning, out.get("thinking") or {}
+    if config is not None and thinking.get("type") == "enabled" and needs_thinking():
+        ledger.altered(
+            _path(config), "thinking was left out: the reasoning before the last tool calls did not come back"
+        )
+        del out["thinking"]
+
+
+# Values that thinking forbids: "thinking isn't compatible with temperature or top_k modifications".
+_FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
+    "temperature": lambda value: value != 1,
+    "top_k": lambda value: True,
+    "top_p": lambda value: type(value) in (int, float) and value < MIN_TOP_P,
+}
+
+
+def _off(config: ReasoningConfig, target: Target, out: JSONObject, ledger: Ledger) -> None:
+    """With thinking off there is no effort: "thinking cannot be disabled when an effort is set"."""
+    if config.effort not in (None, "none") or config.budget is not None:
+        ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
+    if target.thinking != "adaptive":
+        return
+    if target.efforts is None or "none" in target.efforts:
+        out["thinking"] = {"type": "disabled"}
+        return
+    effort = fit_effort("none", _taken(target))
+    ledger.altered(_effort_path(config), f"sent as effort {effort}: the model cannot do without thinking")
+    out["output_config"] = {"effort": effort}
+
+
+def _adaptive(config: ReasoningConfig, target: Target, out: JSONObject, ledger: Ledger) -> JSONObject:
+    effort = config.effort
+    if effort is None and config.budget is not None:
+        effort = effort_of_budget(config.budget)
+        ledger.altered(_path(config), "the budget was sent as an effort: the model takes no budget")
+    if effort is not None:
+        fitted = fit_effort(effort, _taken(target))
+        if fitted != effort and config.effort is not None:
+            ledger.altered(_effort_path(config), f"the effort was sent as {fitted}")
+        out["output_config"] = {"effort": fitted}
+    return {"type": "adaptive"}
+
+
+def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> JSONObject | None:
+    limit: int = out["max_tokens"]
+    if config.effort is not None:
+        known = config.effort if config.effort in EFFORTS else UNSAID
+        if known != config.effort:
+            ledger.altered(_effort_path(config), f"the effort was taken for {known}")
+        budget = BUDGETS[known]
+    elif config.budget is not None:
+        budget = config.budget
+    elif config.mode is not None:
+        budget = BUDGETS[UNSAID]
+    else:
+        ledger.dropped(_path(config), "the model thinks only with a budget, and the request names no effort")
+        return None
+    if limit <= MIN_BUDGET:
+        # The smallest budget does not fit under the client's limit: the limit keeps its meaning for the text.
+        path = request.param_paths.get("max_output_tokens", "/max_tokens")
+        ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest budget for thinking")
+        limit = out["max_tokens"] = limit + MIN_BUDGET
+    fitted = limit - 1 if budget is None else max(min(budget, limit - 1), MIN_BUDGET)
+    if budget is not None and fitted != budget:
+        path = _path(config) if config.effort is None else _effort_path(config)
+        ledger.altered(path, f"sent as a budget of {fitted} tokens, which fits below the limit")
+    return {"type": "enabled", "budget_tokens": fitted}
+
+
+def _taken(target: Target) -> tuple[str, ...]:
+    """The efforts that the model takes."""
+    return tuple([effort for effort in target.efforts or () if effort in OWN_EFFORTS]) or OWN_EFFORTS
+
+
+def _path(config: ReasoningConfig) -> str:
+    """Where the setting stood in the client's body."""
+    return config.path or "/reasoning"
+
+
+def _effort_path(config: ReasoningConfig) -> str:
+    return config.effort_path or _path(config)

@@ -1,0 +1,156 @@
+"""Token counts: Messages counts what came fresh, the others count everything.
+
+Strategy: the wire figures are kept as one set in which later ones replace earlier ones field by field, and
+the total is computed anew from the set each time, so nothing is ever counted twice.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import Usage
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.shape import note_unread, says
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.anthropic_messages.tables import (
+    DETAILS_SHAPE,
+    TIER_ANSWER_WRITE,
+    USAGE_SHAPE,
+)
+from dragoman.protocols.anthropic_messages.wire import KNOWN_USAGE
+
+# Counters that only this protocol has: they pass through `Usage.extra`.
+_OWN_COUNTERS = frozenset(
+    {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
+)
+
+
+class UsageReader:
+    """Collects the usage objects of one answer.
+
+    own: for a client of this protocol, who gets the figures as they came.
+    """
+
+    __slots__ = ("_figures", "_ledger", "_own")
+
+    def __init__(self, ledger: Ledger, own: bool = False) -> None:
+        self._figures: JSONObject = {}
+        self._ledger = ledger
+        self._own = own
+
+    def read(self, usage: JSONObject) -> Usage:
+        """Take one more usage object; the figures so far."""
+        if self._own:
+            # Beside it, all figures are told as they came.
+            details = usage.get("output_tokens_details")
+            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
+        else:
+            note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
+        figures = self._figures
+        for key, value in usage.items():
+            if value is not None:  # null or absent keeps the figure of message_start
+                figures[key] = value
+        fresh = _count(figures.get("input_tokens"))
+        cached = _count(figures.get("cache_read_input_tokens"))
+        written = _count(figures.get("cache_creation_input_tokens"))
+        output = _count(figures.get("output_tokens"))
+        if not self._own and figures.get("iterations"):
+            # The figures at the top are those of the last iteration; all of them are paid for.
+            fresh = self._sum("input_tokens", fresh)
+            cached = self._sum("cache_read_input_tokens", cached)
+            written = self._sum("cache_creation_input_tokens", written)
+            output = self._sum("output_tokens", output)
+        details = figures.get("output_tokens_details")
+        server = figures.get("server_tool_use")
+        return Usage(
+            # "Total input tokens is the summation of input_tokens, cache_creation_input_tokens, and
+            # cache_read_input_tokens."
+            input=None if fresh is None else fresh + (cached or 0) + (written or 0),
+            output=output,
+            cached=cached,
+            cache_write=written,
+            reasoning=_count(details.get("thinking_tokens")) if type(details) is dict else None,
+            extra=self._extra(figures, server) or None,
+            searches=_count(server.get("web_search_requests")) if type(server) is dict else None,
+        )
+
+    def _sum(self, name: str, last: int | None) -> int | None:
+        """A figure over all iterations, as far as they have it."""
+        iterations = self._figures["iterations"]
+        if type(iterations) is list and len(iterations) > 1:
+            self._ledger.dropped("/usage/iterations", "other protocols have no figures of each iteration")
+        found = [
+            _count(iteration.get(name))
+            for iteration in (iterations if type(iterations) is list else ())
+            if type(iteration) is dict
+        ]
+        known = [count for count in found if count is not None]
+        total = sum(known) if known else last
+        if total != last:
+            self._ledger.altered(f"/usage/{name}", "the sum over all iterations took its place")
+        return total
+
+    def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
+        """The counters that only this protocol has: for its own clients all, for others those that some have, too."""
+        if not self._own:
+            written = figures.get("cache_creation")
+            return {"cache_creation": written} if says(written) else {}
+        extra = {key: value for key, value in figures.items() if key not in KNOWN_USAGE}
+        if type(server) is dict:
+            rest = {key: value for key, value in server.items() if key != "web_search_requests" and value}
+            if rest:
+                extra["server_tool_use"] = rest
+        return extra
+
+
+def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
+    """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
+    if service_tier is not None and service_tier not in TIER_ANSWER_WRITE:
+        ledger.dropped("/service_tier", "Messages has no such service tier")
+    return {
+        "input_tokens": prompt_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "cache_creation": None,
+        "output_tokens": 0,
+        "output_tokens_details": None,
+        "server_tool_use": None,
+        "service_tier": tier_word(service_tier),
+        "inference_geo": None,
+        "speed": None,
+    }
+
+
+def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+    """The cumulative usage of message_delta."""
+    cached = usage.cached or 0
+    written = usage.cache_write or 0
+    out: JSONObject = {
+        "input_tokens": max((usage.input or 0) - cached - written, 0),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": cached,
+        "output_tokens": usage.output or 0,
+        "output_tokens_details": None if usage.reasoning is None else {"thinking_tokens": usage.reasoning},
+        "server_tool_use": None,
+    }
+    server: JSONObject = {}
+    if usage.searches is not None:
+        server["web_search_requests"] = usage.searches
+    for key, value in (usage.extra or {}).items():
+        if key == "server_tool_use":
+            server.update(value)
+        elif key in _OWN_COUNTERS:
+            out[key] = value
+        else:
+            ledger.dropped(child("/usage", key), "Messages has no such counter")
+    if server:
+        # "Both are required".
+        out["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0, **server}
+    return out
+
+
+def tier_word(service_tier: str | None) -> str | None:
+    """The tier of an answer in the words of this protocol, None for one that it does not have."""
+    return None if service_tier is None else TIER_ANSWER_WRITE.get(service_tier)
+
+
+def _count(value: JSON) -> int | None:
+    return value if type(value) is int and value >= 0 else None

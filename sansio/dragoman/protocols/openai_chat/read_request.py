@@ -1,0 +1,424 @@
+"""The body of a Chat Completions request -> Request.
+
+Strategy: one pass over the messages with a lane for the commonest shape (a role and a string); a table of
+readers by role and by part type for everything else. What cannot be understood but has a type is kept as an
+opaque part; only wrong JSON types of vital members are refused. Legacy members (`functions`, `function_call`,
+role `function`) are read as their modern twins, with ids made from the place of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.parameters import read_params
+from dragoman._ir.request import (
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Refusal,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.checks import marked, nested, text_of, wrong
+from dragoman.protocols.openai_chat.citations import citations_of
+from dragoman.protocols.openai_chat.read_settings import read_reasoning, read_response_format
+from dragoman.protocols.openai_chat.read_thoughts import read_turn
+from dragoman.protocols.openai_chat.read_tools import read_tools
+from dragoman.protocols.openai_chat.reasoning import part_text
+from dragoman.protocols.openai_chat.tables import (
+    DEFINED,
+    NAME,
+    PARAM_PATHS,
+    PARAM_PATHS_OLD,
+    PARAMS,
+)
+
+_KNOWN_BODY = wire.KNOWN_STRUCTURE | PARAMS.keys()
+
+# Of annotations that stand beside no text.
+_UNCITED = wire.KNOWN_ASSISTANT - {"annotations"}
+
+# Roles whose string content needs no further look.
+_PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
+
+# Bound here for the lanes: an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+# The paths of the first messages, made once: to print a number costs as much as to build a message.
+_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
+
+def read_request(body: JSONObject, sealer: Sealer) -> Request:
+    """Read a decoded body.
+
+    Raises RemoteProtocolError (400) with the path of the member at fault when a vital member has a wrong type.
+    """
+    model = body.get("model")
+    if type(model) is not str or not model:
+        raise wrong("/model", "the name of a model", model)
+    extra = wire.unknown(body, _KNOWN_BODY) or {}
+    if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
+        extra["max_tokens"] = body["max_tokens"]  # the newer name wins
+    tools, tool_choice = read_tools(body, extra)
+    parallel = body.get("parallel_tool_calls")
+    if body.get("functions") and parallel is None and not body.get("tools"):
+        parallel = False  # a legacy answer has place for one call
+    stream = body.get("stream") is True
+    options = body.get("stream_options")
+    if options is not None and type(options) is not dict:
+        raise wrong("/stream_options", "an object", options)
+    if options and (rest := wire.unknown(options, frozenset({"include_usage"}))):
+        extra["stream_options"] = rest
+    return Request(
+        protocol=NAME,
+        model=model,
+        messages=_messages(body.get("messages"), sealer),
+        raw=body,
+        tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel,
+        stream=stream,
+        include_usage=bool(options and options.get("include_usage")),
+        params=read_params(body, PARAMS),
+        param_paths=PARAM_PATHS_OLD if body.get("max_completion_tokens") is None else PARAM_PATHS,
+        reasoning=read_reasoning(body, extra),
+        response_format=read_response_format(body.get("response_format"), extra),
+        extra=extra or None,
+        defined=DEFINED,
+    )
+
+
+def _messages(items: JSON, sealer: Sealer) -> tuple[Message, ...]:
+    if type(items) is not list:
+        raise wrong("/messages", "an array of messages", items)
+    reader = _Reader(sealer)
+    out: list[Message] = []
+    for index, item in enumerate(items):
+        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
+        if type(item) is not dict:
+            raise wrong(path, "a message", item)
+        role = item.get("role")
+        if type(role) is not str:
+            read = None
+        elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
+            out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))  # type: ignore[arg-type]
+            continue
+        else:
+            read = _ROLES.get(role)
+        if read is None:
+            raise RemoteProtocolError(
+                f"{dotted(path)}.role must be one of {', '.join(_ROLES)}",
+                path=f"{path}/role",
+                code="invalid_value",
+            )
+        out.append(read(reader, item, path))
+    return tuple(out)
+
+
+class _Reader:
+    """Reads messages in order, and remembers which call ids belong to custom tools."""
+
+    __slots__ = ("_custom", "_legacy", "_sealer")
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self._custom: set[str] = set()
+        self._legacy = "", ""  # name of the last legacy call, and the id made up for it
+
+    def plain(self, item: JSONObject, path: str) -> Message:
+        parts = _parts(item.get("content"), f"{path}/content")
+        return _message(item, path, parts, wire.KNOWN_MESSAGE)
+
+    def assistant(self, item: JSONObject, path: str) -> Message:
+        parts: list[Part]
+        calls = item.get("tool_calls")
+        if len(item) == 3 and type(calls) is list and "content" in item:
+            # The lane for an agent's turns: beside the role there is content, and calls, and no more.
+            parts = _said(item["content"], path + "/content", calls)
+            for index, call in enumerate(calls):
+                parts.append(self._call(call, f"{path}/tool_calls/{index}"))
+            return Message("assistant", tuple(parts), path)
+        parts = _said(item.get("content"), f"{path}/content", calls)
+        known = wire.KNOWN_ASSISTANT
+        if item.get("annotations") and not _cited(parts, item["annotations"]):
+            known = _UNCITED
+        refusal = item.get("refusal")
+        if refusal is not None:
+            parts.append(Refusal(text_of(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
+        audio = item.get("audio")
+        if audio is not None:
+            parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
+        if calls is not None and type(calls) is not list:
+            raise wrong(f"{path}/tool_calls", "an array of tool calls", calls)
+        called: list[Part] = [
+            self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
+        ]
+        legacy = item.get("function_call")
+        if legacy is not None:
+            called.append(self._legacy_call(legacy, path))
+        return _message(item, path, read_turn(item, path, self._sealer, parts, called), known)
+
+    def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
+        at = f"{path}/function_call"
+        if type(legacy) is not dict:
+            raise wrong(at, "an object", legacy)
+        name = text_of(legacy.get("name"), f"{at}/name")
+        # A legacy call has no id: its place in the conversation makes one that its result can share.
+        call_id = f"call_{path.rpartition('/')[2]}_{name}"
+        self._legacy = name, call_id
+        extra = wire.unknown(legacy, wire.KNOWN_FUNCTION)
+        return ToolCall(call_id, name, _arguments(legacy.get("arguments")), extra=extra, path=at)
+
+    def _call(self, call: JSON, path: str) -> ToolCall:
+        if type(call) is not dict:
+            raise wrong(path, "a tool call", call)
+        function = call.get("function")
+        if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
+            # The lane: nothing but what every call has.
+            call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
+            if type(call_id) is str and type(name) is str and type(text) is str:
+                return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
+        call_id = text_of(call.get("id"), f"{path}/id")
+        kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
+        member, known = (
+            ("custom", wire.KNOWN_CUSTOM) if kind is _CUSTOM else ("function", wire.KNOWN_FUNCTION)
+        )
+        function = call.get(member)
+        at = f"{path}/{member}"
+        if type(function) is not dict:
+            raise wrong(at, "an object", function)
+        if kind is _CUSTOM:
+            self._custom.add(call_id)
+            text = text_of(function.get("input"), f"{at}/input")
+        else:
+            text = _arguments(function.get("arguments"))
+        cache, extra = marked(call, path, wire.KNOWN_CALL)
+        extra = nested(extra, member, wire.unknown(function, known))
+        name = text_of(function.get("name"), f"{at}/name")
+        return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
+
+    def tool(self, item: JSONObject, path: str) -> Message:
+        call_id = text_of(item.get("tool_call_id"), f"{path}/tool_call_id")
+        kind = _CUSTOM if call_id in self._custom else _FUNCTION
+        content: JSON = item.get("content")
+        if len(item) == 3 and type(content) is str:
+            # The lane: nothing beside role, id and text.
+            text = Text(content, None, None, None, path + "/content")
+            return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
+        return self._result(item, path, call_id, kind)
+
+    def function(self, item: JSONObject, path: str) -> Message:
+        name = text_of(item.get("name"), f"{path}/name")
+        called, call_id = self._legacy
+        if called == name:
+            self._legacy = "", ""
+        else:
+            call_id = f"call_{path.rpartition('/')[2]}_{name}"  # nobody asked for it
+        return self._result(item, path, call_id, _FUNCTION)
+
+    @staticmethod
+    def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
+        content: JSON = item.get("content")
+        parts = _parts(content, f"{path}/content")
+        cache, extra = marked(item, path, wire.KNOWN_TOOL_MESSAGE)
+        result = ToolResult(
+            call_id,
+            # What the assistant alone may say has no form in a result.
+            tuple(
+                part
+                if isinstance(part, (Text, Media, OpaquePart))
+                else OpaquePart(NAME, str(content[index]["type"]), content[index], part.path, _words(part))
+                for index, part in enumerate(parts)
+            ),
+            kind,
+            cache=cache,
+            extra=extra,
+            path=path,
+        )
+        # The name of role `function` is that of its call; elsewhere it is the speaker's.
+        name = item.get("name") if item["role"] == "tool" else None
+        return Message("user", (result,), path, name=name)
+
+
+_ROLES: dict[str, Callable[[_Reader, JSONObject, str], Message]] = {
+    "system": _Reader.plain,
+    "developer": _Reader.plain,
+    "user": _Reader.plain,
+    "assistant": _Reader.assistant,
+    "tool": _Reader.tool,
+    "function": _Reader.function,
+}
+
+
+def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
+    """A message of its parts. A cache mark on the message stands for one on its last part."""
+    mark, extra = marked(item, path, known)
+    if mark is not None:
+        last = parts[-1] if parts else None
+        if isinstance(last, (Text, Media, ToolCall)):
+            parts[-1] = msgspec.structs.replace(last, cache=mark)
+        else:
+            extra = {**(extra or {}), "cache_control": item["cache_control"]}
+    return Message(item["role"], tuple(parts), path, name=item.get("name"), extra=extra)
+
+
+def _cited(parts: list[Part], annotations: JSON) -> bool:
+    """Put a message's annotations to its last text. False: they cannot be read, or there is none."""
+    texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
+    if not texts or type(annotations) is not list:
+        return False
+    sources = citations_of(annotations, spans=len(texts) == 1)
+    parts[texts[-1]] = msgspec.structs.replace(parts[texts[-1]], citations=annotations, sources=sources)
+    return True
+
+
+def _parts(content: JSON, path: str) -> list[Part]:
+    if type(content) is str:
+        return [Text(content, path=path)]
+    if content is None:
+        return []
+    if type(content) is not list:
+        raise wrong(path, "a string or an array of parts", content)
+    out: list[Part] = []
+    for index, part in enumerate(content):
+        at = f"{path}/{index}"
+        if type(part) is not dict:
+            raise wrong(at, "a content part", part)
+        kind = part.get("type")
+        read = _PARTS.get(kind) if type(kind) is str else None
+        out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
+    return out
+
+
+def _said(content: JSON, path: str, calls: JSON) -> list[Part]:
+    """What an assistant says. Beside calls, "" is a way to say null that many clients have."""
+    return [] if content == "" and calls else _parts(content, path)
+
+
+def _text_part(part: JSONObject, path: str) -> Part:
+    text = text_of(part.get("text"), f"{path}/text")
+    cache, extra = marked(part, path, wire.KNOWN_TEXT)
+    return Text(text, cache, None, extra, path)
+
+
+def _words(part: Part) -> str | None:
+    """What a thought or refusal says."""
+    return part.text or None if isinstance(part, (Refusal, Thought)) else None
+
+
+def _refusal_part(part: JSONObject, path: str) -> Part:
+    text = text_of(part.get("refusal"), f"{path}/refusal")
+    return Refusal(text, wire.unknown(part, wire.KNOWN_REFUSAL), path)
+
+
+def _thinking_part(part: JSONObject, path: str) -> Part:
+    """Mistral's form of earlier reasoning: a part of the content."""
+    return Thought(part_text(part), Seal(NAME, {"content": [part]}), path=path)
+
+
+def _image_part(part: JSONObject, path: str) -> Part:
+    image = part.get("image_url")
+    at = f"{path}/image_url"
+    if type(image) is str:  # not official, but common
+        image = {"url": image}
+    elif type(image) is not dict:
+        raise wrong(at, "an object with a url", image)
+    source, data, media_type = _source(text_of(image.get("url"), f"{at}/url"))
+    cache, extra = marked(part, path, wire.KNOWN_IMAGE)
+    extra = nested(extra, "image_url", wire.unknown(image, wire.KNOWN_IMAGE_URL))
+    return Media(
+        kind="image",
+        source="base64" if source else "url",
+        data=data,
+        media_type=media_type,
+        detail=image.get("detail"),
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _audio_part(part: JSONObject, path: str) -> Part:
+    audio = part.get("input_audio")
+    at = f"{path}/input_audio"
+    if type(audio) is not dict:
+        raise wrong(at, "an object", audio)
+    cache, extra = marked(part, path, wire.KNOWN_AUDIO_PART)
+    extra = nested(extra, "input_audio", wire.unknown(audio, wire.KNOWN_AUDIO))
+    return Media(
+        kind="audio",
+        source="base64",
+        data=text_of(audio.get("data"), f"{at}/data"),
+        media_type=f"audio/{audio['format']}" if audio.get("format") else None,
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _file_part(part: JSONObject, path: str) -> Part:
+    file = part.get("file")
+    at = f"{path}/file"
+    if type(file) is not dict:
+        raise wrong(at, "an object", file)
+    filename = file.get("filename")
+    media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
+    source: Literal["base64", "url", "file_id"] = "base64"
+    data = file.get("file_data")
+    if data is None:
+        source, data = "file_id", text_of(file.get("file_id"), f"{at}/file_id")
+    else:
+        _, data, found = _source(text_of(data, f"{at}/file_data"))
+        media_type = found or media_type
+        if data.startswith(("http://", "https://")):
+            source = "url"
+    cache, extra = marked(part, path, wire.KNOWN_FILE_PART)
+    extra = nested(extra, "file", wire.unknown(file, wire.KNOWN_FILE))
+    return Media(
+        kind="file",
+        source=source,
+        data=data,
+        media_type=media_type,
+        filename=filename,
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+_PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
+    "text": _text_part,
+    "image_url": _image_part,
+    "input_audio": _audio_part,
+    "file": _file_part,
+    "refusal": _refusal_part,
+    "thinking": _thinking_part,
+}
+
+
+def _source(url: str) -> tuple[bool, str, str | None]:
+    """(is it base64, the data or the URL itself, media type) of a URL."""
+    if url.startswith("data:"):
+        head, comma, data = url.partition(",")
+        if comma and head.endswith(";base64"):
+            return True, data, head[5:-7].partition(";")[0] or None
+    return False, url, None
+
+
+def _arguments(value: JSON) -> str:
+    """Arguments as text. Some clients send the object itself, or nothing for a call without arguments."""
+    if type(value) is str:
+        return value
+    return "" if value is None else encode_text(value)

@@ -1,0 +1,474 @@
+"""The data of Chat Completions: settings, stop reasons, errors, and the habits of compatible servers."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from dragoman._ir.errors import FaultKind
+from dragoman._ir.events import StopReason
+from dragoman._ir.parameters import param_paths
+from dragoman._ir.request import Param
+from dragoman._ir.shape import ByType, Counters, Shape, Unless
+from dragoman._wire.json import JSONObject
+
+NAME: Final = "openai_chat"
+
+FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
+
+# Wire name -> neutral name. Where two mean the same, the preferred one stands last.
+PARAMS: dict[str, Param] = {
+    "audio": "audio",
+    "frequency_penalty": "frequency_penalty",
+    "logit_bias": "logit_bias",
+    "logprobs": "logprobs",
+    "max_tokens": "max_output_tokens",  # "deprecated in favor of max_completion_tokens"
+    "max_completion_tokens": "max_output_tokens",
+    "metadata": "metadata",
+    "modalities": "modalities",
+    "moderation": "moderation",
+    "n": "n",
+    "prediction": "prediction",
+    "presence_penalty": "presence_penalty",
+    "prompt_cache_key": "prompt_cache_key",
+    "prompt_cache_options": "prompt_cache_options",
+    "prompt_cache_retention": "prompt_cache_retention",
+    "safety_identifier": "safety_identifier",
+    "seed": "seed",
+    "service_tier": "service_tier",
+    "stop": "stop",
+    "store": "store",
+    "temperature": "temperature",
+    "top_k": "top_k",  # an extension that nearly all open servers take
+    "top_logprobs": "top_logprobs",
+    "top_p": "top_p",
+    "user": "user",
+    "verbosity": "verbosity",
+}
+
+PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
+PARAM_PATHS_OLD: dict[Param, str] = {**PARAM_PATHS, "max_output_tokens": "/max_tokens"}
+
+MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
+
+
+def _names(limit: MaxTokensField) -> dict[Param, str]:
+    names: dict[Param, str] = {param: name for name, param in PARAMS.items()}
+    return {**names, "max_output_tokens": limit, "speed": "service_tier"}
+
+
+# Neutral name -> wire name, for each of the two names of the output limit.
+PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
+    "max_tokens": _names("max_tokens"),
+    "max_completion_tokens": _names("max_completion_tokens"),
+}
+
+# "Up to 4 sequences where the API will stop generating further tokens."
+MAX_STOPS = 4
+# "Up to 4 explicit breakpoints a request."
+MAX_MARKS = 4
+
+# In characters: longer names of users are refused.
+MAX_USER = 64
+MAX_SAFETY_IDENTIFIER = 128
+
+# Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
+DEFINED = frozenset({"extra_content", "include_obfuscation"})
+SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+# Groq's name of the usual tier in answers.
+TIER_NAMES = {"on_demand": "default"}
+# Tiers of the other protocols that have a twin here.
+FOREIGN_TIERS = {"standard_only": "default", "ultrafast": "fast"}
+
+# Things that only a server with a store can do: leaving them out would change the conversation.
+STATEFUL: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
+
+# Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
+# under two names.
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+# What open servers hand to the model's template.
+TEMPLATE = "chat_template_kwargs"
+# What a client may say about reasoning; printed again as it was for the same protocol.
+REASONING_SETTINGS = (
+    "reasoning_effort",
+    "reasoning",
+    "thinking",
+    "enable_thinking",
+    "thinking_budget",
+    TEMPLATE,
+    "include_reasoning",
+)
+
+# The setting that stands for a web search, and the kind of the tool that it is read as.
+WEB_SEARCH = "web_search_options"
+
+# Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
+TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
+BREAKPOINT_TTL: dict[str, str] = {"short": "30m", "long": "12h"}
+CACHE_CONTROL_TTL: dict[str, str] = {"short": "5m", "long": "1h"}
+
+# finish_reason -> why. The first five are official, the rest is seen from compatible servers. Any other word
+# counts as a plain end.
+STOPS: dict[str, StopReason] = {
+    "stop": StopReason.END,
+    "length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "content_filter": StopReason.CONTENT_FILTER,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.CONTEXT_WINDOW,
+    "tool_use": StopReason.TOOL_USE,
+    "refusal": StopReason.CONTENT_FILTER,
+    "safety": StopReason.CONTENT_FILTER,
+    "sensitive": StopReason.CONTENT_FILTER,
+    "recitation": StopReason.CONTENT_FILTER,
+    "prohibited_content": StopReason.CONTENT_FILTER,
+    "blocklist": StopReason.CONTENT_FILTER,
+}
+
+# Other words for a plain end.
+PLAIN_ENDS = frozenset({"eos", "end_turn", "stop_sequence", "complete"})
+
+# finish_reasons that are errors in disguise.
+STOP_FAULTS: dict[str, FaultKind] = {
+    "error": FaultKind.SERVER,
+    "abort": FaultKind.SERVER,
+    "network_error": FaultKind.SERVER,
+    "insufficient_system_resource": FaultKind.OVERLOADED,
+}
+
+FINISH_REASONS: dict[StopReason, str] = {
+    StopReason.END: "stop",
+    StopReason.TOOL_USE: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_WINDOW: "length",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.PAUSE: "stop",
+    StopReason.COMPACTION: "stop",
+}
+# Reasons for which "stop" says less than was said.
+VAGUE_STOPS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
+
+# What only its maker can read and wants back with the message: Google's signatures.
+MESSAGE_CARRY = "extra_content"
+# What stands for Google's signature on a call of another model's.
+UNSIGNED_CALL: JSONObject = {
+    "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
+}
+# In the seal of a call's unknown members: call id -> members.
+CALL_CARRY = "tool_calls_extra"
+# Members of a delta or message with a meaning of their own; any other one is content that we do not know.
+DELTA_FIELDS = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "tool_calls",
+        "function_call",
+        "annotations",
+        MESSAGE_CARRY,
+        *REASONING_FIELDS,
+    }
+)
+# Members that are whole pieces of content (sound, pictures). No other protocol has a form for them, and they are
+# too large to travel with a conversation for nothing.
+OPAQUE_FIELDS = frozenset({"audio", "images"})
+# Groq's list of what its own tools did.
+EXECUTED = "executed_tools"
+
+# The format name of our own entries in reasoning_details.
+SEAL_FORMAT = "dragoman-v1"
+
+# Error codes and types (ours and of compatible servers) that say more than the status does.
+KIND_BY_CODE: dict[str, FaultKind] = {
+    "context_length_exceeded": FaultKind.CONTEXT_LENGTH,
+    "too_many_prompt_tokens": FaultKind.CONTEXT_LENGTH,
+    "insufficient_quota": FaultKind.BILLING,
+    "billing_error": FaultKind.BILLING,
+    "invalid_api_key": FaultKind.AUTHENTICATION,
+    "model_not_found": FaultKind.NOT_FOUND,
+    "rate_limit_exceeded": FaultKind.RATE_LIMIT,
+    "overloaded": FaultKind.OVERLOADED,
+    "server_is_overloaded": FaultKind.OVERLOADED,
+}
+# Used where no status came: inside a stream.
+KIND_BY_TYPE: dict[str, FaultKind] = {
+    "invalid_request_error": FaultKind.INVALID_REQUEST,
+    "authentication_error": FaultKind.AUTHENTICATION,
+    "permission_error": FaultKind.PERMISSION,
+    "not_found_error": FaultKind.NOT_FOUND,
+    "rate_limit_error": FaultKind.RATE_LIMIT,
+    "requests": FaultKind.RATE_LIMIT,
+    "tokens": FaultKind.RATE_LIMIT,
+    "overloaded_error": FaultKind.OVERLOADED,
+    "timeout_error": FaultKind.TIMEOUT,
+}
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[FaultKind, tuple[str, str | None]] = {
+    FaultKind.INVALID_REQUEST: ("invalid_request_error", None),
+    FaultKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    FaultKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    FaultKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    FaultKind.PERMISSION: ("permission_error", None),
+    FaultKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    FaultKind.METHOD: ("invalid_request_error", "method_not_supported"),
+    FaultKind.TIMEOUT: ("server_error", "timeout"),
+    FaultKind.CONFLICT: ("conflict", None),
+    FaultKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    FaultKind.UNPROCESSABLE: ("invalid_request_error", None),
+    FaultKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    FaultKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    FaultKind.OVERLOADED: ("server_error", "overloaded"),
+    FaultKind.SERVER: ("server_error", None),
+    FaultKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    FaultKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    FaultKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    FaultKind.MISCONFIGURED: ("server_error", "misconfigured"),
+    FaultKind.CANCELLED: ("server_error", "cancelled"),
+}
+# Kinds whose code clients act on: it is never replaced by the sender's own.
+FIXED_CODES = frozenset({FaultKind.CONTEXT_LENGTH, FaultKind.BILLING})
+
+# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
+STATUSES = {402: 429, 529: 503}
+
+# --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
+
+_NOWHERE = "has no place in other protocols"
+_TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+_TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
+FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
+CUSTOM_SHAPE: dict[str, Shape] = {"name": None, "input": None}
+CALL_SHAPE: dict[str, Shape] = {
+    "index": None,
+    "id": None,
+    "type": None,
+    "function": FUNCTION_SHAPE,
+    "custom": CUSTOM_SHAPE,
+}
+_PART: Shape = {"type": None, "text": None}
+_FILTERED = Unless(
+    "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
+)
+
+# What hosts add beside the official members, for their own bookkeeping.
+_USAGE_BOOKKEEPING = (
+    # OpenRouter, Vercel
+    "cost",
+    "cost_details",
+    "is_byok",
+    "market_cost",
+    # xAI
+    "context_details",
+    "cost_in_usd_ticks",
+    "num_server_side_tools_used",
+    "num_sources_used",
+    "server_side_tool_usage_details",
+    # Groq
+    "completion_time",
+    "prompt_time",
+    "queue_time",
+    "total_time",
+    # GPUStack
+    "draft_tokens",
+    "draft_tokens_acceptance",
+    "prompt_tokens_per_second",
+    "time_per_output_token_ms",
+    "time_to_first_token_ms",
+    "tokens_per_second",
+    # SambaNova
+    "acceptance_rate",
+    "completion_tokens_after_first_per_sec",
+    "completion_tokens_after_first_per_sec_first_ten",
+    "completion_tokens_after_first_per_sec_graph",
+    "completion_tokens_per_sec",
+    "end_time",
+    "is_last_response",
+    "start_time",
+    "stop_reason",
+    "time_to_first_token",
+    "time_to_first_token_graph",
+    "total_latency",
+    "total_tokens_per_sec",
+    # Mistral; Perplexity; MiniMax; Qwen
+    "service_tier",
+    "citation_tokens",
+    "search_context_size",
+    "total_characters",
+    "x_details",
+)
+_CHUNK_BOOKKEEPING = (
+    "__verbose",  # llama.cpp, and its times
+    "timings",
+    "copilot_usage",  # GitHub
+    "generationId",  # Vercel
+    "kv_transfer_params",  # vLLM
+    "latency_checkpoint",  # Azure
+    "model_info",  # LM Studio, as the next two
+    "runtime",
+    "stats",
+    "obfuscation",  # padding of OpenAI
+    "p",  # padding of Mistral and Cloudflare
+    "openrouter_metadata",
+    "perf_metrics",  # Fireworks
+    "prompt_progress",  # llama.cpp
+    "provider",  # OpenRouter
+    "request_id",  # Z.ai
+    "system_fingerprint",
+    "time_info",  # Cerebras
+    "trace_details",
+    "usage_breakdown",  # Groq: the figures of each model behind a compound one
+    "weight_version",
+)
+_CHOICE_BOOKKEEPING = (
+    "content_filter_offsets",  # Azure
+    "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
+    "seed",  # Together, as the next one, which says the text again
+    "text",
+    "token_ids",  # vLLM
+)
+
+# The counters of details that only this protocol has. The others have a field in Usage, or are what these leave of the
+# whole.
+OWN_COUNTERS = frozenset(
+    {
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "image_tokens",
+        "rejected_prediction_tokens",
+        "video_tokens",
+    }
+)
+_DETAILS: Shape = Counters(
+    dict.fromkeys([*OWN_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"])
+)
+_USAGE: Shape = Counters(
+    {
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "total_tokens": None,
+        "reasoning_tokens": None,
+        "cached_tokens": None,
+        "prompt_cache_hit_tokens": None,
+        "prompt_cache_miss_tokens": None,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "prompt_tokens_details": _DETAILS,
+        "completion_tokens_details": _DETAILS,
+        "server_tool_use_details": Counters(
+            {"web_search_requests": None, "tool_calls_executed": None, "tool_calls_requested": None}
+        ),
+        **dict.fromkeys(_USAGE_BOOKKEEPING),
+    }
+)
+
+ANNOTATION_SHAPE: Shape = {
+    "type": None,
+    "url_citation": {
+        "url": None,
+        "title": None,
+        "start_index": None,
+        "end_index": None,
+        "content": None,  # OpenRouter: words of the page, of which the writer tells
+    },
+}
+# A content that is a list.
+CONTENT_SHAPE: Shape = [
+    ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
+]
+# Of a delta, and of the message of a whole answer: members that the reader does not take.
+MESSAGE_SHAPE: dict[str, Shape] = {
+    "channel": None,  # Groq: which kind of text it is
+    "name": None,  # MiniMax: its own
+    "padding": None,  # GitHub
+    "token_id": None,  # Together
+    "graph_data": _NOWHERE,  # Writer
+    "provider_specific_fields": _NOWHERE,  # LiteLLM
+    # Vercel's router, and what the host behind it told beside the answer.
+    "provider_metadata": {
+        "gateway": None,
+        "google": {
+            "groundingMetadata": _NOWHERE,
+            "promptFeedback": None,
+            "safetyRatings": None,
+            "urlContextMetadata": _NOWHERE,
+            "usageMetadata": None,
+        },
+        "openai": {"responseId": None, "serviceTier": None},
+    },
+}
+CHOICE_SHAPE: dict[str, Shape] = {
+    "index": None,
+    "delta": None,
+    "message": None,
+    "finish_reason": None,
+    "matched_stop": None,
+    "stop_reason": None,
+    "usage": _USAGE,
+    "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
+    "content_filter_results": _FILTERED,  # Azure
+    "provider_specific_fields": _NOWHERE,  # LiteLLM
+    **dict.fromkeys(_CHOICE_BOOKKEEPING),
+}
+ANSWER_SHAPE: dict[str, Shape] = {
+    "id": None,
+    "object": None,
+    "created": None,
+    "model": None,
+    "choices": None,
+    "error": None,
+    "metadata": None,  # repeats the request
+    "moderation": None,
+    "prompt": None,  # Together: repeats the request
+    "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTERED}],  # Azure
+    "service_tier": None,
+    "usage": _USAGE,
+    "x_groq": {"id": None, "seed": None, "usage": _USAGE, "usage_breakdown": None},
+    # Lists of pages, which are read as citations.
+    "citations": None,
+    "search_results": None,
+    # MiniMax.
+    "base_resp": {"status_code": _NOWHERE, "status_msg": None},
+    "input_sensitive": _NOWHERE,
+    "output_sensitive": _NOWHERE,
+    # Perplexity, beside its lists of pages.
+    "images": _NOWHERE,
+    "related_questions": _NOWHERE,
+    "status": None,
+    "type": None,
+    # LiteLLM, of Google's answers: empty as a rule.
+    "vertex_ai_citation_metadata": _NOWHERE,
+    "vertex_ai_grounding_metadata": _NOWHERE,
+    "vertex_ai_safety_results": _NOWHERE,
+    "vertex_ai_url_context_metadata": _NOWHERE,
+    **dict.fromkeys(_CHUNK_BOOKKEEPING),
+}
+# The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
+TAKEN = frozenset(
+    (
+        "choices",
+        "citations",
+        "created",
+        "error",
+        "id",
+        "model",
+        "moderation",
+        "object",
+        "obfuscation",
+        "p",
+        "search_results",
+        "service_tier",
+        "usage",
+    )
+)
+
+
+def _silent(shape: dict[str, Shape]) -> frozenset[str]:
+    return frozenset(name for name, row in shape.items() if row is None)
+
+
+# Members of a chunk and of its choice that say nothing of their own beside a text: the short lane may pass over them.
+QUIET_FIELDS = _silent(ANSWER_SHAPE) - {"citations", "error", "moderation", "search_results"} | {"usage"}
+QUIET_CHOICE = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

@@ -1,0 +1,319 @@
+"""Events -> a stream of Chat Completions.
+
+Strategy: the SDK's accumulator joins every repeated string, so role, ids and names come once; all citations come in
+one chunk before the finish, `usage` in one last chunk with empty `choices`. Everything in a chunk but the text is
+constant while a block is open: the bytes before and after it are made once per block. Citations and seals count in
+the text of the whole message, so the writer counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    Seal,
+    SealDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    ToolKind,
+    Usage,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman.codec import Exchange
+from dragoman.protocols.openai_chat.answer_parts import (
+    BREAK,
+    NO_PHASE,
+    annotation_of,
+    call_of,
+    details_of,
+    finish_reason_of,
+    logprobs_of,
+    note_late_text,
+    note_untold,
+    tier_of,
+    wants_legacy,
+)
+from dragoman.protocols.openai_chat.errors import error_frame
+from dragoman.protocols.openai_chat.usage import write_usage
+
+
+class _Choice:
+    """What has been written of one choice."""
+
+    __slots__ = ("annotations", "calls", "chars", "part", "seals", "spoke", "stopped")
+
+    def __init__(self) -> None:
+        self.annotations: list[JSON] = []
+        self.calls = 0
+        self.seals = 0
+        self.chars = 0  # of text in blocks that have ended
+        self.spoke = False  # some text or refusal was written
+        self.part: tuple[int, int] | None = None  # block and part of the last reasoning text
+        self.stopped: Stopped | None = None
+
+
+class _Open:
+    """An open block, and where in its choice it stands."""
+
+    __slots__ = ("cites", "index", "kind", "pieces", "place", "seal")
+
+    def __init__(self, index: int, kind: BlockKind, place: tuple[int, int]) -> None:
+        self.index = index
+        self.kind = kind
+        self.place = place  # the characters and the calls before it
+        self.pieces: list[str] = []  # of its text
+        self.cites: list[Annotation] = []
+        self.seal: Seal | None = None
+
+    def size(self) -> int:
+        """Of its text, in characters."""
+        return sum(map(len, self.pieces))
+
+
+class ChatWriter:
+    """Writes one stream."""
+
+    __slots__ = (
+        "_around",
+        "_blocks",
+        "_choices",
+        "_exchange",
+        "_fields",
+        "_head",
+        "_ledger",
+        "_legacy",
+        "_tail",
+        "_thinking",
+        "_usage",
+    )
+
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._exchange = exchange
+        self._ledger = ledger
+        self._legacy = wants_legacy(exchange)
+        self._choices: dict[int, _Choice] = {}
+        self._blocks: dict[int, _Open] = {}
+        # Block -> the bytes around the text of its chunks, and what to do with each text.
+        self._around: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
+        # The same of reasoning, and its choice.
+        self._thinking: dict[int, tuple[bytes, bytes, _Choice]] = {}
+        self._usage = Usage()
+        self._fields: JSONObject = {}  # of every chunk
+        self._head = b""
+        self._tail = b""
+
+    def send(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is TextDelta or kind is ArgumentsDelta:
+            before, after, note = self._around[event.block]  # type: ignore[union-attr]
+            text: str = event.text  # type: ignore[union-attr]
+            note(text)
+            return before + encode(text) + after
+        if isinstance(event, ReasoningDelta):
+            before, after, choice = self._thinking[event.block]
+            place = (event.block, event.part)
+            text = event.text
+            if choice.part != place:
+                text = BREAK + text if choice.part is not None else text
+                choice.part = place
+            return before + encode(text) + after
+        return self._rare(event)
+
+    def _rare(self, event: Event) -> bytes:
+        if isinstance(event, BlockStarted):
+            return self._start_block(event)
+        if isinstance(event, BlockEnded):
+            return self._end_block(event)
+        if isinstance(event, SealDelta):
+            self._blocks[event.block].seal = event.seal
+        elif isinstance(event, Usage):
+            self._usage = self._usage.updated(event)
+        elif isinstance(event, Stopped):
+            head = self._open_choice(event.choice)
+            self._choices[event.choice].stopped = event
+            return head
+        elif isinstance(event, Started):
+            self._start(event)
+            return self._open_choice(0)
+        elif isinstance(event, Ended):
+            return self._end()
+        elif isinstance(event, Failed):
+            return self._fail(event)
+        elif isinstance(event, Logprobs):
+            return self._logprobs(event)
+        elif isinstance(event, Annotation):
+            self._blocks[event.block].cites.append(event)
+        elif isinstance(event, Compacted):
+            return self._open_choice(0) + self._chunk(0, {"content": event.text})
+        else:
+            assert isinstance(event, Opaque)  # deltas went the short way
+            return self._opaque(event)
+        return b""
+
+    def _start(self, event: Started) -> None:
+        exchange = self._exchange
+        self._fields = {
+            "id": exchange.answer_id("chatcmpl-", event.id),
+            "object": "chat.completion.chunk",
+            "created": exchange.now,
+            "model": exchange.model,
+        }
+        # "All other chunks will also include a usage field, but with a null value."
+        self._tail = b'],"usage":null}\n\n' if exchange.request.include_usage else b"]}\n\n"
+        self._set_head(event.service_tier)
+
+    def _set_head(self, service_tier: str | None) -> None:
+        tier = tier_of(service_tier, self._ledger)
+        if tier is not None:
+            self._fields["service_tier"] = tier
+        self._head = b"data: " + encode(self._fields)[:-1] + b',"choices":['
+
+    def _frame(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> bytes:
+        return (
+            self._head
+            + b'{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}' % (choice, delta, logprobs, finish)
+            + self._tail
+        )
+
+    def _chunk(self, choice: int, delta: JSONObject) -> bytes:
+        return self._frame(choice, encode(delta))
+
+    def _open_choice(self, index: int) -> bytes:
+        """The first delta of a choice, once: role, and empty content."""
+        if index in self._choices:
+            return b""
+        self._choices[index] = _Choice()
+        return self._frame(index, b'{"role":"assistant","content":"","refusal":null}')
+
+    def _start_block(self, event: BlockStarted) -> bytes:
+        index = event.choice
+        if event.phase is not None:
+            self._ledger.dropped(f"/choices/{index}/message/phase", NO_PHASE)
+        out = self._open_choice(index)
+        choice = self._choices[index]
+        block = self._blocks[event.block] = _Open(index, event.kind, (choice.chars, choice.calls))
+        if event.tool is None:
+            choice.spoke = choice.spoke or event.kind is not BlockKind.REASONING
+            if event.kind is BlockKind.TEXT and choice.calls:
+                note_late_text(index, self._ledger)
+            before, after = self._split(index, _MEMBERS[event.kind], b"}")
+            if event.kind is BlockKind.REASONING:
+                self._thinking[event.block] = before, after, choice
+            else:
+                self._around[event.block] = before, after, block.pieces.append
+            return out
+        number = choice.calls
+        choice.calls += 1
+        if self._legacy:
+            delta: JSONObject = {"function_call": {"name": event.tool.name, "arguments": ""}}
+            before, after = self._split(index, b'{"function_call":{"arguments":', b"}}")
+        else:
+            member, text = _CALL_MEMBERS[event.tool.kind]
+            delta = {"tool_calls": [{"index": number, **call_of(event.tool, "")}]}
+            head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
+            before, after = self._split(index, head, b"}}]}")
+        self._around[event.block] = before, after, block.pieces.append
+        return out + self._chunk(index, delta)
+
+    def _split(self, choice: int, before: bytes, after: bytes) -> tuple[bytes, bytes]:
+        """The bytes of a chunk before and after its text."""
+        start, _, end = self._frame(choice, before + b"\0" + after).partition(b"\0")
+        return start, end
+
+    def _end_block(self, event: BlockEnded) -> bytes:
+        block = self._blocks.pop(event.block)
+        (self._thinking if block.kind is BlockKind.REASONING else self._around).pop(event.block)
+        choice = self._choices[block.index]
+        if block.kind is BlockKind.TEXT:
+            choice.chars += block.size()
+        self._cite(block)
+        if block.seal is None:
+            return b""
+        details = details_of(block.seal, choice.seals, block.place, self._exchange)
+        choice.seals += len(details)
+        return self._chunk(block.index, {"reasoning_details": details})
+
+    def _cite(self, block: _Open) -> None:
+        """Keep the citations of a block for the end. One without a span cites the whole block."""
+        for cite in block.cites:
+            body = annotation_of(cite, block.place[0], block.size(), block.index, self._ledger)
+            if body is not None:
+                self._choices[block.index].annotations.append(body)
+
+    def _annotations(self, index: int) -> bytes:
+        """All citations of a choice in one chunk. In pieces they reach nobody: "expected list delta entry to have an
+        `index` key" (openai-python, `accumulate_delta`) is raised at the second chunk that has some, and openai-node
+        keeps the last one's.
+        """
+        annotations = self._choices[index].annotations
+        return self._chunk(index, {"annotations": annotations}) if annotations else b""
+
+    def _fail(self, event: Failed) -> bytes:
+        for block in self._blocks.values():
+            self._cite(block)
+        return b"".join(map(self._annotations, self._choices)) + error_frame(event.fault)
+
+    def _logprobs(self, event: Logprobs) -> bytes:
+        block = self._blocks[event.block]
+        refused = block.kind is BlockKind.REFUSAL
+        logprobs = logprobs_of([] if refused else event.tokens, event.tokens if refused else [])
+        return self._frame(block.index, b"{}", logprobs=encode(logprobs))
+
+    def _opaque(self, event: Opaque) -> bytes:
+        if event.path == f"/{event.kind}":  # a member of the answer itself
+            if event.kind == "moderation":
+                return self._head + b"]," + encode({event.kind: event.native})[1:-1] + self._tail[1:]
+            self._fields[event.kind] = event.native  # goes with the chunks that follow
+            self._set_head(None)
+            return b""
+        out = self._open_choice(event.choice)
+        return out + self._chunk(event.choice, {event.kind: event.native})
+
+    def _end(self) -> bytes:
+        out = b""
+        if self._usage.service_tier is not None:
+            self._set_head(self._usage.service_tier)
+        for index, choice in self._choices.items():
+            stopped = choice.stopped
+            if stopped is None:
+                continue
+            if stopped.explanation is not None and not choice.spoke:
+                out += self._chunk(index, {"refusal": stopped.explanation})
+            elif stopped.explanation is not None:
+                note_untold(self._ledger)
+            out += self._annotations(index)
+            finish = encode(finish_reason_of(stopped, choice.calls, self._legacy, self._ledger))
+            if stopped.sequence is not None:
+                finish += b',"stop_reason":' + encode(stopped.sequence)
+            out += self._frame(index, b"{}", finish)
+        if self._exchange.request.include_usage:
+            usage = encode(write_usage(self._usage, self._ledger))
+            out += self._head + b'],"usage":' + usage + b"}\n\n"
+        return out + b"data: [DONE]\n\n"
+
+
+# The constant part of a delta before its text.
+_MEMBERS = {
+    BlockKind.TEXT: b'{"content":',
+    BlockKind.REFUSAL: b'{"refusal":',
+    BlockKind.REASONING: b'{"reasoning_content":',
+}
+# The members of a call that hold its text.
+_CALL_MEMBERS = {
+    ToolKind.FUNCTION: (b"function", b"arguments"),
+    ToolKind.CUSTOM: (b"custom", b"input"),
+}

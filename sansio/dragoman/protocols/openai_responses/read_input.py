@@ -1,0 +1,370 @@
+"""A client's input items -> messages, tools and settings of the document.
+
+Strategy: one message per item, in order, with the item's place as its path, so that losses can be named and the
+writer of the same protocol can print the items again one by one. Items that are about something else than the
+conversation (tools, settings) leave no message: that writer finds them in the client's body. What the provider's
+own items say goes on in plain words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.request import (
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    Namespace,
+    OpaquePart,
+    Part,
+    Refusal,
+    Role,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman.protocols.openai_responses import tables, wire
+from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+from dragoman.protocols.openai_responses.common import (
+    extra_of,
+    invalid,
+    missing,
+    objects_of,
+    optional,
+    required,
+    text_of,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.read_client_items import (
+    read_client_call,
+    read_client_output,
+)
+from dragoman.protocols.openai_responses.read_parts import read_parts
+from dragoman.protocols.openai_responses.read_tools import read_tools
+from dragoman.protocols.openai_responses.wire import ORIGIN
+from dragoman.protocols.openai_responses.words import words_of
+
+# Bound here, for an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+# The paths of the first items, made once: to print a number costs as much as to build an item.
+_PATHS = tuple([f"/input/{index}" for index in range(512)])
+
+
+class InputReader:
+    """Reads the items of one request.
+
+    messages, tools, namespaces: those found so far; the caller puts in what stands outside of the input.
+    reference: the first reference to an item that only the vendor's store has, and its place; None when there is none.
+    effort, format: the last settings that were changed in mid-conversation, with their places.
+    compact: the conversation is to be summed up.
+    """
+
+    __slots__ = (
+        "_sealer",
+        "_shells",
+        "compact",
+        "effort",
+        "format",
+        "messages",
+        "namespaces",
+        "reference",
+        "tools",
+    )
+
+    def __init__(self, sealer: Sealer, tools: list[Tool], namespaces: list[Namespace]) -> None:
+        self._sealer = sealer
+        self._shells: dict[str, str] = {}  # item id of a local shell's call -> its call id
+        self.messages: list[Message] = []
+        self.tools = tools
+        self.namespaces = namespaces
+        self.reference: tuple[str, str] | None = None
+        self.effort: tuple[str, str] | None = None
+        self.format: tuple[JSON, str] | None = None
+        self.compact = False
+
+    def read(self, items: list[JSON]) -> None:
+        """Read all items. Raises RemoteProtocolError with the path of the value at fault."""
+        messages = self.messages
+        for index, item in enumerate(items):
+            path = _PATHS[index] if index < len(_PATHS) else f"/input/{index}"
+            if type(item) is not dict:
+                raise wrong_type(path, "an object", item)
+            kind = item.get("type")
+            if kind == "message" or kind is None:
+                if kind is None and "role" not in item and text_of(item.get("id")):
+                    self._reference(item, path, "item_reference")
+                else:
+                    messages.append(_read_message(item, path))
+                continue
+            if type(kind) is not str:
+                raise wrong_type(f"{path}/type", "a string", kind)
+            read = _ITEMS.get(kind)
+            if read is not None:
+                messages.append(read(item, path))
+                continue
+            if kind == "compaction_trigger" and index == len(items) - 1:
+                self.compact = True
+                self._note_extra(item, path, wire.COMPACTION)
+                continue
+            special = _SPECIAL.get(kind, InputReader._opaque)
+            special(self, item, path, kind)
+
+    def _note_extra(self, item: JSONObject, path: str, known: frozenset[str]) -> None:
+        """An item without a message may still say more than we know."""
+        left = extra_of(item, known)
+        if left:
+            self.messages.append(Message("user", (), path, extra=left))
+
+    def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
+        result = kind.endswith("_output") and kind not in tables.PROVIDED_OUTPUTS
+        user = result or kind in tables.USER_ITEMS
+        role: Role = "user" if user else "assistant"
+        part = OpaquePart(ORIGIN, kind, item, path, words_of(kind, item))
+        self.messages.append(Message(role, (part,), path))
+
+    def _reference(self, item: JSONObject, path: str, kind: str) -> None:
+        if self.reference is None:
+            self.reference = required(item, path, "id"), f"{path}/id"
+        self.messages.append(Message("assistant", (OpaquePart(ORIGIN, kind, item, path),), path))
+
+    def _thought(self, item: JSONObject, path: str, kind: str) -> None:
+        parts = objects_of(item.get("summary")) or objects_of(item.get("content"))
+        text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
+        sealed = item.get("encrypted_content")
+        seal: Seal | None
+        if type(sealed) is str and self._sealer.is_wrapped(sealed):
+            seal = self._sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
+        else:
+            seal = Seal(ORIGIN, item)
+        extra = extra_of(item, wire.REASONING)
+        thought = Thought(text, seal, optional(item, path, "id"), extra, path, forged=seal is None)
+        self.messages.append(Message("assistant", (thought,), path))
+
+    def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
+        seal = self._sealer.unwrap(text_of(item.get("encrypted_content")) or "")
+        native = seal.native if seal is not None and seal.origin == tables.SUMMARY_ORIGIN else None
+        summary = text_of(native.get("summary")) if type(native) is dict else None
+        if summary is None:
+            self._opaque(item, path, kind)
+            return
+        text = Text(tables.SUMMARY_WORDS + summary, path=f"{path}/encrypted_content")
+        self.messages.append(Message("user", (text,), path, extra=extra_of(item, wire.COMPACTION)))
+
+    def _search(self, item: JSONObject, path: str, kind: str) -> None:
+        """A search that another vendor made was told twice: sealed for its maker, and so that clients can show it.
+        What comes back is one search, sealed, with its words.
+        """
+        before = self.messages[-1].parts if self.messages else ()
+        if len(before) == 1 and isinstance(before[0], Thought) and not before[0].text:
+            seal = before[0].seal
+            if seal is not None and seal.origin != ORIGIN:
+                words = words_of(kind, item) or ""
+                thought = msgspec.structs.replace(before[0], text=words)
+                self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(thought,))
+                return
+        self._opaque(item, path, kind)
+
+    def _client_call(self, item: JSONObject, path: str, kind: str) -> None:
+        if kind == "tool_search_call" and not text_of(item.get("call_id")):
+            self._opaque(item, path, kind)  # the provider searched
+            return
+        message = read_client_call(item, path)
+        self.messages.append(message)
+        [call] = message.parts
+        if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
+            self._shells[call.item_id] = call.call_id
+
+    def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
+        tool = _OUTPUTS[kind]
+        if tool == "tool_search":
+            self._add_tools(item, path, found=True)
+        call_id = text_of(item.get("call_id"))
+        if tool == "local_shell" and call_id is None:
+            # "id: The unique ID of the local shell tool call": of the call or of its item.
+            name = required(item, path, "id")
+            call_id = self._shells.get(name, name)
+        if tool == "tool_search" and call_id is None:
+            self._opaque(item, path, kind)  # the provider searched
+            return
+        self.messages.append(read_client_output(item, path, call_id or required(item, path, "call_id"), tool))
+
+    def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
+        """Tools that are declared in mid-conversation; for everybody else they are tools."""
+        self._add_tools(item, path, found=False)
+        self._note_extra(item, path, wire.ADDITIONAL_TOOLS)
+
+    def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
+        """Add tools. One that is known already is the same tool, as it was told last. A search that has found a
+        tool makes it visible.
+        """
+        known: dict[JSON, int] = {_key(tool): index for index, tool in enumerate(self.tools)}
+        for tool in read_tools(item.get("tools") or [], f"{path}/tools", self.namespaces):
+            if found:
+                tool = _visible(tool)
+            index = known.get(_key(tool))
+            if index is None:
+                known[_key(tool)] = len(self.tools)
+                self.tools.append(tool)
+            elif self.tools[index].path.startswith("/tools/"):
+                self.tools[index] = _visible(self.tools[index]) if found else self.tools[index]
+            else:
+                self.tools[index] = tool
+
+    def _configuration(self, item: JSONObject, path: str, kind: str) -> None:
+        """Settings that count from here on: the last ones are those of the answer."""
+        reasoning, text = item.get("reasoning"), item.get("text")
+        effort = reasoning.get("effort") if type(reasoning) is dict else None
+        if type(effort) is str:
+            self.effort = (effort, f"{path}/reasoning/effort")
+        if type(text) is dict and text.get("format") is not None:
+            self.format = (text["format"], f"{path}/text/format")
+        known = set(wire.CONFIGURATION)
+        for name, said in (("reasoning", {"effort"}), ("text", {"format"})):
+            value = item.get(name)
+            if value is not None and not (type(value) is dict and value.keys() <= said):
+                known.discard(name)
+        self._note_extra(item, path, frozenset(known))
+
+
+def _visible(tool: Tool) -> Tool:
+    if isinstance(tool, FunctionTool) and tool.deferred:
+        return msgspec.structs.replace(tool, deferred=None)
+    return tool
+
+
+def _key(tool: Tool) -> JSON:
+    if isinstance(tool, HostedTool):
+        return encode_text(tool.native)
+    return tool.namespace, tool.name
+
+
+def _read_message(item: JSONObject, path: str) -> Message:
+    role = item.get("role")
+    if type(role) is not str or role not in tables.ROLES:
+        if role is None:
+            raise missing(f"{path}/role")
+        raise invalid(f"{path}/role", "user, assistant, system or developer")
+    content = item.get("content")
+    parts: tuple[Part, ...]
+    if type(content) is str:
+        parts = (Text(content, None, None, None, path + "/content"),)
+    elif type(content) is list:
+        parts = read_parts(content, path + "/content")
+    elif content is None:
+        raise missing(f"{path}/content")
+    else:
+        raise wrong_type(f"{path}/content", "a string or an array", content)
+    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content alone
+        return Message(role, parts, path)
+    return Message(
+        role,
+        parts,
+        path,
+        phase=optional(item, path, "phase"),
+        item_id=optional(item, path, "id"),
+        extra=extra_of(item, wire.MESSAGE),
+    )
+
+
+def _read_call(item: JSONObject, path: str) -> Message:
+    custom = item["type"] == "custom_tool_call"
+    field = "input" if custom else "arguments"
+    text = item.get(field)
+    if len(item) == 4 and type(text) is str:
+        # Nearly all of them: type, call_id, name and the text alone.
+        call_id, name = item.get("call_id"), item.get("name")
+        if type(call_id) is str and call_id and type(name) is str and name:
+            kind = _CUSTOM if custom else _FUNCTION
+            call = ToolCall(call_id, name, text, kind, None, None, None, None, path)
+            return Message("assistant", (call,), path)
+    if type(text) is not str:
+        # Some clients send the arguments as an object, or none at all for a tool without parameters.
+        text = "" if text is None else encode_text(text)
+    call = ToolCall(
+        required(item, path, "call_id"),
+        required(item, path, "name"),
+        text,
+        _CUSTOM if custom else _FUNCTION,
+        optional(item, path, "namespace"),
+        optional(item, path, "id"),
+        None,
+        _extra_of_call(item, wire.CUSTOM_CALL if custom else wire.FUNCTION_CALL),
+        path,
+    )
+    return Message("assistant", (call,), path)
+
+
+def _extra_of_call(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """What a call or result says beyond the known. That the model itself called goes without saying."""
+    extra = extra_of(item, known)
+    if extra and extra.get("caller", False) in (None, {"type": "direct"}):
+        del extra["caller"]
+    return extra or None
+
+
+def _read_result(item: JSONObject, path: str) -> Message:
+    output = item.get("output")
+    where = f"{path}/output"
+    parts: tuple[Part, ...]
+    if type(output) is str:
+        parts = (Text(output, None, None, None, where),)
+    elif type(output) is list:
+        parts = tuple(
+            [
+                # No tool can refuse: such a part is kept as it is, and its words go on as text.
+                OpaquePart(wire.ORIGIN, "refusal", raw, part.path, part.text)
+                if type(part) is Refusal
+                else part
+                for part, raw in zip(read_parts(output, where), output, strict=True)
+            ]
+        )
+    elif output is None:
+        raise missing(where)
+    else:
+        raise wrong_type(where, "a string or an array", output)
+    kind: str = item["type"]
+    plain = len(item) == 3  # type, call_id and output alone, as nearly all are
+    call_id = optional(item, path, "call_id")
+    if call_id is None:
+        # By type it may name no call: then it is the result of none, and only words.
+        return Message("user", (OpaquePart(ORIGIN, kind, item, path, words_of(kind, item)),), path)
+    result = ToolResult(
+        call_id,
+        cast("tuple[Text | Media | OpaquePart, ...]", parts),
+        _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
+        None,
+        None if plain else optional(item, path, "id"),
+        None,
+        None if plain else _extra_of_call(item, wire.CALL_OUTPUT),
+        path,
+    )
+    return Message("user", (result,), path)
+
+
+_ITEMS: dict[str, Callable[[JSONObject, str], Message]] = {
+    "function_call": _read_call,
+    "custom_tool_call": _read_call,
+    "function_call_output": _read_result,
+    "custom_tool_call_output": _read_result,
+}
+_OUTPUTS = {tool.output: kind for kind, tool in CLIENT_TOOLS.items()}
+_SPECIAL: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = {
+    **{tool.call: InputReader._client_call for tool in CLIENT_TOOLS.values()},
+    **dict.fromkeys(_OUTPUTS, InputReader._client_output),
+    "additional_tools": InputReader._additional_tools,
+    "compaction": InputReader._compaction,
+    "configuration_update": InputReader._configuration,
+    "item_reference": InputReader._reference,
+    "reasoning": InputReader._thought,
+    "web_search_call": InputReader._search,
+}

@@ -1,0 +1,196 @@
+"""A client's Responses request -> Request.
+
+Strategy: settings are carried by tables, items and tools have readers of their own. What the protocol calls the
+input may also change settings and declare tools; the last word counts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.parameters import read_params
+from dragoman._ir.request import (
+    Message,
+    Namespace,
+    Param,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+    Text,
+)
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.openai_responses import tables, wire
+from dragoman.protocols.openai_responses.common import (
+    extra_of,
+    invalid,
+    missing,
+    optional,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.read_input import InputReader
+from dragoman.protocols.openai_responses.read_tools import read_choice, read_tools
+from dragoman.protocols.openai_responses.repair import repaired
+from dragoman.protocols.openai_responses.wire import ORIGIN
+
+
+def read_request(body: JSONObject, sealer: Sealer) -> Request:
+    """Read a decoded body.
+
+    Raises RemoteProtocolError with the path of the value at fault.
+    """
+    model = body.get("model")
+    if type(model) is not str or not model:
+        raise missing("/model") if model is None else wrong_type("/model", "a string", model)
+    body, repairs = repaired(body)
+    _check_types(body)
+    namespaces: list[Namespace] = []
+    found = InputReader(sealer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
+    instructions = body.get("instructions")
+    if instructions:
+        text = Text(instructions, path="/instructions")
+        found.messages.append(Message("system", (text,), "/instructions"))
+    _read_input(body, found)
+    extra = extra_of(body, wire.BODY) or {}
+    params, form = _read_params(body, extra)
+    paths = tables.PARAM_PATHS
+    if found.reference is not None and "previous_response_id" not in params:
+        # The same wish as that setting: part of the conversation is only in the vendor's store.
+        params["previous_response_id"], place = found.reference
+        paths = {**paths, "previous_response_id": place}
+    return Request(
+        protocol=ORIGIN,
+        model=model,
+        messages=tuple(found.messages),
+        raw=body,
+        tools=tuple(found.tools),
+        namespaces=tuple(namespaces),
+        tool_choice=read_choice(body.get("tool_choice"), found.tools, extra),
+        parallel_tool_calls=body.get("parallel_tool_calls"),
+        stream=body.get("stream") is True,
+        params=params,
+        param_paths=paths,
+        reasoning=_read_reasoning(body.get("reasoning"), found.effort),
+        response_format=_latest_format(form, found.format, extra),
+        extra=extra or None,
+        compact=found.compact,
+        repairs=repairs,
+        defined=tables.DEFINED,
+    )
+
+
+def _read_input(body: JSONObject, found: InputReader) -> None:
+    value = body.get("input")
+    if type(value) is list:
+        found.read(value)
+    elif type(value) is str:
+        found.messages.append(Message("user", (Text(value, path="/input"),), "/input"))
+    elif value is not None:
+        raise wrong_type("/input", "a string or an array", value)
+    elif not any(body.get(name) for name in ("previous_response_id", "conversation", "prompt")):
+        raise missing("/input")
+
+
+def _check_types(body: JSONObject) -> None:
+    for name, (types, words) in tables.PARAM_TYPES.items():
+        value = body.get(name)
+        # bool is an int in Python, and never one in JSON.
+        if value is not None and (type(value) not in types):
+            raise wrong_type(f"/{name}", words, value)
+
+
+def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
+    """The settings, and the text format as it came."""
+    params = read_params(body, tables.PARAMS)
+    for name, nothing in tables.NOTHING_ASKED.items():
+        param = tables.PARAMS[name]
+        if param in params and params[param] == nothing:
+            del params[param]
+    include = body.get("include")
+    if include:
+        if tables.INCLUDE_LOGPROBS in include:
+            params["logprobs"] = True
+        for index, name in enumerate(include):
+            if type(name) is not str:
+                raise wrong_type(f"/include/{index}", "a string", name)
+        if not tables.INCLUDE_MET.issuperset(include):
+            params["include"] = include
+    text: JSONObject = body.get("text") or {}
+    if text.get("verbosity") is not None:
+        params["verbosity"] = text["verbosity"]
+    unknown = extra_of(text, wire.TEXT_CONFIG)
+    if unknown:
+        extra["text"] = unknown
+    form = text.get("format")
+    if type(form) is dict and form.get("type") == "text" and len(form) > 1:
+        extra.setdefault("text", {})["format"] = form
+    options = body.get("stream_options")
+    if options is not None and options not in ({}, {"include_obfuscation": False}):
+        extra["stream_options"] = options  # padding is never added here, so only its absence is as asked
+    return params, form
+
+
+def _latest_format(first: JSON, later: tuple[JSON, str] | None, extra: JSONObject) -> ResponseFormat | None:
+    """The format that counts, which may have been changed in mid-conversation. A first one that says something
+    else than the last is among the fields that go nowhere.
+    """
+    if later is None:
+        return _read_format(first, "/text/format")
+    read = _read_format(*later)
+    if first in (None, later[0], {"type": "text"}):
+        return read
+    if read is None or type(first) is not dict:
+        extra.setdefault("text", {})["format"] = first
+        return read
+    return msgspec.structs.replace(read, path="/text/format", extra={**(read.extra or {}), **first})
+
+
+def _read_format(value: JSON, path: str) -> ResponseFormat | None:
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise wrong_type(path, "an object", value)
+    kind = value.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat(extra=extra_of(value, wire.FORMAT), path=path)
+    if kind != "json_schema":
+        raise invalid(f"{path}/type", "text, json_schema or json_object")
+    if type(value.get("schema")) is not dict:
+        raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
+    return ResponseFormat(
+        schema=value["schema"],
+        name=optional(value, path, "name"),
+        description=optional(value, path, "description"),
+        strict=value.get("strict"),
+        extra=extra_of(value, wire.FORMAT),
+        path=path,
+    )
+
+
+def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> ReasoningConfig | None:
+    """`later`: an effort that was set in mid-conversation, and its place."""
+    if value is None:
+        if later is None:
+            return None
+        return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
+    # `generate_summary` is the old name of `summary`.
+    shown = next((name for name in ("summary", "generate_summary") if value.get(name) is not None), None)
+    extra = extra_of(value, wire.REASONING_CONFIG) or {}
+    extra.pop("generate_summary", None)
+    if shown is not None and value[shown] != "auto":
+        extra[shown] = value[shown]  # how long the summary shall be
+    effort, effort_path = optional(value, "/reasoning", "effort"), "/reasoning/effort"
+    if later is not None:
+        if effort not in (None, later[0]):
+            extra["effort"] = effort  # no longer what counts
+        effort, effort_path = later
+    return ReasoningConfig(
+        effort=effort,
+        show=None if shown is None else "summarized",
+        extra=extra or None,
+        path="/reasoning",
+        effort_path=effort_path,
+        show_path="" if shown is None else f"/reasoning/{shown}",
+    )

@@ -1,0 +1,436 @@
+"""Responses answers -> events, streamed and whole.
+
+Strategy: each output item is a small machine that is fed by its deltas, by its `done` events, by
+`output_item.done` and by the final response, in whatever selection the server sends; each source gives only
+what the earlier ones had not given. A whole answer is a final response before which nothing came. The text
+and argument deltas, nearly all frames of a stream, have a typed lane of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.fast_path import LaneHint
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.shape import note_unread
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode_object
+from dragoman._wire.sse import Frame
+from dragoman.codec import Exchange
+from dragoman.protocols.openai_responses import tables
+from dragoman.protocols.openai_responses.common import text_of
+from dragoman.protocols.openai_responses.errors import fault_of
+from dragoman.protocols.openai_responses.read_items import (
+    CallItem,
+    Item,
+    MessageItem,
+    ReasoningItem,
+    new_item,
+)
+from dragoman.protocols.openai_responses.usage import read_usage
+
+_SENTINEL = b"[DONE]"
+
+
+class _Delta(msgspec.Struct, forbid_unknown_fields=True):
+    """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane, and so
+    do members that are not known.
+    """
+
+    type: str
+    delta: str
+    output_index: int = -1
+    content_index: int = 0
+    summary_index: int = 0
+    logprobs: list[Any] | None = None
+    sequence_number: Any = None
+    item_id: Any = None
+    obfuscation: Any = None
+
+
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+_FAST = {
+    name.encode("ascii"): name
+    for name in (
+        "response.output_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
+    )
+}
+
+
+class ResponsesReader:
+    """Reads one stream. See StreamReader."""
+
+    __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started", "_tier")
+
+    def __init__(self, exchange: Exchange, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._items: dict[int, Item] = {}  # by output index
+        self._all: list[Item] = []  # in the order in which they came
+        self._next = 0  # number of the next block
+        self._model = ""
+        self._tier: str | None = None  # the service tier of the start
+        self._started = False
+        self._ended = False
+        self._calls = False  # whether the model called a function or custom tool
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """The events of one frame. Raises RemoteProtocolError for a frame that is no JSON object."""
+        kind = _FAST.get(frame.event)
+        if kind is not None:
+            try:
+                delta = _decode_delta(frame.data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # the general lane is more patient
+            else:
+                item = self._items.get(delta.output_index)
+                text = delta.delta
+                if item is not None and text and not delta.logprobs and delta.type == kind:
+                    event = item.fast(kind, delta.content_index, delta.summary_index, text)
+                    if event is not None:
+                        return (event,)
+        return self._read(frame)
+
+    def _read(self, frame: Frame) -> Sequence[Event]:
+        if self._ended or frame.data.strip() == _SENTINEL:
+            return ()
+        try:
+            value = decode_object(frame.data, "an event of the stream")
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(error.message, status_hint=502, code=error.code) from None
+        kind = value.get("type")
+        if type(kind) is not str:
+            kind = value["type"] = frame.event.decode("utf-8", "replace")
+        out: list[Event] = []
+        if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
+            self._ended = True
+            return (Failed(fault_of(value)),)
+        handle = _HANDLERS.get(kind)
+        if handle is None:
+            self._note_unhandled(kind, value)
+        else:
+            if not value.keys() <= tables.EVENT_FIELDS:
+                index = value.get("output_index")
+                path = f"/output/{index}" if type(index) is int else ""
+                unknown = {name: value[name] for name in value if name not in tables.EVENT_FIELDS}
+                self._ledger.unknown_fields(path, unknown)
+            handle(self, value, out)
+        return out
+
+    def _note_unhandled(self, kind: str, event: JSONObject) -> None:
+        """Progress is no loss; what is in no finished item is one, and so is what nobody knows."""
+        index = event.get("output_index")
+        path = f"/output/{index}" if type(index) is int else ""
+        lost = tables.LOST_EVENTS.get(kind)
+        if lost is not None:
+            self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
+        elif kind and kind not in tables.PROGRESS_EVENTS:
+            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
+
+    def eof(self) -> Sequence[Event]:
+        """Raises RemoteProtocolError unless the terminal event has come."""
+        if not self._ended:
+            raise RemoteProtocolError(
+                "the upstream's stream ended before response.completed, response.incomplete or response.failed",
+                status_hint=502,
+            )
+        return ()
+
+    def lane(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> LaneHint | None:
+        """Deltas of an open part differ in text, number and padding."""
+        for item in self._items.values():
+            pieces = item.pieces_of(delta.block)
+            if pieces is not None:
+                return LaneHint(b"delta", pieces.append, b"sequence_number", b"obfuscation")
+        return None
+
+    def whole(self, response: JSONObject) -> list[Event]:
+        """All events of a finished response."""
+        out: list[Event] = []
+        self._finish(response, "", out)
+        return out
+
+    # Events that carry the response.
+
+    def _start(self, response: JSONObject, out: list[Event]) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._model = text_of(response.get("model")) or ""
+        tier = text_of(response.get("service_tier"))
+        self._tier = None if tier == tables.TIER_ASKED else tier
+        created = response.get("created_at")
+        out.append(
+            Started(
+                text_of(response.get("id")) or "",
+                self._model,
+                int(created) if isinstance(created, (int, float)) else None,
+                self._tier,
+            )
+        )
+
+    def on_opening(self, event: JSONObject, out: list[Event]) -> None:
+        self._start(_object(event, "response"), out)
+
+    def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
+        self._finish(_object(event, "response"), event["type"].removeprefix("response."), out)
+
+    def _finish(self, response: JSONObject, named: str, out: list[Event]) -> None:
+        status = text_of(response.get("status"))
+        if status not in _END_STATUSES:
+            status = named
+        if status not in _END_STATUSES:
+            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
+        self._start(response, out)
+        note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
+        self._ended = True
+        if status == "failed" or status == "cancelled":
+            out.append(Failed(_fault(response, status)))
+            return
+        complete = status == "completed"
+        output = response.get("output")
+        self._settle_all(output if type(output) is list else [], out)
+        for item in self._all:
+            item.close(out, complete)
+        usage, tier = read_usage(response), text_of(response.get("service_tier"))
+        if tier not in (None, tables.TIER_ASKED, self._tier):
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
+        if usage is not None:
+            out.append(usage)
+        out.append(self._stop(response, complete))
+        out.append(ENDED)
+
+    def _settle_all(self, output: list[JSON], out: list[Event]) -> None:
+        """Give what the items of the final response hold beyond what came before. An item whose names and place are
+        unknown is the next of its type that came: some servers name and number the items anew.
+        """
+        items = [(item, index) for index, item in enumerate(output) if type(item) is dict]
+        found = [self._known(item, index) for item, index in items]
+        left = [item for item in self._all if item not in found]
+        for (item, index), known in zip(items, found, strict=True):
+            if known is None:
+                known = next((each for each in left if each.kind == item.get("type")), None)
+                if known is not None:
+                    left.remove(known)
+            self._settle(item, index, known, out)
+
+    def _stop(self, response: JSONObject, complete: bool) -> Stopped:
+        if complete:
+            return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
+        details = response.get("incomplete_details")
+        reason = text_of(details.get("reason")) if type(details) is dict else None
+        if reason is not None and reason not in tables.INCOMPLETE:
+            self._ledger.altered(
+                "/incomplete_details/reason", "an unknown reason was taken for the output limit"
+            )
+        return Stopped(tables.INCOMPLETE.get(reason or "", StopReason.MAX_TOKENS), reason)
+
+    # Events that carry an item.
+
+    def on_added(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            self._add(item, index if type(index) is int else len(self._items), out)
+
+    def on_done(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            place = index if type(index) is int else len(self._items)
+            self._settle(item, place, self._known(item, place), out)
+
+    def _add(self, item: JSONObject, index: int, out: list[Event]) -> Item:
+        made = new_item(item, index, self._number, self._model, self._ledger)
+        if isinstance(made, CallItem):
+            self._calls = True
+        before = self._items.get(index)
+        if before is not None:
+            before.close(out, True)  # another item under its index: it has ended, though that was not said
+        self._items[index] = made
+        self._all.append(made)
+        made.open(item, out)
+        return made
+
+    def _settle(self, item: JSONObject, index: int, known: Item | None, out: list[Event]) -> None:
+        """Give what a finished item holds beyond what came before. known: what came before of it."""
+        note_unread(item, tables.ITEM_SHAPE, f"/output/{index}", self._ledger)
+        if known is None:
+            known = self._add(item, index, out)
+        known.done(item, out)
+
+    def _known(self, item: JSONObject, index: int) -> Item | None:
+        """The item that came before under the same id or call id, or else at the same place with the same type.
+
+        Some servers name an item differently in each event.
+        """
+        for name in ("id", "call_id"):
+            wanted = text_of(item.get(name))
+            for known in self._all:
+                if wanted and known.names[name] == wanted and known.kind == item.get("type"):
+                    return known
+        found = self._items.get(index)
+        return found if found is not None and found.kind == item.get("type") else None
+
+    def _number(self) -> int:
+        number = self._next
+        self._next += 1
+        return number
+
+    # Events that carry a piece of an item.
+
+    def _item(self, event: JSONObject) -> Item | None:
+        index = event.get("output_index")
+        found = self._items.get(index) if type(index) is int else None
+        if found is not None:
+            return found
+        wanted = text_of(event.get("item_id"))
+        for known in self._all:
+            if wanted and known.names["id"] == wanted:
+                return known
+        return (
+            self._all[-1] if index is None and self._all else None
+        )  # without any index the last one is meant
+
+    def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
+        item, part, index = self._item(event), event.get("part"), event.get("output_index")
+        if item is None and type(part) is dict and part.get("type") in _SPOKEN and type(index) is int:
+            # vLLM before 0.12 announces the message behind reasoning under the place of the reasoning.
+            self._start({}, out)
+            item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
+        if item is not None:
+            item.announce(_index(event))
+
+    def on_text(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            index = item.parts.at(_index(event))
+            item.more(index, event.get("delta"), out, refusal, event.get("logprobs"))
+
+    def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            text = event.get("refusal" if refusal else "text")
+            item.rest(item.parts.at(_index(event)), text, out, refusal)
+
+    def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
+        item, part = self._item(event), event.get("part")
+        if type(part) is not dict:
+            return
+        if isinstance(item, MessageItem):
+            index = item.parts.at(_index(event))
+            item.note_part(index, part)
+            item.part_done(index, part, out)
+        elif isinstance(item, ReasoningItem):
+            item.rest(item.texts.at(_index(event)), part.get("text"), out, False)
+
+    def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
+        item, annotation = self._item(event), event.get("annotation")
+        if isinstance(item, MessageItem) and type(annotation) is dict:
+            item.annotate(item.parts.at(_index(event)), annotation, out)
+
+    def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.more(_part_of(event, item, summary), event.get("delta"), out, summary)
+
+    def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.rest(_part_of(event, item, summary), event.get("text"), out, summary)
+
+    def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, CallItem):
+            item.more(event.get("delta"), out)
+
+    def on_arguments_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item(event)
+        if isinstance(item, CallItem):
+            item.rest(event.get("arguments", event.get("input")), out)
+
+
+_SPOKEN = ("output_text", "refusal")
+_END_STATUSES = frozenset(("completed", "incomplete", "failed", "cancelled"))
+
+_HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]] = {
+    "response.created": ResponsesReader.on_opening,
+    "response.queued": ResponsesReader.on_opening,
+    "response.in_progress": ResponsesReader.on_opening,
+    "response.output_item.added": ResponsesReader.on_added,
+    "response.output_item.done": ResponsesReader.on_done,
+    "response.output_text.delta": ResponsesReader.on_text,
+    "response.refusal.delta": ResponsesReader.on_text,
+    "response.output_text.done": ResponsesReader.on_text_done,
+    "response.refusal.done": ResponsesReader.on_text_done,
+    "response.content_part.added": ResponsesReader.on_part_added,
+    "response.content_part.done": ResponsesReader.on_part_done,
+    "response.reasoning_part.added": ResponsesReader.on_part_added,  # these two: vLLM
+    "response.reasoning_part.done": ResponsesReader.on_part_done,
+    "response.output_text.annotation.added": ResponsesReader.on_annotation,
+    "response.reasoning_summary_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_summary_text.done": ResponsesReader.on_reasoning_done,
+    "response.reasoning_text.done": ResponsesReader.on_reasoning_done,
+    "response.function_call_arguments.delta": ResponsesReader.on_arguments,
+    "response.custom_tool_call_input.delta": ResponsesReader.on_arguments,
+    "response.function_call_arguments.done": ResponsesReader.on_arguments_done,
+    "response.custom_tool_call_input.done": ResponsesReader.on_arguments_done,
+    "response.completed": ResponsesReader.on_terminal,
+    "response.incomplete": ResponsesReader.on_terminal,
+    "response.failed": ResponsesReader.on_terminal,
+    "response.cancelled": ResponsesReader.on_terminal,
+}
+
+
+def read_whole(body: JSONObject, exchange: Exchange, ledger: Ledger) -> Sequence[Event]:
+    """The events of a whole answer. Raises RemoteProtocolError when it is none, or is not finished."""
+    if "output" not in body and body.get("error") is not None:
+        return (Failed(fault_of(body)),)
+    return ResponsesReader(exchange, ledger).whole(body)
+
+
+def _fault(response: JSONObject, status: str) -> Fault:
+    if status == "cancelled":
+        return Fault(FaultKind.CANCELLED, "the response was cancelled at the upstream")
+    return fault_of(response.get("error"))
+
+
+def _object(event: JSONObject, name: str) -> JSONObject:
+    value = event.get(name)
+    if type(value) is not dict:
+        raise RemoteProtocolError(f"{event['type']} has no {name}", status_hint=502)
+    return value
+
+
+def _index(event: JSONObject, name: str = "content_index") -> int:
+    value = event.get(name)
+    return value if type(value) is int else 0
+
+
+def _part_of(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
+    return item.parts(summary).at(_index(event, "summary_index" if summary else "content_index"))

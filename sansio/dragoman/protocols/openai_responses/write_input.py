@@ -1,0 +1,423 @@
+"""Messages -> input items.
+
+Strategy: every message becomes items, in the order of its parts; text and media that follow one another share a
+message item. For the same protocol, items that have a form of their own there (calls of the vendor's tools, settings,
+declarations of tools) are taken from the client's body, in their place. The shapes of nearly all messages come first.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from dragoman._ir.events import Seal, ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Refusal,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Target
+from dragoman.protocols.openai_responses import tables
+from dragoman.protocols.openai_responses.citations import annotations_of, says_more
+from dragoman.protocols.openai_responses.marks import Marks
+from dragoman.protocols.openai_responses.wire import ORIGIN
+
+# Fields of items that repeat or merely label what the IR holds: printed again for the same protocol.
+_KEPT = ("status", "name", "namespace", "caller")
+
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+
+
+class InputWriter:
+    """Writes the input items of one request."""
+
+    __slots__ = ("_items", "_ledger", "_marks", "_next", "_own", "_request", "_sealed")
+
+    def __init__(self, request: Request, target: Target, marks: Marks, ledger: Ledger) -> None:
+        self._request = request
+        self._own = request.protocol == ORIGIN
+        self._ledger = ledger
+        self._marks = marks
+        self._items: list[JSON] = []
+        self._sealed: dict[int, str] = {}  # id of an item that came back sealed -> its path
+        self._next = 0  # the client's own items before this one are printed
+
+    def items(self, messages: tuple[Message, ...]) -> list[JSON]:
+        """The items. Raises RemoteProtocolError for what must not be left out."""
+        items = self._items
+        if self._own:
+            for message in messages:
+                self._write_own(message)
+            self._skip_to(None)
+            return items
+        for message in messages:
+            parts = message.parts
+            if len(parts) == 1:
+                # Nearly all messages: one plain text, one call or one result.
+                part = parts[0]
+                if type(part) is Text:
+                    if part.cache is None and part.citations is None and not part.sources:
+                        self._note_name(message)
+                        items.append(_plain_message(message, part))
+                        continue
+                elif type(part) is ToolCall:
+                    self._note_name(message)
+                    self._write_call(part)
+                    continue
+                elif type(part) is ToolResult:
+                    self._note_name(message)
+                    self._write_result(part)
+                    continue
+            self._write_message(message)
+        if self._sealed:
+            self._drop_dangling()
+        return items
+
+    # The client's own items.
+
+    def _write_own(self, message: Message) -> None:
+        index = _index(message.path)
+        if index is not None:
+            first = self._next  # what stands before it is printed already
+            self._skip_to(index)
+            self._next = max(self._next, index + 1)
+            if index >= first and (not message.parts or _is_native(message.parts[0], message.path)):
+                self._items.append(self._raw(message.path))
+                return
+        self._write_message(message)
+
+    def _skip_to(self, index: int | None) -> None:
+        """Print what stands before an item and has no message: tools, settings, what was told twice."""
+        raw = self._request.raw.get("input")
+        if type(raw) is list:
+            end = len(raw) if index is None else index
+            # Of the others a pass has left out those that have no message any more.
+            self._items += [
+                item for item in raw[self._next : end] if item.get("type") in tables.WITHOUT_MESSAGE
+            ]
+            self._next = max(self._next, end)
+
+    def _raw(self, path: str) -> JSONObject:
+        """The client's own item at a path, {} when the path is not that of an item."""
+        index = _index(path)
+        if index is None:
+            return {}
+        item: JSONObject = self._request.raw["input"][index]
+        return item
+
+    def _restore(self, item: JSONObject, path: str, item_id: str | None, extra: JSONObject | None) -> None:
+        """Give an item back what the IR holds for the same protocol only."""
+        if item_id is not None:
+            item["id"] = item_id
+        raw = self._raw(path)
+        if raw.get("type", "message") != item["type"]:
+            raw = {}  # another item of the client's, which a pass has changed or answered
+        for name in _KEPT:
+            if name in raw and name not in item:
+                item[name] = raw[name]
+        if extra:
+            item.update(extra)
+
+    # Messages.
+
+    def _note_name(self, message: Message) -> None:
+        if message.name is not None:
+            self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
+
+    def _write_message(self, message: Message) -> None:
+        self._note_name(message)
+        content: list[JSON] = []
+        for part in message.parts:
+            kind = type(part)
+            if kind is Text or kind is Media or kind is Refusal:
+                self._write_content(part, message, content)
+                continue
+            if kind is OpaquePart and part.path != message.path:
+                self._write_opaque(part, content)  # type: ignore[arg-type]
+                continue
+            if content:
+                self._flush(message, content)
+            if isinstance(part, ToolCall):
+                self._write_call(part)
+            elif isinstance(part, ToolResult):
+                self._write_result(part)
+            elif isinstance(part, Thought):
+                self._write_thought(part)
+            else:
+                assert isinstance(part, OpaquePart)
+                self._write_opaque(part, self._items)
+        if content:
+            self._flush(message, content)
+
+    def _flush(self, message: Message, content: list[JSON]) -> None:
+        """Put what was collected, which is something, into a message item."""
+        item: JSONObject = {"type": "message", "role": message.role, "content": list(content)}
+        content.clear()
+        if message.phase is not None:
+            item["phase"] = message.phase
+        if self._own:
+            self._restore(item, message.path, message.item_id, message.extra)
+            if type(self._raw(message.path).get("content")) is str:
+                item["content"] = item["content"][0]["text"]
+        self._items.append(item)
+
+    def _write_content(self, part: Part, message: Message, content: list[JSON]) -> None:
+        if isinstance(part, Text):
+            if message.role == "assistant":
+                out = self._said(part)
+            else:
+                out = self._text(part)
+        elif isinstance(part, Media):
+            if message.role == "assistant":
+                self._ledger.dropped(part.path, "an assistant's message holds text alone in Responses")
+                return
+            media = self._media(part, content)
+            if media is None:
+                return
+            out = media
+        elif isinstance(part, Refusal) and message.role == "assistant":
+            out = {"type": "refusal", "refusal": part.text}
+        else:
+            assert isinstance(part, Refusal)
+            out = {"type": "input_text", "text": part.text}
+        if self._own and part.extra:
+            out.update(part.extra)
+        content.append(out)
+
+    def _text(self, part: Text) -> JSONObject:
+        """A text of the client's side."""
+        out: JSONObject = {"type": "input_text", "text": part.text}
+        if part.citations:
+            if self._own:
+                out["annotations"] = part.citations
+            else:
+                self._ledger.dropped(f"{part.path}/citations", "only what the assistant says has citations")
+        if part.cache is not None:
+            self._marks.put(part.cache, out)
+        return out
+
+    def _said(self, part: Text) -> JSONObject:
+        """A text of the assistant's."""
+        out: JSONObject = {"type": "output_text", "text": part.text}
+        if self._own:
+            out["annotations"] = part.citations or []
+        else:
+            out["annotations"] = annotations_of(part)
+            if part.citations and not part.sources:
+                self._ledger.dropped(
+                    f"{part.path}/citations", "only citations of web pages have a counterpart"
+                )
+            elif part.citations and says_more(part):
+                self._ledger.altered(
+                    f"{part.path}/citations", "only source and span of citations were carried"
+                )
+        if part.cache is not None:
+            if self._own:
+                self._marks.put(part.cache, out)
+            else:
+                self._marks.move(part.cache, self._items)
+        return out
+
+    def _media(self, part: Media, before: list[JSON]) -> JSONObject | None:
+        if part.kind == "audio":
+            raise RemoteProtocolError(
+                "Responses takes no audio input: send text, images or files",
+                path=part.path,
+                code="unsupported_value",
+            )
+        if part.source == "file_id" and self._request.protocol not in tables.SAME_FILE_STORE:
+            self._ledger.dropped(part.path, "the file lies in another vendor's store")
+            return None
+        if part.context:
+            before.append({"type": "input_text", "text": part.context})
+            self._ledger.altered(f"{part.path}/context", "told as text before the file")
+        if part.citations:
+            self._ledger.dropped(f"{part.path}/citations", "files have no such setting in Responses")
+        if part.kind == "image":
+            # "detail" is required on an image; "auto" is what its absence means.
+            out: JSONObject = {"type": "input_image", "detail": part.detail or "auto"}
+            out["file_id" if part.source == "file_id" else "image_url"] = _uri(part)
+        else:
+            out = {"type": "input_file"}
+            if part.detail is not None:
+                out["detail"] = part.detail
+            if part.filename is not None:
+                out["filename"] = part.filename
+            elif part.source in ("base64", "text") and not self._own:
+                # The server wants a name beside inline data.
+                out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
+            out[_FILE_FIELDS[part.source]] = _uri(part)
+        if part.cache is not None:
+            self._marks.put(part.cache, out)
+        return out
+
+    # Calls and results.
+
+    def _write_call(self, part: ToolCall) -> None:
+        if part.kind is _CUSTOM:
+            item: JSONObject = {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name}
+            item["input"] = part.input
+        else:
+            item = {"type": "function_call", "call_id": part.call_id, "name": part.name}
+            item["arguments"] = "{}" if not part.input or part.input.isspace() else part.input
+        if part.namespace is not None:
+            item["namespace"] = part.namespace
+        if part.cache is not None:
+            self._marks.move(part.cache, self._items)
+        if self._own:
+            self._restore(item, part.path, part.item_id, part.extra)
+        self._items.append(item)
+
+    def _write_result(self, part: ToolResult) -> None:
+        if len(part.parts) == 1 and not part.is_error and not self._own:
+            only = part.parts[0]
+            if type(only) is Text and only.cache is None and not only.citations:
+                name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
+                item: JSONObject = {"type": name, "call_id": part.call_id, "output": only.text}
+                if part.cache is not None:
+                    self._marks.put_on_output(part.cache, item)
+                self._items.append(item)
+                return  # nearly all results are one plain text
+        output: list[JSON] = []
+        for each in part.parts:
+            if isinstance(each, Text):
+                output.append(self._text(each))
+            elif isinstance(each, Media):
+                media = self._media(each, output)
+                if media is not None:
+                    output.append(media)
+            else:
+                self._write_opaque(each, output)
+                continue
+            if self._own and each.extra and output:
+                output[-1].update(each.extra)
+        custom = part.kind is _CUSTOM
+        item = {
+            "type": "custom_tool_call_output" if custom else "function_call_output",
+            "call_id": part.call_id,
+            "output": self._output(part, output),
+        }
+        if part.cache is not None:
+            self._marks.put_on_output(part.cache, item)
+        if self._own:
+            self._restore(item, part.path, part.item_id, part.extra)
+        self._items.append(item)
+
+    def _output(self, part: ToolResult, output: list[JSON]) -> JSON:
+        if part.is_error:
+            self._ledger.altered(f"{part.path}/is_error", 'told as the words "Error: " before the output')
+            if output and output[0]["type"] == "input_text":
+                output[0]["text"] = f"Error: {output[0]['text']}"
+            else:
+                output.insert(0, {"type": "input_text", "text": "Error: "})
+        if not output:
+            return ""
+        as_parts = self._own and type(self._raw(part.path).get("output")) is list
+        if len(output) == 1 and len(output[0]) == 2 and output[0]["type"] == "input_text" and not as_parts:
+            return output[0]["text"]
+        return output
+
+    # What only this vendor can read.
+
+    def _write_thought(self, part: Thought) -> None:
+        if part.seal is None:
+            self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
+            return
+        native = _sealed_item(part.seal)
+        if native is None:
+            self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
+        elif self._own and self._raw(part.path) is native:
+            self._items.append(native)
+        elif native["type"] != "reasoning":
+            # An item that the client's protocol had no form for.
+            self._put_sealed(part, native)
+        elif not native.get("encrypted_content"):
+            # "Items are not persisted when store is false": an id alone leads nowhere.
+            self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
+        else:
+            # What the server answers with null, and an empty id, it refuses to be sent.
+            self._put_sealed(part, {name: value for name, value in native.items() if value not in (None, "")})
+
+    def _put_sealed(self, part: Thought, native: JSONObject) -> None:
+        item = {name: value for name, value in native.items() if name not in tables.ANSWERS_ALONE}
+        self._items.append(item)
+        self._sealed[id(item)] = part.path
+
+    def _drop_dangling(self) -> None:
+        """ "Item of type 'reasoning' was provided without its required following item": an interrupted turn
+        leaves such reasoning behind. The assistant's item has to follow it.
+        """
+        kept: list[JSON] = []
+        followed = False
+        for item in reversed(self._items):
+            path = self._sealed.get(id(item))
+            if path is not None and item["type"] == "reasoning" and not followed:
+                self._ledger.add(
+                    LossCode.REPAIRED, path, "reasoning that nothing follows is refused by the server"
+                )
+                continue
+            followed = path is not None or item["type"] in _CALLS or item.get("role") == "assistant"
+            kept.append(item)
+        kept.reverse()
+        self._items[:] = kept
+
+    def _write_opaque(self, part: OpaquePart, into: list[JSON]) -> None:
+        if part.origin == ORIGIN and self._own:
+            into.append(part.native)
+        else:
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
+
+
+_CALLS = frozenset(("function_call", "custom_tool_call"))
+_FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
+
+
+def _index(path: str) -> int | None:
+    """The number of the client's item at a path, None when it is none."""
+    steps = path.split("/")
+    return int(steps[2]) if len(steps) == 3 and steps[1] == "input" else None
+
+
+def _is_native(part: Part, path: str) -> bool:
+    """Whether a part is an item with a form of its own in this protocol."""
+    if isinstance(part, (ToolCall, ToolResult)):
+        return part.hosted is not None
+    return isinstance(part, OpaquePart) and part.path == path
+
+
+def _sealed_item(seal: Seal) -> JSONObject | None:
+    """The item in a seal, None when it is none of this protocol. Items that everybody can read never travel sealed:
+    what claims to be one was not sealed here.
+    """
+    native: JSON = seal.native if seal.origin == ORIGIN else None
+    kind = native.get("type") if type(native) is dict else None
+    return native if type(kind) is str and kind not in tables.OPEN_ITEMS else None
+
+
+def _plain_message(message: Message, part: Text) -> JSONObject:
+    """The commonest message: one text."""
+    if message.role == "assistant":
+        content: JSONObject = {"type": "output_text", "text": part.text, "annotations": []}
+    else:
+        content = {"type": "input_text", "text": part.text}
+    item: JSONObject = {"type": "message", "role": message.role, "content": [content]}
+    return item
+
+
+def _uri(part: Media) -> str:
+    """The media's data where the server reads it: a data URI, or as it is."""
+    if part.source == "text":
+        data = b64encode(part.data.encode("utf-8", "replace")).decode("ascii")
+        return f"data:{part.media_type or 'text/plain'};base64,{data}"
+    if part.source == "base64" and (part.media_type is not None or part.kind == "image"):
+        return f"data:{part.media_type or 'image/png'};base64,{part.data}"
+    return part.data

@@ -1,0 +1,80 @@
+"""The body of a simple request -> Request.
+
+Strategy: there is little to say, so what is said is checked strictly: a value of a wrong type is a 400 that names
+its place. Members that the API does not define are kept, so that they are entered in the ledger.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.parameters import read_params
+from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.signatures import Sealer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted
+from dragoman._wire.json import JSON, JSONObject, kind_of
+from dragoman.protocols.simple_chat.tables import NAME, PARAM_PATHS, PARAMS, ROLES
+from dragoman.protocols.simple_chat.wire import KNOWN_BODY, KNOWN_MESSAGE
+
+# No other JSON type is a number; a boolean is one to isinstance().
+_NUMBERS = (int, float)
+
+
+def read_request(body: JSONObject, sealer: Sealer) -> Request:
+    """Read a decoded body. Its endpoint says whether the answer is a stream, so nothing here does.
+
+    Raises RemoteProtocolError (400) with the path of the member at fault.
+    """
+    model = body.get("model")
+    if model is not None and type(model) is not str:
+        raise _wrong("/model", "a string", model)
+    temperature = body.get("temperature")
+    if temperature is not None and type(temperature) not in _NUMBERS:
+        raise _wrong("/temperature", "a number", temperature)
+    return Request(
+        protocol=NAME,
+        model=model or "",
+        messages=_messages(body.get("messages")),
+        raw=body,
+        include_usage=False,  # answers have no place for it
+        params=read_params(body, PARAMS),
+        param_paths=PARAM_PATHS,
+        extra=_beyond(body, KNOWN_BODY),
+    )
+
+
+def _messages(items: JSON) -> tuple[Message, ...]:
+    if type(items) is not list:
+        raise _wrong("/messages", "an array of messages", items)
+    if not items:
+        raise RemoteProtocolError(
+            "messages must hold at least one message", path="/messages", code="invalid_value"
+        )
+    return tuple([_message(item, f"/messages/{index}") for index, item in enumerate(items)])
+
+
+def _message(item: JSON, path: str) -> Message:
+    if type(item) is not dict:
+        raise _wrong(path, "a message", item)
+    name = item.get("role")
+    role = ROLES.get(name) if type(name) is str else None
+    if role is None:
+        raise RemoteProtocolError(
+            f"{dotted(path)}.role must be one of {', '.join(ROLES)}",
+            path=f"{path}/role",
+            code="invalid_value",
+        )
+    content = item.get("content")
+    if type(content) is not str:
+        raise _wrong(f"{path}/content", "a string", content)
+    extra = None if len(item) == 2 else _beyond(item, KNOWN_MESSAGE)
+    return Message(role, (Text(content, path=f"{path}/content"),), path, extra=extra)
+
+
+def _beyond(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """The members that the API does not define."""
+    return {key: member for key, member in value.items() if key not in known} or None
+
+
+def _wrong(path: str, expected: str, value: JSON) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"{dotted(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
+    )

@@ -1,0 +1,245 @@
+"""What the server of the accounts does itself: Lua scripts, each of them one step that nothing comes between.
+
+Strategy: the sums are those of account_room, in the same order, so that they agree to the last bit; numbers travel as
+text, for the server would cut a Lua number to an integer. Transitions of an account's health are not here: the gateway
+works them out, and `CHANGE` writes one only if nobody else was faster.
+
+Keys are given as keys, never made up in a script, so that servers can check who may use which. What is of no use after
+a while expires by itself; what a script decides depends on the gateways' clock alone.
+"""
+
+from typing import NamedTuple
+
+from dragoman_server.accounts.stores.rate_limits import (
+    ASK_AGAIN_S,
+    CONVERSATION_S,
+    LEASE_S,
+    SLACK_S,
+)
+
+# How much longer than necessary the server keeps what has expired. Clocks of gateways may differ by that much.
+_MARGIN_S = 60
+
+_SHARED = f"""
+local function text(number) return string.format('%.17g', number) end
+local function number(found) return tonumber(found or '0') end
+local function keep(key, seconds)
+  redis.call('PEXPIRE', key, text(math.min(math.ceil((seconds + {_MARGIN_S}) * 1000), 1e15)))
+end
+local function fits_at(filled, most, period, amount, now)
+  local at = math.max(filled, now) + math.min(amount, most) * period / most - period
+  if at <= now + {SLACK_S!r} then return 0 end
+  return at
+end
+local function count(key, most, period, amount, now)
+  local filled = math.max(number(redis.call('GET', key)), now) + amount * period / most
+  redis.call('SET', key, text(filled))
+  keep(key, filled - now)
+end
+"""
+
+
+class Script(NamedTuple):
+    """name: for errors. text: Lua."""
+
+    name: str
+    text: str
+
+
+# keys: health, used, the conversations' accounts, their expiries; then for each candidate requests, tokens, leases.
+# arguments: now, lease, conversation, how many conversations; then for each candidate its account, most and period of
+# requests, most and period of tokens, how many at once. What there is none of is empty.
+# gives: the candidate's number or 0; when there is room; last uses; accounts and health of those out of use.
+TAKE = Script(
+    "take",
+    _SHARED
+    + f"""
+local now, lease, conversation, most_conversations = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local candidates = (#KEYS - 4) / 3
+if candidates == 0 then return {{0, text(math.huge), {{}}, {{}}}} end
+
+local accounts, limits = {{}}, {{}}
+for i = 1, candidates do
+  local at = 4 + (i - 1) * 6
+  accounts[i] = ARGV[at + 1]
+  limits[i] = {{
+    requests = KEYS[3 * i + 2], tokens = KEYS[3 * i + 3], leases = KEYS[3 * i + 4],
+    requests_most = tonumber(ARGV[at + 2]), requests_period = tonumber(ARGV[at + 3]),
+    tokens_most = tonumber(ARGV[at + 4]), tokens_period = tonumber(ARGV[at + 5]),
+    at_once = tonumber(ARGV[at + 6]),
+  }}
+end
+local healths = redis.call('HMGET', KEYS[1], unpack(accounts))
+
+local function opens_at(i, refused)
+  local limit, at = limits[i], 0
+  if healths[i] then
+    local health = cjson.decode(healths[i])
+    if health.disabled ~= cjson.null then at = math.huge end
+    if health.cools_until > now then at = math.max(at, health.cools_until) end
+    if at > 0 then
+      table.insert(refused, accounts[i])
+      table.insert(refused, healths[i])
+    end
+  end
+  if limit.requests_most then
+    local filled = number(redis.call('GET', limit.requests))
+    at = math.max(at, fits_at(filled, limit.requests_most, limit.requests_period, 1, now))
+  end
+  if limit.tokens_most then
+    local filled = number(redis.call('GET', limit.tokens))
+    at = math.max(at, fits_at(filled, limit.tokens_most, limit.tokens_period, 0, now))
+  end
+  if limit.at_once then
+    redis.call('ZREMRANGEBYSCORE', limit.leases, '-inf', ARGV[1])
+    if redis.call('ZCARD', limit.leases) >= limit.at_once then at = math.max(at, now + {ASK_AGAIN_S!r}) end
+  end
+  return at
+end
+
+local function note(i)
+  local limit = limits[i]
+  if limit.requests_most then count(limit.requests, limit.requests_most, limit.requests_period, 1, now) end
+  if limit.at_once then
+    redis.call('ZADD', limit.leases, text(now + {LEASE_S!r}), lease)
+    keep(limit.leases, {LEASE_S!r})
+  end
+  redis.call('HSET', KEYS[2], accounts[i], ARGV[1])
+  if conversation ~= '' then
+    redis.call('HSET', KEYS[3], conversation, accounts[i])
+    redis.call('ZADD', KEYS[4], text(now + {CONVERSATION_S!r}), conversation)
+    -- A few at a time, but more than are added.
+    local gone = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', ARGV[1], 'LIMIT', 0, 16)
+    local over = math.min(redis.call('ZCARD', KEYS[4]) - most_conversations, 1000)
+    if over > #gone then gone = redis.call('ZRANGE', KEYS[4], 0, over - 1) end
+    if #gone > 0 then
+      redis.call('ZREM', KEYS[4], unpack(gone))
+      redis.call('HDEL', KEYS[3], unpack(gone))
+    end
+    keep(KEYS[3], {CONVERSATION_S!r})
+    keep(KEYS[4], {CONVERSATION_S!r})
+  end
+end
+
+local stays = false
+if conversation ~= '' and number(redis.call('ZSCORE', KEYS[4], conversation)) > now then
+  stays = redis.call('HGET', KEYS[3], conversation)
+end
+local order = {{}}
+for i = 1, candidates do if accounts[i] == stays then table.insert(order, i) end end
+for i = 1, candidates do if accounts[i] ~= stays then table.insert(order, i) end end
+
+local taken, opens, refused = 0, math.huge, {{}}
+for _, i in ipairs(order) do
+  local at = opens_at(i, refused)
+  if at == 0 then
+    note(i)
+    taken = i
+    break
+  end
+  opens = math.min(opens, at)
+end
+return {{taken, text(opens), redis.call('HMGET', KEYS[2], unpack(accounts)), refused}}
+""",
+)
+
+# keys: leases, tokens. arguments: now, lease, tokens, most and period, empty without a limit.
+GIVE_BACK = Script(
+    "give back",
+    _SHARED
+    + """
+redis.call('ZREM', KEYS[1], ARGV[2])
+local amount, most = tonumber(ARGV[3]), tonumber(ARGV[4])
+if most and amount > 0 then count(KEYS[2], most, tonumber(ARGV[5]), amount, tonumber(ARGV[1])) end
+return 0
+""",
+)
+
+# keys: the rates. arguments: now, '1' for at once; then for each rate most, period, amount.
+# gives: 0 or when there is room.
+SPEND = Script(
+    "spend",
+    _SHARED
+    + """
+local now, at_once = tonumber(ARGV[1]), ARGV[2] == '1'
+local function each(i)
+  return KEYS[i], tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1]), tonumber(ARGV[3 * i + 2])
+end
+local function all_fit_at()
+  local at = 0
+  for i = 1, #KEYS do
+    local key, most, period, amount = each(i)
+    if not at_once then amount = 0 end
+    at = math.max(at, fits_at(number(redis.call('GET', key)), most, period, amount, now))
+  end
+  return at
+end
+local at = 0
+if at_once then
+  at = all_fit_at()
+  if at > 0 then return text(at) end
+end
+for i = 1, #KEYS do
+  local key, most, period, amount = each(i)
+  count(key, most, period, amount, now)
+end
+if not at_once then at = all_fit_at() end
+return text(at)
+""",
+)
+
+# keys: health. arguments: the channel, the account, its health as the gateway knows it ('' for none), as it is now.
+# gives: 1 when it was that, otherwise 0; and its health as it was, '' for none.
+CHANGE = Script(
+    "change",
+    """
+local found = redis.call('HGET', KEYS[1], ARGV[2]) or ''
+if found ~= ARGV[3] then return {0, found} end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])
+redis.call('PUBLISH', ARGV[1], ARGV[2] .. '\\n' .. ARGV[4])
+return {1, found}
+""",
+)
+
+# keys: health. arguments: the channel; then accounts and their health. What the server knows better, it keeps.
+RESTORE = Script(
+    "restore",
+    """
+for i = 2, #ARGV, 2 do
+  if redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1]) == 1 then
+    redis.call('PUBLISH', ARGV[1], ARGV[i] .. '\\n' .. ARGV[i + 1])
+  end
+end
+return 0
+""",
+)
+
+# keys: the counter. arguments: amount, when it expires ('inf' for never).
+ADD = Script(
+    "add",
+    _SHARED
+    + f"""
+local amount = number(redis.call('HGET', KEYS[1], 'amount')) + tonumber(ARGV[1])
+redis.call('HSET', KEYS[1], 'amount', text(amount), 'expires', ARGV[2])
+if tonumber(ARGV[2]) == math.huge then
+  redis.call('PERSIST', KEYS[1])
+else
+  redis.call('PEXPIREAT', KEYS[1], text(math.ceil((tonumber(ARGV[2]) + {_MARGIN_S}) * 1000)))
+end
+return 0
+""",
+)
+
+# keys: the counter. arguments: now. gives: the sum.
+TOTAL = Script(
+    "total",
+    """
+local found = redis.call('HMGET', KEYS[1], 'amount', 'expires')
+if not found[1] then return '0' end
+if tonumber(found[2]) <= tonumber(ARGV[1]) then
+  redis.call('DEL', KEYS[1])
+  return '0'
+end
+return found[1]
+""",
+)

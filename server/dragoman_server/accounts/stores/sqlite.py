@@ -1,0 +1,392 @@
+"""Accounts in a SQLite file, which outlives the process and which several processes of one machine may share.
+
+Strategy: each call is one transaction that reads, applies the same pure functions as the store in memory, and writes.
+One task hands the calls to one worker thread, so a caller who will not wait any longer can leave at once: its call is
+dropped if it has not begun, and finished without it otherwise. SQLite tells by a number whether another process has
+written; when it has, the view is read again, at the latest with the next call or after REFRESH_S.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from dragoman_server.accounts.error_actions import Verdict
+from dragoman_server.accounts.health import Health, Rest
+from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Taken
+from dragoman_server.accounts.stores.rate_limits import (
+    CONVERSATION_S,
+    LEASE_S,
+    MAX_CONVERSATIONS,
+    NEVER,
+    coarse,
+    counted,
+    fits_at,
+    opens_at,
+    preferred,
+    used_at,
+)
+from dragoman_server.sqlite_file import FileKind, WrongFile, open_file, writing
+
+_T = TypeVar("_T")
+
+# How often the file is looked at for what other processes wrote.
+REFRESH_S = 0.03
+
+# How long a call waits for another process to finish its writing, which takes less than a millisecond.
+_BUSY_S = 0.5
+
+# Calls that wait for the thread. A disk that is that far behind would only fall behind further.
+_MOST_WAITING = 1000
+# Of them the thread takes so many at a time.
+_BATCH = 50
+
+_FRESH = Health()
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(Health).decode
+
+_KIND = FileKind(
+    "account store",
+    0x64726761,  # "drga"
+    1,
+    """
+CREATE TABLE health (account TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE rates (key TEXT PRIMARY KEY, filled REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE leases (
+    account TEXT NOT NULL,
+    lease TEXT NOT NULL,
+    expires REAL NOT NULL,
+    PRIMARY KEY (account, lease)
+) WITHOUT ROWID;
+CREATE INDEX leases_expires ON leases (expires);
+CREATE TABLE conversations (key TEXT PRIMARY KEY, account TEXT NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX conversations_expires ON conversations (expires);
+CREATE TABLE counters (key TEXT PRIMARY KEY, amount REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE total (conversations INTEGER NOT NULL);
+INSERT INTO total VALUES (0);
+CREATE TRIGGER conversation_added AFTER INSERT ON conversations BEGIN
+    UPDATE total SET conversations = conversations + 1;
+END;
+CREATE TRIGGER conversation_dropped AFTER DELETE ON conversations BEGIN
+    UPDATE total SET conversations = conversations - 1;
+END;
+""",
+)
+
+_REMEMBER = """
+INSERT INTO conversations VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET account = excluded.account, expires = excluded.expires
+"""
+_FORGET = """
+DELETE FROM conversations WHERE key IN (
+    SELECT key FROM conversations ORDER BY expires
+    LIMIT (SELECT max(0, conversations - ?) FROM total)
+)
+"""
+_ADD = """
+INSERT INTO counters VALUES (?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = excluded.expires
+"""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """function: what the thread runs. wanted: somebody waits for it."""
+
+    function: Callable[[], object]
+    done: anyio.Event = field(default_factory=anyio.Event)
+    wanted: bool = True
+    result: Any = None
+    error: Exception | None = None
+
+    def run(self) -> None:
+        if not self.wanted:
+            return
+        try:
+            self.result = self.function()
+        except Exception as error:
+            self.error = error
+
+
+class SQLiteAccounts:
+    """See AccountStore. path: the file, made when it is not there; its folder must be."""
+
+    def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
+        self._path = path
+        self._max_conversations = max_conversations
+        self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
+        self._version = -1  # of what is in the view
+        self._opened: sqlite3.Connection | None = None
+        self._calls: MemoryObjectSendStream[_Call] | None = None
+        self._thread = anyio.CapacityLimiter(1)  # its own: it does not wait for other users of threads
+
+    def health(self) -> Mapping[str, Health]:
+        return self._view
+
+    async def take(
+        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
+    ) -> Taken | NoRoom:
+        return await self._call(lambda: self._take(candidates, conversation, lease, now))
+
+    async def give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+        if candidate.most_at_once is None and (candidate.tokens is None or not tokens):
+            return
+        await self._call(lambda: self._give_back(taken, candidate, tokens, now))
+
+    async def failed(
+        self,
+        account: str,
+        verdict: Verdict,
+        cause: str,
+        now: float,
+        *,
+        after: float | None,
+        draw: float,
+        rest: Rest,
+    ) -> None:
+        def change(health: Health) -> Health:
+            return health.after_failure(verdict, cause, now, after=after, draw=draw, rest=rest)
+
+        await self._call(lambda: self._change(account, change))
+
+    async def succeeded(self, account: str, *, remaining: float | None) -> None:
+        def change(health: Health) -> Health:
+            return health.after_success(remaining=coarse(remaining))
+
+        before = self._view.get(account, _FRESH)
+        if change(before) is not before:
+            await self._call(lambda: self._change(account, change))
+
+    async def disable(self, account: str, cause: str) -> None:
+        await self._call(
+            lambda: self._change(account, lambda health: health.after_failure(Verdict.DISABLE, cause, 0.0))
+        )
+
+    async def reset(self, account: str) -> None:
+        await self._call(lambda: self._change(account, Health.after_reset))
+
+    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
+        return await self._call(lambda: self._spend(rates, now, at_once))
+
+    async def add(self, counter: str, amount: float, expires: float | None) -> None:
+        await self._call(lambda: self._add(counter, amount, NEVER if expires is None else expires))
+
+    async def total(self, counter: str, now: float) -> float:
+        return await self._call(lambda: self._total(counter, now))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """See AccountStore. Raises AccountStoreError when the file cannot be used."""
+        await self._in_thread(self._open)
+        calls, received = anyio.create_memory_object_stream[_Call](_MOST_WAITING)
+        try:
+            async with calls, received, anyio.create_task_group() as tasks:
+                tasks.start_soon(self._work, received)
+                tasks.start_soon(self._refresh_often)
+                self._calls = calls
+                try:
+                    yield
+                finally:
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._calls = None
+            with anyio.CancelScope(shield=True):  # bounded: it waits for nobody
+                await self._in_thread(self._close)
+
+    async def _in_thread(self, function: Callable[[], None]) -> None:
+        try:
+            await anyio.to_thread.run_sync(function, limiter=self._thread)
+        except WrongFile as error:
+            raise AccountStoreError(str(error)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise AccountStoreError(f"the account store {self._path}: {error}") from error
+
+    async def _call(self, function: Callable[[], _T]) -> _T:
+        if self._calls is None:
+            raise RuntimeError("the account store is used outside its running() block")
+        call = _Call(function)
+        try:
+            self._calls.send_nowait(call)
+        except anyio.WouldBlock:
+            raise AccountStoreError(
+                f"the account store {self._path}: {_MOST_WAITING} calls wait for it"
+            ) from None
+        try:
+            await call.done.wait()
+        finally:
+            call.wanted = False
+        if isinstance(call.error, (sqlite3.Error, OSError)):
+            raise AccountStoreError(f"the account store {self._path}: {call.error}") from call.error
+        if call.error is not None:
+            raise call.error
+        result: _T = call.result
+        return result
+
+    async def _work(self, received: MemoryObjectReceiveStream[_Call]) -> None:
+        waiting = received.statistics
+        try:
+            async for call in received:
+                batch = [call]
+                while len(batch) < _BATCH and waiting().current_buffer_used:
+                    batch.append(received.receive_nowait())
+                await anyio.to_thread.run_sync(_run_all, batch, limiter=self._thread)
+                for each in batch:
+                    each.done.set()
+        finally:
+            while waiting().current_buffer_used:
+                call = received.receive_nowait()
+                call.error = AccountStoreError(f"the account store {self._path} is closed")
+                call.done.set()
+
+    async def _refresh_often(self) -> None:
+        while True:
+            await anyio.sleep(REFRESH_S)
+            with suppress(AccountStoreError):  # the next request meets it too, and can say so
+                await self._call(self._refresh)
+
+    # What follows runs in the thread.
+
+    def _open(self) -> None:
+        self._opened = open_file(_KIND, self._path, _BUSY_S)
+        self._refresh()
+
+    def _close(self) -> None:
+        connection, self._opened = self._opened, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        assert self._opened is not None  # opened by the first call of running()
+        return self._opened
+
+    def _refresh(self) -> None:
+        """Read the view again if another process has written. Inside a transaction the view is then exact."""
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            rows = self._connection.execute("SELECT account, data FROM health")
+            self._view = {account: _decode(data) for account, data in rows}
+            self._version = version
+
+    def _write(self, account: str, health: Health) -> Mapping[str, Health]:
+        """Gives the view as it will be when the transaction has gone well."""
+        self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
+        return {**self._view, account: health}
+
+    def _change(self, account: str, change: Callable[[Health], Health]) -> None:
+        with writing(self._connection):
+            self._refresh()
+            before, view = self._view.get(account, _FRESH), self._view
+            health = change(before)
+            if health is not before:
+                view = self._write(account, health)
+        self._view = view
+
+    def _take(
+        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
+    ) -> Taken | NoRoom:
+        opens = NEVER
+        with writing(self._connection) as connection:
+            self._refresh()
+            connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
+            account = self._account_of(conversation, now)
+            filled = self._filled(
+                [rate for each in candidates for rate in (each.requests, each.tokens) if rate]
+            )
+            for candidate in preferred(candidates, account):
+                health = self._view.get(candidate.account, _FRESH)
+                at = opens_at(candidate, health, filled, self._leases(candidate), now)
+                if not at:
+                    view = self._note(candidate, conversation, lease, now)
+                    break
+                opens = min(opens, at)
+            else:
+                return NoRoom(opens)
+        self._view = view
+        return Taken(candidate.account, lease)
+
+    def _note(
+        self, candidate: Candidate, conversation: str | None, lease: str, now: float
+    ) -> Mapping[str, Health]:
+        account, connection = candidate.account, self._connection
+        if candidate.requests is not None:
+            self._count(candidate.requests, 1.0, now)
+        if candidate.most_at_once is not None:
+            connection.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (account, lease, now + LEASE_S)
+            )
+        if conversation is not None:
+            connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
+            connection.execute(_REMEMBER, (conversation, account, now + CONVERSATION_S))
+            connection.execute(_FORGET, (self._max_conversations,))
+        return self._write(account, used_at(self._view.get(account, _FRESH), now))
+
+    def _give_back(self, taken: Taken, candidate: Candidate, tokens: float, now: float) -> None:
+        with writing(self._connection) as connection:
+            connection.execute(
+                "DELETE FROM leases WHERE account = ? AND lease = ?", (taken.account, taken.lease)
+            )
+            if candidate.tokens is not None and tokens:
+                self._count(candidate.tokens, tokens, now)
+
+    def _spend(self, rates: Sequence[tuple[Rate, float]], now: float, at_once: bool) -> float:
+        with writing(self._connection):
+            if at_once:
+                opens = self._fit_at(rates, now)
+                if opens:
+                    return opens
+            for rate, amount in rates:
+                self._count(rate, amount, now)
+            return 0.0 if at_once else self._fit_at([(rate, 0.0) for rate, _ in rates], now)
+
+    def _fit_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
+        filled = self._filled([rate for rate, _ in rates])
+        ends = (fits_at(rate, filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
+        return max(ends, default=0.0)
+
+    def _add(self, counter: str, amount: float, expires: float) -> None:
+        with writing(self._connection) as connection:
+            connection.execute(_ADD, (counter, amount, expires))
+
+    def _total(self, counter: str, now: float) -> float:
+        connection = self._connection
+        if connection.execute("SELECT 1 FROM counters WHERE expires <= ? LIMIT 1", (now,)).fetchone():
+            with writing(connection):
+                connection.execute("DELETE FROM counters WHERE expires <= ?", (now,))
+        row = connection.execute("SELECT amount FROM counters WHERE key = ?", (counter,)).fetchone()
+        return 0.0 if row is None else float(row[0])
+
+    def _filled(self, rates: Sequence[Rate]) -> dict[str, float]:
+        filled = {}
+        for rate in rates:
+            row = self._connection.execute("SELECT filled FROM rates WHERE key = ?", (rate.key,)).fetchone()
+            if row is not None:
+                filled[rate.key] = row[0]
+        return filled
+
+    def _count(self, rate: Rate, amount: float, now: float) -> None:
+        filled = counted(rate, self._filled([rate]).get(rate.key, 0.0), amount, now)
+        self._connection.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (rate.key, filled))
+
+    def _leases(self, candidate: Candidate) -> int:
+        if candidate.most_at_once is None:
+            return 0
+        query = "SELECT count(*) FROM leases WHERE account = ?"
+        return int(self._connection.execute(query, (candidate.account,)).fetchone()[0])
+
+    def _account_of(self, conversation: str | None, now: float) -> str | None:
+        row = self._connection.execute(
+            "SELECT account FROM conversations WHERE key = ? AND expires > ?", (conversation, now)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+
+def _run_all(batch: Sequence[_Call]) -> None:
+    for call in batch:
+        call.run()

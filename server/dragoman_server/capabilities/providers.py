@@ -1,0 +1,396 @@
+"""Upstreams that an environment variable is enough for, and what well-known hosts take.
+
+A table of well-known providers. A provider that also speaks a second protocol in part (a beta of
+Responses, say) is listed with the one it speaks in full: a translation loses less than a half-implemented
+endpoint.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from dragoman._ir.effort import EFFORTS
+from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
+
+# The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
+# simulator, no code of the server names a protocol.
+CHAT = "openai_chat"
+MESSAGES = "anthropic_messages"
+RESPONSES = "openai_responses"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """`keys` are pairs of variable and `auth` setting, the first that is set wins.
+
+    `takes` are settings that hold at the provider's hosts where nobody set them, however the upstream came to be. One
+    of them is `default_model`, its best known model.
+    `source` says where that is written, `date` when it was looked up. `refuses` among them is of Chat Completions.
+    `hosts` are the provider's further public hosts, such as those of other regions.
+    `compatible` is what servers speak that call themselves compatible with it, where that is another protocol.
+    """
+
+    name: str
+    keys: tuple[tuple[str, str], ...]
+    base_url: str
+    protocol: str
+    protocols: tuple[str, ...]
+    source: str
+    date: str
+    takes: Mapping[str, object] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    compatible: str | None = None
+
+    @property
+    def base_url_variable(self) -> str:
+        return f"{self.name.upper()}_BASE_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A provider whose key is set; `base_url_variable` is None where the public URL is used."""
+
+    provider: Provider
+    key_variable: str
+    auth: str
+    base_url: str
+    base_url_variable: str | None
+    protocol: str
+    protocols: tuple[str, ...]
+
+
+# What means something at OpenAI alone. Elsewhere it does nothing, and servers that check bodies refuse it: "property
+# 'store' is unsupported", "Extra inputs are not permitted".
+_OPENAIS = (
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "user",
+    "verbosity",
+)
+_REFUSED = (*_OPENAIS, "allowed_tools", "message_name", "tool_strict")
+# Of servers that are compatible with Chat Completions, many know no other name of the limit, and no other efforts.
+_LOCAL: Mapping[str, object] = {
+    "max_tokens_field": "max_tokens",
+    "efforts": ("low", "medium", "high"),
+    "refuses": _REFUSED,
+}
+_PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
+_DATE = "2026-11-22"
+
+
+def _chat(
+    name: str,
+    base_url: str,
+    source: str,
+    takes: Mapping[str, object],
+    *,
+    refuses: tuple[str, ...] = (*_REFUSED, "top_k"),
+    more: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
+) -> Provider:
+    """A host of Chat Completions. takes: beyond what every one takes. more: refused beyond `refuses`."""
+    keys = ((f"{name.upper()}_API_KEY", "bearer"),)
+    whole = {**_PUBLIC, **takes, "refuses": (*refuses, *more)}
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, whole, hosts)
+
+
+PROVIDERS = (
+    Provider(
+        "openai",
+        (("OPENAI_API_KEY", "bearer"),),
+        "https://api.openai.com/v1",
+        RESPONSES,
+        (CHAT, RESPONSES),
+        "openai-python 3.54.0; pydantic-ai#2822",
+        _DATE,
+        {
+            "default_model": "gpt-5.6",
+            # "Unsupported parameter: 'max_tokens' is not supported with this model."
+            "max_tokens_field": "max_completion_tokens",
+            "reasoning_field": NONE,
+            "custom_tools": True,
+            "developer_role": True,
+            "mid_system": True,
+            "cache_keys": True,
+            "hosted_tools": HOSTED_USES,
+            "enforces": ENFORCED,
+            "stores_responses": True,
+            "counts_tokens": True,
+            # "Unknown parameter: 'web_search_options'." Models that take it search without it, too.
+            "refuses": ("top_k", "web_search_options"),
+        },
+        # Responses only now and then.
+        compatible=CHAT,
+    ),
+    Provider(
+        "anthropic",
+        # The vendor's SDK sends the first as x-api-key and the second as a bearer token.
+        (("ANTHROPIC_API_KEY", "x-api-key"), ("ANTHROPIC_AUTH_TOKEN", "bearer")),
+        "https://api.anthropic.com",
+        MESSAGES,
+        (MESSAGES,),
+        "anthropic-python 2.12.0",
+        _DATE,
+        {
+            "default_model": "claude-sonnet-5-5",
+            "hosted_tools": HOSTED_USES,
+            "enforces": ENFORCED,
+            "counts_tokens": True,
+        },
+    ),
+    _chat(
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
+        # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
+        # "minimal goes to low, medium to high."
+        # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
+        {
+            "default_model": "deepseek-v4-pro",
+            "reasoning_setting": "thinking",
+            "efforts": ("none", "minimal", "low", "medium", "high", "max"),
+            "structured_output": "object",
+            "forced_tools": "not_thinking",
+            "reasoning_back": "always",
+        },
+        # "unknown variant `image_url`, expected `text`"
+        more=("file", "image", "logprobs", "top_logprobs"),
+    ),
+    _chat(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
+        # Its own setting, which it fits to each model; what a model does not take, it leaves out.
+        {
+            # It chooses a model for each request.
+            "default_model": "openrouter/auto",
+            "reasoning_field": "reasoning",
+            "reasoning_setting": "reasoning",
+            "efforts": EFFORTS,
+            "cache_marks": "cache_control",
+            "developer_role": True,
+        },
+        refuses=tuple(name for name in _REFUSED if name not in ("user", "verbosity")),
+    ),
+    _chat(
+        "groq",
+        "https://api.groq.com/openai/v1",
+        "console.groq.com/docs/openai",
+        # Other names are refused: "property 'reasoning_content' is unsupported". So is an effort by most models,
+        # and a schema; see the model families. Of these, "a 400 error will be returned".
+        {
+            "default_model": "openai/gpt-oss-120b",
+            "reasoning_field": "reasoning",
+            "efforts": (),
+            "structured_output": "object",
+        },
+        more=("logit_bias", "logprobs", "n", "top_logprobs"),
+    ),
+    _chat(
+        "cerebras",
+        "https://api.cerebras.ai/v1",
+        "req_llm's guide to Cerebras",
+        # Tools are to be strict there, and `tool_choice` is auto or none.
+        {
+            "default_model": "gpt-oss-120b",
+            "max_tokens_field": "max_completion_tokens",
+            "reasoning_field": "reasoning",
+            "forced_tools": "no",
+        },
+        refuses=tuple(name for name in _REFUSED if name != "tool_strict"),
+        more=("frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty", "top_k"),
+    ),
+    _chat(
+        "xai",
+        "https://api.x.ai/v1",
+        "docs.x.ai",
+        {"default_model": "grok-4.5", "developer_role": True},
+    ),
+    _chat(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        "eca#231; crush#1590; avante#2695; mistral-go#2",
+        # Members that it does not know are refused: "Extra inputs are not permitted".
+        # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
+        {
+            "default_model": "mistral-large-latest",
+            "reasoning_field": NONE,
+            "efforts": (),
+            "call_ids": "alnum9",
+            "turn_order": "no_user_after_tool",
+        },
+        refuses=(*(name for name in _REFUSED if name != "tool_strict"), "top_k"),
+        more=("logit_bias", "logprobs", "seed", "top_logprobs"),
+    ),
+    _chat(
+        "together",
+        "https://api.together.ai/v1",
+        "docs.together.ai; langchain_together (top_k)",
+        {"default_model": "openai/gpt-oss-120b"},
+        refuses=_REFUSED,
+        hosts=("api.together.xyz",),
+    ),
+    _chat(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        "docs.fireworks.ai; langchain_fireworks (top_k)",
+        {"default_model": "accounts/fireworks/models/gpt-oss-120b"},
+        refuses=_REFUSED,
+    ),
+    _chat(
+        "moonshot",
+        "https://api.moonshot.ai/v1",
+        "kimi-code#686; new-api#3121; agentscope's page on Kimi",
+        # "thinking is enabled but reasoning_content is missing in assistant tool call message"
+        {
+            "default_model": "kimi-k3",
+            "max_tokens_field": "max_completion_tokens",
+            "forced_tools": "not_thinking",
+            "reasoning_back": "always",
+            "tool_images": True,
+        },
+        hosts=("api.moonshot.cn",),
+    ),
+    _chat(
+        "zai",
+        "https://api.z.ai/api/paas/v4",
+        "docs.z.ai/guides/capabilities/thinking-mode; agentscope's page on GLM",
+        # On by default, a switch without degrees. "Thoughts go back unmodified with tool results."
+        {
+            "default_model": "glm-5.3",
+            "reasoning_setting": "thinking",
+            "efforts": None,
+            "structured_output": "object",
+            "forced_tools": "no",
+            "reasoning_back": "tool_loop",
+        },
+        more=("frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "seed", "top_logprobs"),
+        hosts=("open.bigmodel.cn",),
+    ),
+    _chat(
+        "minimax",
+        "https://api.minimax.io/v1",
+        "openclaw#19386; cherry-studio#16431; platform.minimax.io",
+        # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
+        {
+            "default_model": "MiniMax-M3.1",
+            "max_tokens_field": "max_completion_tokens",
+            "reasoning_setting": "thinking",
+            "thinking_word": "adaptive",
+            "efforts": None,
+        },
+        hosts=("api.minimaxi.com",),
+    ),
+    _chat(
+        "dashscope",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "alibabacloud.com/help/model-studio; cloudwego/eino#994",
+        # "The tool_choice parameter does not support being set to required or object in thinking mode"
+        {
+            "default_model": "qwen3.8-max",
+            "reasoning_setting": "enable_thinking",
+            "efforts": None,
+            "structured_output": "object",
+            "forced_tools": "not_thinking",
+        },
+        hosts=("dashscope.aliyuncs.com",),
+    ),
+    _chat(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
+        # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
+        {"default_model": "gemini-3.8-flash", "reasoning_field": NONE, "thought_signatures": True},
+        more=("frequency_penalty",),
+    ),
+)
+
+
+def takes(url: str, protocol: str) -> Mapping[str, object]:
+    """Return what is known of the host of `url` where this protocol is spoken, for settings that nobody set."""
+    provider = _provider_at(url)
+    if provider is not None:
+        known = provider.takes
+    else:
+        # Servers that people run themselves take top_k; public ones may refuse it.
+        known = _LOCAL if is_local(url) else _PUBLIC
+    if protocol == CHAT:
+        return known
+    return {name: value for name, value in known.items() if name != "refuses"}
+
+
+def preferred_protocol(provider: str) -> str:
+    """Return the preferred protocol of the provider with this name."""
+    return next(each.protocol for each in PROVIDERS if each.name == provider)
+
+
+def provider_name(url: str) -> str | None:
+    """The name of the provider whose public host `url` leads to."""
+    provider = _provider_at(url)
+    return None if provider is None else provider.name
+
+
+def _provider_at(url: str) -> Provider | None:
+    """The provider whose public host, or a subdomain of it (a region), `url` leads to."""
+    host = _host(url)
+    for provider in PROVIDERS:
+        for public in (_host(provider.base_url), *provider.hosts):
+            if host == public or host.endswith("." + public):
+                return provider
+    return None
+
+
+def is_local(url: str) -> bool:
+    """Whether the host is this machine, or one of a private network: by its address, or a name without a dot."""
+    host = _host(url)
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".internal", ".localhost"))
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def port_of(url: str) -> int | None:
+    """The port that a URL names."""
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        return None
+
+
+def discover(environ: Mapping[str, str]) -> list[Found]:
+    """The providers whose keys are set, in the table's order. An empty variable counts as unset."""
+    found = []
+    for provider in PROVIDERS:
+        for variable, auth in provider.keys:
+            if environ.get(variable):
+                found.append(_found(provider, variable, auth, environ))
+                break
+    return found
+
+
+def _found(provider: Provider, variable: str, auth: str, environ: Mapping[str, str]) -> Found:
+    url = environ.get(provider.base_url_variable)
+    protocol, protocols = provider.protocol, provider.protocols
+    if url and provider.compatible is not None and _provider_at(url) is not provider:
+        protocol, protocols = provider.compatible, (provider.compatible,)
+    return Found(
+        provider=provider,
+        key_variable=variable,
+        auth=auth,
+        base_url=url or provider.base_url,
+        base_url_variable=provider.base_url_variable if url else None,
+        protocol=protocol,
+        protocols=protocols,
+    )

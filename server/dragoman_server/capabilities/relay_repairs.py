@@ -1,0 +1,102 @@
+"""Relays that are known to need mending: where an upstream speaks a protocol in a way that its clients cannot read, or
+refuses what they send.
+
+A local server is known by the port that it takes by itself. Who has something else there says so with `relay`.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from dragoman_server.capabilities.model_families import plain_name
+from dragoman_server.capabilities.providers import (
+    CHAT,
+    RESPONSES,
+    is_local,
+    port_of,
+    provider_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MendedRelay:
+    """A protocol at a provider's hosts (`provider`), or at a local server's (`port`).
+
+    models: patterns of names in the spelling of the model families; empty: all.
+    why: what goes wrong. source: where that is written. date: when it was looked up.
+    """
+
+    protocol: str
+    server: str
+    why: str
+    source: str
+    date: str
+    provider: str | None = None
+    port: int | None = None
+    models: tuple[str, ...] = ()
+
+
+MENDED_RELAYS = (
+    MendedRelay(
+        RESPONSES,
+        "llama.cpp",
+        "events without output_index and sequence_number",
+        "openai-python 3.54.0 with llama.cpp's server",
+        "2026-11-22",
+        port=8080,
+    ),
+    MendedRelay(
+        RESPONSES,
+        "vLLM",
+        "content_index counts on across items",
+        "vllm#45742",
+        "2026-11-22",
+        port=8000,
+    ),
+    MendedRelay(
+        CHAT,
+        "OpenAI",
+        "an effort beside tools is refused",
+        "itzcrazykns/vane#1173",
+        "2026-11-22",
+        provider="openai",
+        models=("gpt-5-[4-6]", "gpt-5-[4-6]-*", "gpt-6*"),
+    ),
+    # A client that knows these hosts' ways knows them by their address, which is ours now: it sends what OpenAI takes.
+    MendedRelay(
+        CHAT,
+        "DeepSeek",
+        "the role developer is refused, and so are turns without their reasoning",
+        "9router#773; pi#3636; pi 0.73.1 and aider 0.86.2",
+        "2026-11-22",
+        provider="deepseek",
+    ),
+    MendedRelay(
+        CHAT,
+        "Mistral",
+        "members that it does not know are refused, store and reasoning_content among them",
+        "eca#231; crush#1590; pi 0.73.1, opencode 1.18.33",
+        "2026-11-22",
+        provider="mistral",
+    ),
+    MendedRelay(
+        CHAT,
+        "Groq",
+        "reasoning_content and other members that it does not know are refused",
+        "console.groq.com/docs/openai; opencode 1.18.33",
+        "2026-11-22",
+        provider="groq",
+    ),
+)
+
+
+def needs_mending(url: str, protocol: str, model: str) -> bool:
+    """Whether relays of a protocol to a model at `url` are in the table."""
+    return any(_fits(row, url, model) for row in MENDED_RELAYS if row.protocol == protocol)
+
+
+def _fits(row: MendedRelay, url: str, model: str) -> bool:
+    if row.models and not any(fnmatchcase(plain_name(model), pattern) for pattern in row.models):
+        return False
+    if row.port is not None:
+        return is_local(url) and port_of(url) == row.port
+    return provider_name(url) == row.provider

@@ -1,0 +1,148 @@
+"""What a model at an upstream takes: everything that is said of it, laid one over the other.
+
+Strategy: five who may say something, the later over the earlier: the host (_providers), the model's family
+(_model_families), the configuration's `[[upstreams]]`, its `[[capabilities]]` in their order. What nobody says is
+as the core's Target has it. One table says which setting is which field there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman import UPSTREAMS, Target
+from dragoman_server.capabilities.model_families import families_of
+from dragoman_server.capabilities.providers import provider_name, takes
+from dragoman_server.capabilities.relay_repairs import needs_mending
+from dragoman_server.settings import (
+    ANY_VERSION,
+    CAPABILITY_KEYS,
+    NEWEST_VERSION,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.capabilities import NONE, ModelCapabilities
+from dragoman_server.settings.patterns import matches
+
+# Clients choose model names, so there may be any number of them.
+_MOST_KEPT = 1024
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _none_is_none(value: object) -> object:
+    return None if value == NONE else value
+
+
+def _names(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _frozen(value: object) -> object:
+    return frozenset(value) if isinstance(value, tuple) else value
+
+
+# Setting -> field of Target and what becomes of the value.
+_FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
+    "max_tokens": ("max_tokens", _same),
+    "max_tokens_field": ("max_tokens_field", _same),
+    "reasoning_field": ("reasoning_field", _none_is_none),
+    "reasoning_setting": ("reasoning_setting", _none_is_none),
+    "thinking_word": ("thinking_word", _same),
+    "reasoning_back": ("reasoning_back", _same),
+    "thought_signatures": ("thought_signatures", _same),
+    "efforts": ("efforts", _same),
+    "thinking": ("thinking", _same),
+    "sampling": ("sampling", _same),
+    "structured_output": ("structured", _same),
+    "hosted_tools": ("hosted", _frozen),
+    "custom_tools": ("custom_tools", _same),
+    "text_content": ("text_content", _same),
+    "turn_order": ("turn_order", _same),
+    "tool_images": ("tool_images", _same),
+    "developer_role": ("developer_role", _same),
+    "mid_system": ("mid_system", _same),
+    "cache_marks": ("cache_marks", _same),
+    "cache_keys": ("cache_keys", _same),
+    "call_ids": ("call_ids", _same),
+    "forced_tools": ("forced_tools", _same),
+    "enforces": ("enforces", _frozen),
+    "sampling_pair": ("sampling_pair", _same),
+    "sampling_at_none": ("sampling_at_none", _same),
+    "tools_with_effort": ("tools_with_effort", _same),
+    "prefill": ("prefill", _same),
+    "refuses": ("refuses", _frozen),
+    "summaries": ("summaries", _same),
+    "opens_seals": ("opens_seals", _same),
+    "relay": ("relay", _same),
+}
+
+
+def target_for(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = "") -> Target:
+    """What the upstream's model takes. model: by its name there. protocol: that is spoken, by default the preferred."""
+    key = upstream.name, model, protocol
+    found = settings.targets.get(key)
+    if found is None:
+        if len(settings.targets) >= _MOST_KEPT:
+            settings.targets.clear()
+        found = settings.targets[key] = _target(settings, upstream, model, protocol)
+    return found
+
+
+def what_is_said(
+    settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
+) -> dict[str, object]:
+    """The settings by name. Those of which nobody says anything are missing."""
+    protocol = protocol or upstream.protocol
+    host = takes(upstream.base_url, protocol)
+    said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
+    # A server's checks and a model's are two things: what either refuses is refused.
+    refused = _names(said.pop("refuses", ()))
+    for family in families_of(model, provider_name(upstream.base_url)):
+        said.update(family.takes)
+    if refused:
+        said["refuses"] = (*refused, *_names(said.get("refuses")))
+    if needs_mending(upstream.base_url, protocol, model):
+        said["relay"] = "mend"
+    said.update(upstream.said())
+    for row in settings.capabilities:
+        if _counts(row, upstream.name, model):
+            said.update(row.said())
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def upstreams_without_grammars(settings: Settings) -> list[str]:
+    """Names of upstreams that enforce no grammar, as far as can be told without knowing the model."""
+    found = []
+    for upstream in settings.upstreams:
+        usual = any(UPSTREAMS[protocol].tools.custom_usual for protocol in upstream.protocols)
+        if not what_is_said(settings, upstream, "").get("custom_tools", usual):
+            found.append(upstream.name)
+    return found
+
+
+def _counts(row: ModelCapabilities, upstream: str, model: str) -> bool:
+    return row.upstream in (None, upstream) and matches(model, row.model)
+
+
+def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Target:
+    said = what_is_said(settings, upstream, model, protocol)
+    said.setdefault("max_tokens", settings.server.default_max_tokens)
+    said.setdefault("sampling", _has_sampling(upstream.anthropic_version))
+    if said.get("efforts") == ():
+        # No reasoning, however it might be asked for.
+        said.update(thinking=NONE, reasoning_setting=NONE)
+    if "web_search_options" in _names(said.get("refuses")):
+        # That is all there is of a web search in Chat Completions.
+        said["hosted_tools"] = tuple([use for use in _names(said.get("hosted_tools")) if use != "web_search"])
+    values: dict[str, Any] = {}
+    for name, value in said.items():
+        field, convert = _FIELDS[name]
+        values[field] = convert(value)
+    return Target(**values)
+
+
+def _has_sampling(version: str) -> bool:
+    """Whether the version of the Messages API has temperature, top_p and top_k."""
+    # Clouds put their own name before the date, as in bedrock-2023-05-31.
+    return version == ANY_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION

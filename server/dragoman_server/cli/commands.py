@@ -1,0 +1,280 @@
+"""The `dragoman` command.
+
+Exit codes: 0 after a clean stop, 1 when the server cannot start, 2 when the configuration or the command
+line is wrong.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dragoman_server.capabilities.resolve import upstreams_without_grammars
+from dragoman_server.cli import show_config as _show_config
+from dragoman_server.cli.edit_config import EditError, remove_client_key
+from dragoman_server.cli.schema import json_schema
+from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, Loaded, load
+from dragoman_server.config.values import BadValue
+from dragoman_server.config.values import check as check_value
+from dragoman_server.keys import hash_of, new_key
+from dragoman_server.settings import (
+    CLIENT_KEY_KEYS,
+    ENV_PREFIX,
+    SERVER_KEYS,
+    ClientKey,
+    ServerSettings,
+    Settings,
+)
+from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.tool_grammar.check import available
+
+_CANNOT_START = 1
+_WRONG_CONFIGURATION = 2
+
+# Beside the gateway's own, so that both run at once.
+_SIMULATOR_PORT = 8081
+
+# The key commands serve nobody, so it is no matter whether the configured address may be bound.
+_ANY_HOST = "127.0.0.1"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _server_options(command: _Command) -> _Command:
+    """One flag for each key of `[server]`. Values stay text, so that config.py checks them like all others."""
+    for key in reversed(SERVER_KEYS.values()):
+        if key.kind is Kind.SECRET:
+            continue  # everybody on a machine can read the command lines of its processes
+        flag = key.name.replace("_", "-")
+        default = f"[{ENV_PREFIX}{key.name.upper()}]"
+        if key.kind is Kind.SWITCH:
+            option = click.option(
+                f"--{flag}/--no-{flag}", key.name, default=None, help=f"{key.help} {default}"
+            )
+        else:
+            option = click.option(
+                f"--{flag}",
+                key.name,
+                metavar=_metavar(key),
+                help=f"{key.help} {default}",
+                shell_complete=_completer(key),
+            )
+        command = option(command)
+    help_ = f"configuration file; {DEFAULT_FILE} in the working directory if there is one [{CONFIG_VARIABLE}]"
+    return click.option("--config", "config_file", type=click.Path(), metavar="FILE", help=help_)(command)
+
+
+def _metavar(key: Key) -> str:
+    return "|".join(key.choices) if key.kind is Kind.CHOICE else key.kind.name
+
+
+def _completer(key: Key) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda context, parameter, incomplete: [c for c in key.choices if c.startswith(incomplete)]
+
+
+def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> Loaded:
+    """Load, or print what is wrong and leave."""
+    flags = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in options.items()
+        if value is not None
+    }
+    try:
+        return load(path=config_file, flags=flags, environ=os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(version("dragoman"), prog_name="dragoman", message="%(prog)s %(version)s")
+def main() -> None:
+    """A gateway that translates between LLM clients and upstreams of different protocols.
+
+    Settings come from flags, environment variables (in brackets below each command), a TOML file, and
+    defaults, in this order.
+    """
+
+
+@main.command()
+@_server_options
+def serve(config_file: str | None, **options: str | bool | None) -> None:
+    """Start the gateway."""
+    loaded = _load(config_file, options)
+    # The server and the application take a while to import, and the other commands need neither.
+    from dragoman_server.app import create_app
+    from dragoman_server.cli.banner import print_banner
+    from dragoman_server.serving.run import serve as run
+    from dragoman_server.serving.sockets import StartupError
+
+    on_ready = partial(print_banner, loaded, version("dragoman"), os.environ)
+    try:
+        run(loaded.settings, create_app, on_ready=on_ready)
+    except StartupError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help=SERVER_KEYS["host"].help)
+@click.option(
+    "--port",
+    type=click.IntRange(int(SERVER_KEYS["port"].low), int(SERVER_KEYS["port"].high)),
+    default=_SIMULATOR_PORT,
+    show_default=True,
+    help=SERVER_KEYS["port"].help,
+)
+@click.option(
+    "--backend",
+    type=click.Choice(SERVER_KEYS["backend"].choices),
+    default="asyncio",
+    show_default=True,
+    help=SERVER_KEYS["backend"].help,
+)
+def simulate(host: str, port: int, backend: str) -> None:
+    """Serve the simulator alone, as an upstream that speaks all protocols and needs no key."""
+    from dragoman_server.serving.run import serve as run
+    from dragoman_server.serving.sockets import Listening, StartupError
+    from dragoman_server.simulator import create_simulator_app
+
+    def on_ready(listening: Listening) -> None:
+        click.echo(f"The simulator listens on {listening.url} ({listening.backend})", err=True)
+
+    settings = Settings(server=ServerSettings(host=host, port=port, backend=backend))
+    try:
+        run(settings, lambda _: create_simulator_app(), on_ready=on_ready)
+    except StartupError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+
+
+@main.group()
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command()
+@_server_options
+def check(config_file: str | None, **options: str | bool | None) -> None:
+    """Check the configuration; print every fault with its file, line and key."""
+    loaded = _load(config_file, options)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    unchecked = upstreams_without_grammars(loaded.settings)
+    if unchecked and loaded.settings.server.check_grammars and not available():
+        click.echo(
+            "note: what models write for tools with a grammar is not checked, as dragoman[grammar] is not installed; "
+            f"these upstreams do not check it themselves: {', '.join(unchecked)}",
+            err=True,
+        )
+    upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
+    place = loaded.path or "no file, the environment alone"
+    click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="also print where each value came from")
+@_server_options
+def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
+    """Print the resolved settings, secrets masked."""
+    for line in _show_config.lines(_load(config_file, options), with_origin=origin):
+        click.echo(line)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors."""
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.group()
+def keys() -> None:
+    """Make, list and revoke client keys.
+
+    The configuration has hashes of them; a key itself is shown once, when it is made.
+    """
+
+
+_config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(),
+    metavar="FILE",
+    help=f"configuration file [{CONFIG_VARIABLE}]",
+)
+
+
+@keys.command("add")
+@click.argument("name")
+@_config_option
+def add_key(name: str, config_file: str | None) -> None:
+    """Make a key for NAME and print it, with the lines for the configuration."""
+    settings = _load(config_file, {"host": _ANY_HOST}).settings
+    secret = settings.server.secret
+    if secret is None:
+        click.echo(
+            "dragoman: keys need server.secret, which their hashes are made with: put 32 or more random characters "
+            f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
+            err=True,
+        )
+        sys.exit(_WRONG_CONFIGURATION)
+    if any(key.name == name for key in settings.client_keys):
+        click.echo(f"dragoman: there is a key of the name {name!a} already", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    try:
+        name = str(check_value(CLIENT_KEY_KEYS["name"], name, name))
+    except BadValue as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    key = new_key()
+    click.echo("The key, which is shown this once:", err=True)
+    click.echo(key)
+    click.echo("Add these lines to the configuration, and start the gateway anew:", err=True)
+    click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_of(key, secret)}"')
+
+
+@keys.command("list")
+@_config_option
+def list_keys(config_file: str | None) -> None:
+    """Print the names of the keys, and what each may do."""
+    for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
+        click.echo(" ".join((key.name, *_what_it_may(key))))
+
+
+def _what_it_may(key: ClientKey) -> Iterator[str]:
+    """What the configuration says of a key beside its hash: `name=value`, and `name` for what is on."""
+    for name in CLIENT_KEY_KEYS:
+        value = getattr(key, name)
+        if name in ("name", "hash", "budget_period") or value is None or value is False or value == ():
+            continue
+        if name == "budget":
+            yield f"budget={value:g}/{key.budget_period}"
+        else:
+            yield (
+                name if value is True else f"{name}={','.join(value) if isinstance(value, tuple) else value}"
+            )
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_config_option
+def revoke_key(name: str, config_file: str | None) -> None:
+    """Take the key of NAME out of the configuration file."""
+    loaded = _load(config_file, {"host": _ANY_HOST})
+    index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
+    if index is None or loaded.path is None:
+        known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
+        click.echo(f"dragoman: there is no key of the name {name!a}; there are {known}", err=True)
+        sys.exit(_WRONG_CONFIGURATION)
+    try:
+        lines = remove_client_key(Path(loaded.path), index)
+    except EditError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(_CANNOT_START)
+    click.echo(f"{loaded.path}: {lines} lines removed; the key counts until the gateway is started anew")

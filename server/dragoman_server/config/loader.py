@@ -1,0 +1,560 @@
+"""From a TOML file, the environment and the command line to frozen settings.
+
+The strongest source wins: command line, environment, file, default. A wrong value is an error even where
+a stronger source hides it. All faults are collected and reported at once, each with its file, line and
+key. Loading reads the file, the files it names, and nothing else: no network, no code. How single values are read is
+_sources.py's matter; this module knows which tables there are and what must fit together.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from dragoman import REGISTRY
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.capabilities.providers import PROVIDERS, Found, discover, takes
+from dragoman_server.config.problems import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    ConfigError,
+    KeyPath,
+    Origin,
+    Problem,
+    dotted,
+)
+from dragoman_server.config.sources import DEFAULT_FILE, MAX_FILE_BYTES, Sources
+from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.valkey_url import EXTRA_IS_MISSING, parse_url, valkey_available
+from dragoman_server.config.values import show, type_name
+from dragoman_server.keys import hash_of
+from dragoman_server.serving.sockets import is_loopback
+from dragoman_server.settings import (
+    ACCOUNT_KEYS,
+    CAPABILITY_KEYS,
+    CLIENT_KEY_KEYS,
+    ENV_PREFIX,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    RULE_KEYS,
+    SERVER_KEYS,
+    SIMULATOR,
+    SIMULATOR_UPSTREAM,
+    UPSTREAM_PROTOCOLS,
+    AccountSettings,
+    ClientKey,
+    Price,
+    RuleSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+    upstream_keys,
+)
+from dragoman_server.settings.capabilities import ModelCapabilities
+from dragoman_server.settings.fields import Key
+from dragoman_server.settings.patterns import ANY_TEXT
+from dragoman_server.settings.secret import MASK, Secret
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "DEFAULT_FILE",
+    "MASK",
+    "MAX_FILE_BYTES",
+    "SIMULATOR",
+    "SIMULATOR_UPSTREAM",
+    "UPSTREAM_PROTOCOLS",
+    "ClientKey",
+    "ConfigError",
+    "Loaded",
+    "ModelCapabilities",
+    "Origin",
+    "Problem",
+    "Secret",
+    "ServerSettings",
+    "Settings",
+    "UpstreamSettings",
+    "is_loopback",
+    "load",
+]
+
+CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+
+_TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
+
+_DEFAULTS = ServerSettings()
+
+# Those that upstreams are called with.
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+SOCKS_IS_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings with their history. A key without an entry in `origins` has its default value."""
+
+    settings: Settings
+    path: str | None
+    origins: Mapping[str, Origin]
+    warnings: tuple[str, ...]
+
+
+def load(
+    *,
+    environ: Mapping[str, str],
+    path: str | None = None,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    protocols: Mapping[str, ProtocolSpec] = REGISTRY,
+) -> Loaded:
+    """Read the configuration. Raises ConfigError.
+
+    `path` is the `--config` flag; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working
+    directory if there is one. `flags` maps names of server settings to their text on the command line. Upstreams may
+    speak those of `protocols` that have an upstream half; `create_app` must get the same.
+    """
+    specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
+    named = path or environ.get(CONFIG_VARIABLE) or None
+    file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
+    sources = Sources(file, environ)
+    if file is not None:
+        sources.read(Path(file))
+    loader = _Loader(sources, flags, upstream_keys(specs))
+    settings = loader.settings()
+    warnings = tuple(_warnings(settings, loader.warnings, environ, specs))
+    return Loaded(settings, file, MappingProxyType(sources.origins), warnings)
+
+
+def is_socks(url: str) -> bool:
+    """Whether `url` is that of a SOCKS proxy."""
+    return url.lower().startswith("socks")
+
+
+def socks_available() -> bool:
+    """Whether the extra is installed."""
+    return find_spec("socksio") is not None
+
+
+def _warnings(
+    settings: Settings,
+    collected: list[str],
+    environ: Mapping[str, str],
+    specs: Mapping[str, UpstreamSpec],
+) -> Iterator[str]:
+    yield from collected
+    for name, value in environ.items():
+        if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
+            yield f"{name}: {SOCKS_IS_MISSING}"
+    if not is_loopback(settings.server.host) and not settings.client_keys:
+        yield (
+            f"server.host: {settings.server.host} is reachable from other machines, and there are no client "
+            "keys: whoever can connect can use your upstreams"
+        )
+    if "*" in settings.server.cors_origins and not settings.client_keys:
+        yield (
+            "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
+            "as there are no client keys"
+        )
+    for upstream in settings.upstreams:
+        path = specs[upstream.protocol].path
+        if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
+            yield (
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"requests would go to .../v1{path}"
+            )
+
+
+@dataclass(slots=True)
+class _Loader:
+    sources: Sources
+    flags: Mapping[str, str]
+    upstream_keys: Mapping[str, Key]
+    warnings: list[str] = field(default_factory=list)
+    # The upstreams' names, and where the file gives them.
+    names: dict[str, KeyPath] = field(default_factory=dict)
+
+    def settings(self) -> Settings:
+        self.sources.unknown_keys((), self.sources.document, _TABLES)
+        server = self._server()
+        upstreams = (
+            self._upstreams(server) if "upstreams" in self.sources.document else self._found_upstreams(server)
+        )
+        if server.get("simulator", True):
+            self.names.setdefault(SIMULATOR, ())
+        elif not upstreams and not self.sources.problems:
+            self._no_upstreams()
+        models = self._models()
+        capabilities = self._capabilities()
+        prices = self._prices()
+        client_keys = self._client_keys(server, prices)
+        accounts = self._accounts(upstreams)
+        rules = self._rules()
+        self._check_public(server, client_keys)
+        self.sources.raise_problems()
+        settings = Settings(
+            server=_make(ServerSettings, server),
+            upstreams=tuple(upstreams),
+            models=models,
+            capabilities=tuple(capabilities),
+            client_keys=tuple(client_keys),
+            prices=tuple(prices),
+            accounts=tuple(accounts),
+            rules=tuple(rules),
+            proxies=tuple(
+                Secret(value)
+                for name, value in self.sources.environ.items()
+                if name.lower() in _PROXY_VARIABLES and value
+            ),
+        )
+        if settings.server.default_model is not None:
+            self._check_default_model(settings, settings.server.default_model)
+        return settings
+
+    def _server(self) -> dict[str, object]:
+        table = self.sources.table(("server",), self.sources.document.get("server", {}))
+        values = self.sources.section(("server",), table, SERVER_KEYS)
+        given = set(table)
+        for name, key in SERVER_KEYS.items():
+            variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
+            # Compose files and shells set empty variables where they mean none.
+            if self.sources.environ.get(variable):
+                given.add(name)
+                self._from_text(values, key, self.sources.environ[variable], ENVIRONMENT, variable)
+            if name in self.flags:
+                given.add(name)
+                self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
+        for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
+            if name in values and other not in given:
+                self.sources.origin_problem(("server", name), f"needs {other} as well")
+        self._check_response_store(values, given)
+        self._check_account_store(values, given)
+        return values
+
+    def _check_response_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+        store = values.get("response_store")
+        if store == "sqlite" and "response_store_path" not in given:
+            self.sources.origin_problem(("server", "response_store"), "needs response_store_path as well")
+        if store == "memory" and cast(int, values.get("workers", 1)) > 1:
+            text = "is known to one process alone, and there are several workers: use sqlite"
+            self.sources.origin_problem(("server", "response_store"), text)
+
+    def _check_account_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+        store = values.get("account_store")
+        needed = {"sqlite": "account_store_path", "valkey": "account_store_url"}.get(str(store))
+        if needed is not None and needed not in given:
+            self.sources.origin_problem(("server", "account_store"), f"needs {needed} as well")
+        if store == "valkey" and not valkey_available():
+            self.sources.origin_problem(("server", "account_store"), EXTRA_IS_MISSING)
+        url = values.get("account_store_url")
+        if isinstance(url, Secret):
+            try:
+                parse_url(url.reveal())
+            except ValueError as error:
+                self.sources.origin_problem(("server", "account_store_url"), str(error))
+
+    def _from_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> None:
+        if self.sources.check_text(values, key, text, source, where):
+            self.sources.origins[dotted(("server", key.name))] = Origin(source, where=where)
+
+    # Upstreams.
+
+    def _upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
+        upstreams = []
+        for path, table in self.sources.array_of_tables("upstreams"):
+            faults = len(self.sources.problems)
+            values = self.sources.section(path, table, self.upstream_keys)
+            if "protocol" not in table and isinstance(values.get("protocols"), tuple):
+                values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
+            for name in ("name", "protocol", "base_url"):
+                if name not in table and name not in values:
+                    self.sources.problem((*path, name), "missing")
+            self._check_upstream(path, values, server)
+            self._check_proxy(path, values)
+            if len(self.sources.problems) == faults:
+                upstreams.append(_upstream(values))
+        return upstreams
+
+    def _check_upstream(
+        self, path: KeyPath, values: Mapping[str, object], server: Mapping[str, object]
+    ) -> None:
+        """What one key alone does not tell."""
+        protocol, protocols = values.get("protocol"), values.get("protocols")
+        if protocol and isinstance(protocols, tuple) and protocol not in protocols:
+            self.sources.problem(
+                (*path, "protocols"), f"does not list {show(protocol)}, the preferred protocol"
+            )
+        if "base_url" in values and _is_us(str(values["base_url"]), server):
+            self.sources.problem((*path, "base_url"), "points at this gateway itself")
+        if "name" not in values:
+            return
+        name = str(values["name"])
+        if name == SIMULATOR:
+            self.sources.problem(
+                (*path, "name"), f"{show(name)} is the built-in simulator; choose another name"
+            )
+        elif name in self.names:
+            line = self.sources.lines.line_of(self.names[name])
+            self.sources.problem(
+                (*path, "name"), f"{show(name)} is already the name of the upstream in line {line}"
+            )
+        else:
+            self.names[name] = (*path, "name")
+
+    def _check_proxy(self, path: KeyPath, values: Mapping[str, object]) -> None:
+        proxy = values.get("proxy")
+        if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
+            self.sources.problem((*path, "proxy"), SOCKS_IS_MISSING)
+
+    def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
+        upstreams: list[UpstreamSettings] = []
+        for found in discover(self.sources.environ):
+            if found.base_url_variable and _is_us(found.base_url, server):
+                # ANTHROPIC_BASE_URL is what points Claude Code at us. A gateway must not call itself.
+                self.warnings.append(
+                    f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
+                    f"makes no upstream {found.provider.name}"
+                )
+            else:
+                self._found_upstream(found, upstreams)
+        return upstreams
+
+    def _found_upstream(self, found: Found, upstreams: list[UpstreamSettings]) -> None:
+        values: dict[str, object] = {
+            "name": found.provider.name,
+            "protocol": found.protocol,
+            "protocols": found.protocols,
+            "auth": found.auth,
+        }
+        url_variable = found.base_url_variable or found.key_variable
+        texts = {
+            "base_url": (url_variable, found.base_url),
+            "api_key": (found.key_variable, self.sources.environ[found.key_variable]),
+        }
+        faults = len(self.sources.problems)
+        for name, (variable, text) in texts.items():
+            self.sources.check_text(values, self.upstream_keys[name], text, ENVIRONMENT, variable)
+        if len(self.sources.problems) > faults:
+            return
+        for name in values:
+            variable, _ = texts.get(name, (found.key_variable, ""))
+            self.sources.origins[dotted(("upstreams", len(upstreams), name))] = Origin(
+                ENVIRONMENT, where=variable
+            )
+        self.names[found.provider.name] = ()
+        values["variables"] = {
+            "api_key": found.key_variable,
+            "base_url": found.provider.base_url_variable,
+        }
+        upstreams.append(_upstream(values))
+
+    def _no_upstreams(self) -> None:
+        variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
+        text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
+        self.sources.origin_problem(("server", "simulator"), text)
+
+    # Capabilities and client keys.
+
+    def _capabilities(self) -> list[ModelCapabilities]:
+        rows = []
+        for path, values in self.sources.rows("capabilities", MODEL_KEYS):
+            row = _make(ModelCapabilities, values)
+            rows.append(row)
+            self._check_upstream_name(path, row.upstream)
+        return rows
+
+    def _prices(self) -> list[Price]:
+        found: dict[str, Price] = {}
+        for path, values in self.sources.rows("prices", PRICE_KEYS):
+            price = _make(Price, values)
+            if price.model in found:
+                self.sources.problem((*path, "model"), f"{show(price.model)} has a price already")
+            found[price.model] = price
+        return list(found.values())
+
+    def _client_keys(self, server: Mapping[str, object], prices: Sequence[Price]) -> list[ClientKey]:
+        found: dict[str, ClientKey] = {}
+        for path, values in self.sources.rows("client_keys", CLIENT_KEY_KEYS):
+            key = _make(ClientKey, values)
+            if key.name in found:
+                self.sources.problem((*path, "name"), f"{show(key.name)} is already the name of another key")
+            found[key.name] = key
+            if key.budget is not None and not (prices or self.sources.document.get("prices")):
+                text = "needs [[prices]]: without a price, a key with a budget may use no model"
+                self.sources.problem((*path, "budget"), text)
+        if found and "secret" not in server:
+            self.sources.problem(("client_keys",), "need server.secret: their hashes are keyed with it")
+        self._check_admin_key(server, found.values())
+        return list(found.values())
+
+    def _check_admin_key(self, server: Mapping[str, object], client_keys: Iterable[ClientKey]) -> None:
+        admin, secret = server.get("admin_key"), server.get("secret")
+        if not isinstance(admin, Secret) or not isinstance(secret, Secret):
+            return
+        if admin == secret:
+            self.sources.origin_problem(
+                ("server", "admin_key"), "is server.secret: it must be a key of its own"
+            )
+        elif hash_of(admin.reveal(), secret) in {key.hash for key in client_keys}:
+            self.sources.origin_problem(
+                ("server", "admin_key"), "is a client key: it must be a key of its own"
+            )
+
+    def _accounts(self, upstreams: Sequence[UpstreamSettings]) -> list[AccountSettings]:
+        found: dict[str, AccountSettings] = {}
+        with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
+        for path, values in self.sources.rows("accounts", ACCOUNT_KEYS):
+            account = _make(AccountSettings, values)
+            self._check_upstream_name(path, account.upstream)
+            self._check_proxy(path, values)
+            if account.id in found:
+                self.sources.problem(
+                    (*path, "name"), f"{show(account.name)} is already an account of this upstream"
+                )
+            elif account.upstream in with_keys:
+                self.sources.problem(
+                    path, f"upstream {account.upstream} has an api_key as well: make that an account"
+                )
+            found[account.id] = account
+        return list(found.values())
+
+    def _rules(self) -> list[RuleSettings]:
+        rules = []
+        for path, values in self.sources.rows("rules", RULE_KEYS):
+            rule = _make(RuleSettings, values)
+            self._check_upstream_name(path, rule.upstream)
+            if not (rule.statuses or rule.codes or rule.words):
+                self.sources.problem(path, "has no condition: add statuses, codes or words")
+            rules.append(rule)
+        return rules
+
+    def _check_upstream_name(self, path: KeyPath, name: str | None) -> None:
+        if name is not None and name not in self.names:
+            known = ", ".join(sorted(self.names))
+            hint = did_you_mean(name, self.names) or f"; there are {known}"
+            self.sources.problem((*path, "upstream"), f"names no upstream{hint}")
+
+    def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
+        host = str(server.get("host", _DEFAULTS.host))
+        # Keys that are wrong are a fault of their own; an empty list of them is no list.
+        if is_loopback(host) or client_keys or self.sources.document.get("client_keys"):
+            return
+        if not server.get("allow_public_without_keys", False):
+            text = (
+                f"{host} can be reached from other machines, and there are no client keys, so whoever can connect "
+                "could use your upstreams: make a key with `dragoman keys add`, or set "
+                "allow_public_without_keys = true where something else decides who may connect"
+            )
+            self.sources.origin_problem(("server", "host"), text)
+
+    # Models.
+
+    def _check_default_model(self, settings: Settings, model: str) -> None:
+        from dragoman_server.models.routes import UnknownModel, resolve
+
+        route = resolve(settings, None, model)
+        if isinstance(route, UnknownModel):
+            hint = "" if route.suggestion is None else f"; did you mean {show(route.suggestion)}?"
+            text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+            self.sources.origin_problem(("server", "default_model"), text)
+        self.sources.raise_problems()
+
+    def _models(self) -> dict[str, str | tuple[str, ...]]:
+        models: dict[str, str | tuple[str, ...]] = {}
+        for alias, raw in self.sources.table(("models",), self.sources.document.get("models", {})).items():
+            path = ("models", alias)
+            references: list[str] = []
+            if not isinstance(raw, list):
+                target = self._target(path, alias, raw, references)
+                targets = [] if target is None else [target]
+            else:
+                if not raw:
+                    self.sources.problem(path, "is an empty chain")
+                found = [
+                    self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
+                ]
+                targets = [each for each in found if each is not None]
+                for index, each in enumerate(found):
+                    if each is not None and each in found[:index]:
+                        self.sources.problem((*path, index), f"{show(raw[index])} stands here twice")
+            if targets:
+                models[alias] = tuple(targets) if isinstance(raw, list) else targets[0]
+                self.sources.came_from_file(path, references)
+        return models
+
+    def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
+        """An `upstream/model`, None where something is wrong with it."""
+        faults = len(self.sources.problems)
+        target = self.sources.expand(path, raw, references)
+        text = _target_fault(target, raw, self.names) or _stars_fault(str(target), raw, alias)
+        if text is None:
+            return str(target)
+        if len(self.sources.problems) == faults:
+            self.sources.problem(path, text)
+        return None
+
+
+def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> str | None:
+    if isinstance(target, dict):
+        return "expected a string, found a table; write names with dots in quotes"
+    if not isinstance(target, str):
+        return f"expected a string, found {type_name(target)}"
+    upstream, slash, model = target.partition("/")
+    if not slash or not upstream or not model:
+        return f'{show(raw)} is not of the form "upstream/model"'
+    if upstream not in names:
+        hint = did_you_mean(upstream, names) or "; there are " + (", ".join(sorted(names)) or "none")
+        return f"unknown upstream {show(str(raw).partition('/')[0])}{hint}"
+    return None
+
+
+def _stars_fault(target: str, raw: object, alias: str) -> str | None:
+    """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
+    here, there = target.count(ANY_TEXT), alias.count(ANY_TEXT)
+    if here <= there:
+        return None
+    have = "has none" if there == 0 else f"has {there}"
+    return (
+        f"{show(raw)} has {here} *, and the name {show(alias)} {have}: a * here stands for what the * of the name "
+        "matched; write the model's own name in its place"
+    )
+
+
+def _upstream(values: dict[str, object]) -> UpstreamSettings:
+    # What models take is worked out for each of them, see _targets.py.
+    host = takes(str(values["base_url"]), str(values["protocol"]))
+    known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
+    if values.get("models"):
+        known.pop("default_model", None)  # what the user says that it has comes first
+    return _make(UpstreamSettings, {**known, **values})
+
+
+def _is_us(url: str, server: Mapping[str, object]) -> bool:
+    """Whether `url` leads to the address that `server`, a table of checked values, binds."""
+    bound, bound_port = (server.get(name, getattr(_DEFAULTS, name)) for name in ("host", "port"))
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    # Bound to all addresses, we are also behind the loopback ones.
+    ours = bound in ("0.0.0.0", "::") or is_loopback(str(bound))
+    return port == bound_port and (host == bound or (ours and is_loopback(host)))
+
+
+_Class = TypeVar(
+    "_Class",
+    ServerSettings,
+    UpstreamSettings,
+    ModelCapabilities,
+    ClientKey,
+    Price,
+    AccountSettings,
+    RuleSettings,
+)
+
+
+def _make(cls: type[_Class], values: Mapping[str, object]) -> _Class:
+    """The one place where checked values of any type go into a typed class."""
+    return cls(**cast(dict[str, Any], values))

@@ -1,0 +1,226 @@
+"""Where settings come from: the tables of a TOML file and single texts, checked value by value.
+
+Strategy: nothing here knows which settings there are; whoever asks brings the keys. Each value is interpolated and
+checked against its key, its origin is noted, and a fault becomes a problem with its place. Nothing raises before all
+of them are known.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dragoman_server.config import values as _values
+from dragoman_server.config.interpolate import InterpolationError, expand
+from dragoman_server.config.problems import ConfigError, KeyPath, Origin, Problem, by_place, dotted
+from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.toml_lines import TomlLines
+from dragoman_server.config.values import BadValue, show, type_name
+from dragoman_server.settings.fields import Key, Kind
+from dragoman_server.settings.secret import Secret
+
+# Read from the working directory when no file is named; its absence is no error.
+DEFAULT_FILE = "dragoman.toml"
+# A thousand upstreams fit in. A larger file is the wrong file.
+MAX_FILE_BYTES = 1024 * 1024
+
+_SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+@dataclass(slots=True)
+class Sources:
+    """One file, if there is one, and the environment that its values may refer to.
+
+    origins: by dotted key, where each value came from. problems: what is wrong so far.
+    """
+
+    file: str | None
+    environ: Mapping[str, str]
+    origins: dict[str, Origin] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    document: dict[str, object] = field(default_factory=dict)
+    lines: TomlLines = field(default_factory=lambda: TomlLines(""))
+
+    # The file.
+
+    def read(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._file_problem(None, f"cannot read the configuration: {reason}")
+            return
+        if len(data) > MAX_FILE_BYTES:
+            self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
+            return
+        try:
+            # "A TOML file must be a valid UTF-8 document"; editors of one system put a byte order mark first.
+            text = data.decode("utf-8-sig")
+            self.document = tomllib.loads(text)
+        except UnicodeDecodeError as error:
+            self._file_problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
+        except tomllib.TOMLDecodeError as error:
+            self._syntax_problem(str(error), text)
+        except (ValueError, RecursionError):
+            self._file_problem(None, "has a number or a nesting that is too large")
+        else:
+            self.lines = TomlLines(text)
+
+    def _syntax_problem(self, message: str, text: str) -> None:
+        place = _SYNTAX_LINE.search(message)
+        if place is None:
+            line = text.rstrip().count("\n") + 1
+            message = message.removesuffix(" (at end of document)") + " at the end of the file"
+        else:
+            line = int(place[1])
+            message = f"{message[: place.start()]} (column {place[2]})"
+        self._file_problem(line, f"not valid TOML: {message}")
+
+    def _file_problem(self, line: int | None, text: str) -> None:
+        self.problems.append(Problem(self.file or DEFAULT_FILE, line, "", text))
+
+    # What is wrong, and where values came from.
+
+    def problem(self, path: KeyPath, text: str) -> None:
+        line = self.lines.line_of(path)
+        self.problems.append(Problem(self.file or DEFAULT_FILE, line, dotted(path), text))
+
+    def origin_problem(self, path: KeyPath, text: str) -> None:
+        """A fault of a setting that may have come from any source."""
+        origin = self.origins[dotted(path)]
+        self.problems.append(Problem(origin.source, origin.line, origin.where or dotted(path), text))
+
+    def raise_problems(self) -> None:
+        if self.problems:
+            raise ConfigError(sorted(self.problems, key=by_place))
+
+    def came_from_file(
+        self,
+        path: KeyPath,
+        references: Sequence[str],
+        raw: str | None = None,
+        shown_as: KeyPath | None = None,
+    ) -> None:
+        source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
+        origin = Origin(source, line, references=tuple(references), raw=raw)
+        self.origins[dotted(shown_as or path)] = origin
+
+    # Tables.
+
+    def unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
+        for name in table:
+            if name not in valid:
+                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
+                self.problem((*path, name), f"unknown key{hint}")
+
+    def table(self, path: KeyPath, value: object) -> dict[str, object]:
+        if isinstance(value, dict):
+            return value
+        self.problem(path, f"expected a table, found {type_name(value)}")
+        return {}
+
+    def array_of_tables(self, name: str) -> list[tuple[KeyPath, dict[str, object]]]:
+        value = self.document.get(name, [])
+        if not isinstance(value, list):
+            hint = f"write [[{name}]] with two brackets, and the name as a key"
+            self.problem((name,), f"expected an array of tables, found {type_name(value)}; {hint}")
+            return []
+        paths: list[KeyPath] = [(name, index) for index in range(len(value))]
+        # What is no table is a fault already; looking for its keys would only add more.
+        tables = [(path, self.table(path, table)) for path, table in zip(paths, value, strict=True)]
+        return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
+
+    def rows(self, name: str, keys: Mapping[str, Key]) -> list[tuple[KeyPath, dict[str, object]]]:
+        """The checked values of those tables of an array that have no faults of their own."""
+        rows: list[tuple[KeyPath, dict[str, object]]] = []
+        for path, table in self.array_of_tables(name):
+            faults = len(self.problems)
+            values = self.section(path, table, keys)
+            for each in keys.values():
+                if each.required and each.name not in table:
+                    self.problem((*path, each.name), "missing")
+            if len(self.problems) == faults:
+                rows.append((path, values))
+        return rows
+
+    # Values.
+
+    def section(
+        self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, Key]
+    ) -> dict[str, object]:
+        """The checked values of the keys that the table has; each fault becomes a problem."""
+        self.unknown_keys(path, table, tuple(keys))
+        values: dict[str, object] = {}
+        for name, key in keys.items():
+            if name not in table:
+                continue
+            if key.kind is Kind.HEADERS:
+                values[name] = self.headers((*path, name), table[name])
+            else:
+                self._value(values, key, (*path, name), table[name])
+        return values
+
+    def headers(self, path: KeyPath, value: object) -> dict[str, Secret]:
+        headers: dict[str, Secret] = {}
+        for name, raw in self.table(path, value).items():
+            faults, references = len(self.problems), list[str]()
+            text = self.expand((*path, name), raw, references)
+            if len(self.problems) > faults:
+                continue
+            try:
+                lowered = _values.header_name(name)
+                if lowered in headers:
+                    raise BadValue("stands here twice: names of headers ignore case")
+                headers[lowered] = _values.header_value(text)
+            except BadValue as error:
+                self.problem((*path, name), str(error))
+            else:
+                self.came_from_file((*path, name), references, shown_as=(*path, lowered))
+        return headers
+
+    def _value(self, values: dict[str, object], key: Key, path: KeyPath, raw: object) -> None:
+        faults = len(self.problems)
+        references: list[str] = []
+        value = self.expand(path, raw, references)
+        if len(self.problems) > faults:
+            return
+        try:
+            checked = _values.check(key, value, raw)
+        except BadValue as error:
+            self.problem((*path, *error.at), str(error))
+            return
+        if key.kind is Kind.PATH:
+            # A path in a file means what it means to a reader of that file.
+            checked = str(self._directory() / Path(str(checked)).expanduser())
+        values[key.name] = checked
+        # Part of a URL may be private, so an expanded one is shown as it was written.
+        shown = show(raw) if key.kind is Kind.URL and references else None
+        self.came_from_file(path, references, shown)
+
+    def check_text(self, values: dict[str, object], key: Key, text: str, source: str, where: str) -> bool:
+        try:
+            value = _values.parse_text(key, text)
+            values[key.name] = _values.check(key, value, value)
+        except BadValue as error:
+            self.problems.append(Problem(source, None, where, str(error)))
+            return False
+        return True
+
+    def expand(self, path: KeyPath, value: object, references: list[str]) -> object:
+        """Interpolate all strings in a value; a reference that fails becomes a problem at its own place."""
+        if isinstance(value, list):
+            return [self.expand((*path, i), element, references) for i, element in enumerate(value)]
+        if not isinstance(value, str) or "$" not in value:
+            return value
+        try:
+            expanded = expand(value, self.environ, self._directory())
+        except InterpolationError as error:
+            self.problem(path, str(error))
+            return value
+        references.extend(expanded.references)
+        return expanded.value
+
+    def _directory(self) -> Path:
+        return Path(self.file).parent if self.file is not None else Path()

@@ -1,0 +1,68 @@
+"""Whether the account store on a server can be used: the extra, and the server's URL.
+
+The URL may hold a password, so no error shows any of it.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from dragoman_server.settings.secret import Secret
+
+# The schemes that people write, and whether they mean TLS.
+_SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "unix": False}
+
+_DEFAULT_PORT = 6379
+
+EXTRA_IS_MISSING = "needs the extra: install dragoman[valkey]"
+
+
+def valkey_available() -> bool:
+    """Whether the extra is installed."""
+    return find_spec("coredis") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ValkeyURL:
+    """path: of a Unix socket, which has neither host nor port. tls: whether the connection is encrypted."""
+
+    host: str = ""
+    port: int = _DEFAULT_PORT
+    path: str = ""
+    tls: bool = False
+    username: str | None = None
+    password: Secret | None = None
+    db: int = 0
+
+    @property
+    def where(self) -> str:
+        """What the log calls it."""
+        return self.path or f"{self.host}:{self.port}"
+
+
+def parse_url(url: str) -> ValkeyURL:
+    """Raises ValueError, whose text names the forms that there are."""
+    try:
+        return _parsed(url.strip())
+    except ValueError:
+        raise ValueError("is not of the form valkey://host:port/db, valkeys://... or unix:///path") from None
+
+
+def _parsed(url: str) -> ValkeyURL:
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+    unix = parts.scheme == "unix"
+    path = unquote(parts.path)
+    db = query.pop("db", "0") if unix else query.pop("db", path.strip("/") or "0")
+    valid = parts.scheme in _SCHEMES and not query and (path if unix else parts.hostname) and db.isdecimal()
+    if not valid:
+        raise ValueError
+    return ValkeyURL(
+        host="" if unix else parts.hostname or "",
+        port=parts.port or _DEFAULT_PORT,
+        path=path if unix else "",
+        tls=_SCHEMES[parts.scheme],
+        username=unquote(parts.username) if parts.username else None,
+        password=Secret(unquote(parts.password)) if parts.password else None,
+        db=int(db),
+    )

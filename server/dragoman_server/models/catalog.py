@@ -1,0 +1,231 @@
+"""All names that the gateway answers to: aliases, what is configured, what the upstreams list.
+
+Strategy: whoever asks gets what is known at once. A list that is too old is asked for in the background, in a task of
+the group that lives as long as the gateway, one task an upstream; until it has come, the old one is good enough. Only
+while an upstream is asked for the very first time is its answer waited for, and not for long. An upstream that fails
+keeps its last list, and the log has one line about it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from dragoman import UPSTREAMS
+from dragoman.codec import UpstreamSpec
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.models.listing import ModelListError, can_list, fetch_models
+from dragoman_server.models.routes import Route, UnknownModel, resolve_chain, undecided
+from dragoman_server.proxying.attempt import Door
+from dragoman_server.settings import (
+    FULL,
+    PLAIN,
+    SIMULATOR,
+    AccountSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.simulator import MODELS
+from dragoman_server.upstream.background import Background
+
+LOG = logging.getLogger("dragoman.models")
+
+# Claude Code gives up on a list after 3 s.
+FIRST_WAIT_S = 2.0
+# Nobody waits for a list that takes longer, but it may still come in time for the next one who asks.
+REFRESH_S = 30.0
+# An upstream that has failed is asked again after so long, if somebody wants to know.
+RETRY_S = 30.0
+
+# Who owns a name that leads nowhere.
+_NOBODY = "dragoman"
+
+# By upstream: its models by their names there.
+_Infos = Mapping[str, Mapping[str, ModelInfo]]
+
+# Which accounts may ask for an upstream's list, the first that can be used first.
+AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name that clients may send.
+
+    owner: the upstream that it leads to first. info: of the model there, but with the smallest limits of all models
+    that it may lead to. listed: it stands in lists; else it is only known to those who ask for it.
+    """
+
+    name: str
+    display_name: str
+    owner: str
+    info: ModelInfo
+    listed: bool = True
+
+
+class _UpstreamList:
+    """What is known of one upstream's models, and of the asking.
+
+    due: when it is to be asked again. begun: when it was asked first. ended: set when the task that asks now has
+    ended. tried: it has been asked, however that went.
+    """
+
+    __slots__ = ("begun", "due", "ended", "failing", "models", "tried", "upstream")
+
+    def __init__(self, upstream: UpstreamSettings) -> None:
+        self.upstream = upstream
+        self.models: tuple[ModelInfo, ...] = ()
+        self.due = float("-inf")
+        self.begun: float | None = None
+        self.ended: anyio.Event | None = None
+        self.tried = False
+        self.failing = False
+
+
+class Catalog(Background):
+    """The names. Outside of running() nobody is asked, and what the settings say is all there is.
+
+    door: where requests to the upstream of a name go out. accounts: see AccountsOf. specs: see Gateway.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        door: Callable[[str], Door],
+        accounts: AccountsOf | None = None,
+        specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
+    ) -> None:
+        self._settings = settings
+        self._door = door
+        self._specs = specs
+        self._accounts = accounts or settings.accounts_of
+        self._lists = [
+            _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
+        ]
+        self._merged: dict[str, Entry] | None = None
+        # For routes: the names of the models that each upstream lists, as far as they are known.
+        self.listed: dict[str, Collection[str]] = {}
+
+    async def entries(self) -> Mapping[str, Entry]:
+        """All names, in the order of lists. Takes FIRST_WAIT_S at most."""
+        await self._have(self._lists)
+        if self._merged is None:
+            known = {each.upstream.name: each.models for each in self._lists}
+            self._merged = merged(self._settings, known)
+        return self._merged
+
+    async def decide(self, model: str) -> None:
+        """Have the list by which it is decided where a name leads, if there is one. Takes FIRST_WAIT_S at most."""
+        upstream = undecided(self._settings, model)
+        if upstream is not None:
+            await self._have([each for each in self._lists if each.upstream is upstream])
+
+    async def _have(self, lists: Sequence[_UpstreamList]) -> None:
+        if self._tasks is not None:
+            self._ask(self._tasks, lists)
+            await self._wait_for_the_first(lists)
+
+    def _ask(self, tasks: TaskGroup, lists: Sequence[_UpstreamList]) -> None:
+        """Start a task for each list that is due."""
+        now = anyio.current_time()
+        for each in lists:
+            if each.ended is None and now >= each.due:
+                each.ended = anyio.Event()
+                if each.begun is None:
+                    each.begun = now
+                tasks.start_soon(self._refresh, each, each.ended, name=f"models of {each.upstream.name}")
+
+    async def _wait_for_the_first(self, lists: Sequence[_UpstreamList]) -> None:
+        for each in lists:
+            if not each.tried and each.ended is not None and each.begun is not None:
+                # From when it was first asked: one slow upstream makes nobody wait twice.
+                with anyio.CancelScope(deadline=each.begun + FIRST_WAIT_S):
+                    await each.ended.wait()
+
+    async def _refresh(self, each: _UpstreamList, ended: anyio.Event) -> None:
+        upstream = each.upstream
+        again = self._settings.server.model_list_ttl_s
+        try:
+            with anyio.fail_after(REFRESH_S):
+                door, accounts = self._door(upstream.name), self._accounts(upstream)
+                models = await fetch_models(door, upstream, accounts, self._specs)
+        except (ModelListError, TimeoutError) as error:
+            _note_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
+            again = min(again, RETRY_S)
+        except Exception:  # a bug: it must not end the gateway, whose group this task is in
+            LOG.exception("the models of upstream %s cannot be listed", upstream.name)
+            again = min(again, RETRY_S)
+        else:
+            if each.failing:
+                LOG.info("the models of upstream %s are listed again", upstream.name)
+            each.models, each.failing = models, False
+            self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
+            self._merged = None
+        finally:
+            each.tried = True
+            each.ended = None
+            each.due = anyio.current_time() + again
+            ended.set()
+
+
+def _note_failure(each: _UpstreamList, reason: str) -> None:
+    """The first of a row of failures is told, the others are no news."""
+    if not each.failing:
+        each.failing = True
+        LOG.warning(
+            "the models of upstream %s cannot be listed: %s; if it has no list, set model_list = false",
+            each.upstream.name,
+            reason,
+        )
+
+
+def merged(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict[str, Entry]:
+    """Every name once: aliases, then the models of each upstream, then the simulator's.
+
+    lists: by the upstream's name.
+    """
+    infos = {name: {model.id: model for model in models} for name, models in lists.items()}
+    found = {name: _entry(settings, infos, name) for name in settings.models if "*" not in name}
+    for upstream in settings.upstreams:
+        for model in dict.fromkeys([*upstream.models, *infos.get(upstream.name, ())]):
+            for entry in _names_of(settings, infos, upstream.name, model):
+                found.setdefault(entry.name, entry)
+    if settings.server.offers_simulator:
+        for model in MODELS:
+            name = f"{SIMULATOR}/{model}"
+            entry = _entry(settings, infos, name)
+            found.setdefault(name, replace(entry, listed=settings.lists_simulator))
+    return found
+
+
+def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[Entry]:
+    """The names of a model: its own where that leads to it, and `upstream/model`. A setting says which are listed."""
+    form = settings.server.model_names
+    plain = _entry(settings, infos, model)
+    leads_here = (plain.owner, plain.info.id) == (upstream, model)
+    if leads_here:
+        yield replace(plain, display_name=plain.info.display_name or model, listed=form != FULL)
+    full = _entry(settings, infos, f"{upstream}/{model}")
+    if full.info.display_name is not None:
+        full = replace(full, display_name=f"{full.info.display_name} ({upstream})")
+    yield replace(full, listed=form != PLAIN or not leads_here)
+
+
+def _entry(settings: Settings, infos: _Infos, name: str) -> Entry:
+    routes = _routes(settings, infos, name)
+    if not routes:
+        return Entry(name, name, _NOBODY, ModelInfo(""))
+    known = [
+        infos.get(route.upstream, {}).get(route.upstream_model) or ModelInfo(route.upstream_model)
+        for route in routes
+    ]
+    # A conversation may go to any of them, so it must fit into all.
+    context = min((each.context for each in known if each.context is not None), default=None)
+    output = min((each.output for each in known if each.output is not None), default=None)
+    return Entry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
+
+
+def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[Route, ...]:
+    routes = resolve_chain(settings, None, name, infos)
+    return () if isinstance(routes, UnknownModel) else routes

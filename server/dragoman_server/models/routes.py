@@ -1,0 +1,265 @@
+"""Which upstream serves a model name. Pure: settings in, a route or a reason out.
+
+The first rule that fits decides:
+
+1. an alias of `[models]`, exact before patterns with `*`; it may lead to a chain, the best first;
+2. `upstream/NAME`, where the first segment is the name of an upstream;
+3. a name that stands in an upstream's own `models` list;
+4. a well-known family, such as `claude-*`, by the table below;
+5. the only upstream there is, if there is one: it may know names that we do not;
+6. with no upstream but the simulator, the simulator's `echo`, so that any client works at the first try.
+
+Everything else is UnknownModel. A client whose own protocol the upstream speaks is relayed in it.
+
+Rules 4 and 5 guess. Agents ask for models of one vendor whatever upstream there is, so a guess leads to the upstream's
+default model where the upstream neither lists the name nor is that vendor's.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dragoman_server.capabilities.providers import preferred_protocol, provider_name
+from dragoman_server.config.suggest import nearest
+from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
+from dragoman_server.settings.patterns import ANY_TEXT, filled, matched, matches
+from dragoman_server.simulator import MODELS
+
+# The simulator's model that answers when there is nothing else.
+DEFAULT_MODEL = f"{SIMULATOR}/echo"
+
+# What Claude Code and Codex ask for by themselves.
+AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
+
+# Words in names of models that take no conversation. Few lists say what a model is for.
+_OTHER_USES = ("embed", "rerank", "whisper", "tts", "transcribe", "moderation", "dall-e", "image", "realtime")
+
+# The names of models that upstreams list, by upstream. One that has not told is missing.
+Listed = Mapping[str, Collection[str]]
+NOTHING_LISTED: Listed = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes: the upstream's name, and the model and the protocol to use there.
+
+    advice: what to do if the upstream does not know the model, "" where it is likely to.
+    """
+
+    upstream: str
+    upstream_model: str
+    upstream_protocol: str
+    advice: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownModel:
+    """No rule fits. `message` is fit for the client; `suggestion` is a name that would work."""
+
+    model: str
+    message: str
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Model names that belong to a provider: they lead to the upstream of that name.
+
+    by_protocol: else to the first upstream that speaks the protocol which the provider prefers.
+    """
+
+    pattern: str
+    upstream: str
+    by_protocol: bool = False
+
+
+FAMILIES = (
+    # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
+    Family("claude-*", "anthropic", by_protocol=True),
+    Family("gpt-*", "openai"),
+    Family("chatgpt-*", "openai"),
+    Family("o1*", "openai"),
+    Family("o3*", "openai"),
+    Family("o4*", "openai"),
+    Family("codex-*", "openai"),
+    Family("deepseek-*", "deepseek"),
+    Family("grok-*", "xai"),
+    Family("mistral-*", "mistral"),
+    Family("magistral-*", "mistral"),
+    Family("ministral-*", "mistral"),
+    Family("codestral-*", "mistral"),
+    Family("devstral-*", "mistral"),
+    Family("gemini-*", "gemini"),
+    Family("kimi-*", "moonshot"),
+    Family("glm-*", "zai"),
+    Family("qwen*", "dashscope"),
+)
+
+
+def default_model(settings: Settings) -> str | None:
+    """The name of the model for requests that may leave it out and do, None when there is none."""
+    if settings.server.default_model is None and not settings.upstreams and settings.server.offers_simulator:
+        return DEFAULT_MODEL  # rule 6
+    return settings.server.default_model
+
+
+def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -> str | None:
+    """The upstream's model for names that it does not have: as it is set, else the only one that it has."""
+    if upstream.default_model is not None:
+        return upstream.default_model
+    models = conversational([*upstream.models, *listed])
+    return models[0] if len(models) == 1 else None
+
+
+def conversational(models: Collection[str]) -> list[str]:
+    """The models that can be talked to, as far as their names tell, each once."""
+    return [
+        model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _OTHER_USES)
+    ]
+
+
+def undecided(settings: Settings, model: str) -> UpstreamSettings | None:
+    """The upstream whose list decides what the name means there, None where no list is needed."""
+    if _alias(settings, model) or _named(settings, model):
+        return None
+    upstream = _guessed(settings, model)
+    return upstream if upstream is not None and _is_foreign(upstream, model) else None
+
+
+def resolve(
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
+) -> Route | UnknownModel:
+    """Where a request of a client of `client_protocol` for `model` goes first, see resolve_chain()."""
+    chain = resolve_chain(settings, client_protocol, model, listed)
+    return chain if isinstance(chain, UnknownModel) else chain[0]
+
+
+def resolve_chain(
+    settings: Settings, client_protocol: str | None, model: str, listed: Listed = NOTHING_LISTED
+) -> tuple[Route, ...] | UnknownModel:
+    """Where a request goes, and where it goes when that fails. At least one route.
+
+    client_protocol: decides which protocol is spoken there, not where it goes; None stands for any.
+    """
+    if not model:
+        return UnknownModel(model, "the request names no model")
+    advice = ""
+    targets = _alias(settings, model) or _named(settings, model)
+    if not targets:
+        guess = _guessed(settings, model)
+        if guess is not None:
+            there, advice = _model_there(guess, model, listed.get(guess.name, ()))
+            targets = (f"{guess.name}/{there}",)
+        elif not settings.upstreams and settings.server.offers_simulator:
+            targets = (DEFAULT_MODEL,)
+        else:
+            return _unknown(settings, model, listed)
+    routes = []
+    for target in targets:
+        name, _, upstream_model = target.partition("/")
+        upstream = settings.upstream(name)
+        # The loader checks aliases; settings made by hand may still have one that leads nowhere.
+        if upstream is None:
+            return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+        if not upstream_model:  # the text that a pattern matched was empty
+            return UnknownModel(
+                model, f'the model "{_short(model)}" leads to no model of the upstream "{name}"'
+            )
+        protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
+        routes.append(Route(name, upstream_model, protocol, advice))
+    return tuple(routes)
+
+
+def model_ids(settings: Settings) -> tuple[str, ...]:
+    """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
+    names = [alias for alias in settings.models if ANY_TEXT not in alias]
+    names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
+    if settings.server.offers_simulator:
+        names += [f"{SIMULATOR}/{model}" for model in MODELS]
+    return tuple(dict.fromkeys(names))
+
+
+def _alias(settings: Settings, model: str) -> tuple[str, ...]:
+    exact = [(model, settings.models[model])] if model in settings.models else settings.models.items()
+    for name, target in exact:
+        texts = matched(model, name)
+        if texts is not None:
+            targets = (target,) if isinstance(target, str) else target
+            return tuple(filled(each, texts) for each in targets)
+    return ()
+
+
+def _named(settings: Settings, model: str) -> tuple[str, ...]:
+    """Rules 2 and 3, as `upstream/model`."""
+    first, slash, rest = model.partition("/")
+    if slash and rest and settings.upstream(first) is not None:
+        return (model,)
+    return tuple(f"{upstream.name}/{model}" for upstream in settings.upstreams if model in upstream.models)[
+        :1
+    ]
+
+
+def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
+    """Rules 4 and 5."""
+    only = settings.upstreams[0] if len(settings.upstreams) == 1 else None
+    return next(_by_family(settings, model), only)
+
+
+def _is_foreign(upstream: UpstreamSettings, model: str) -> bool:
+    """Whether an agent asks for the model by itself, and the upstream is not the vendor whose model it is."""
+    vendors = [family.upstream for family in FAMILIES if matches(model, family.pattern)]
+    asked = any(matches(model, pattern) for pattern in AGENT_MODELS)
+    return asked and provider_name(upstream.base_url) not in vendors
+
+
+def _model_there(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:
+    """The model that a guess leads to, and the advice for the case that there is none."""
+    if model in listed or not _is_foreign(upstream, model):
+        return model, ""
+    default = default_model_of(upstream, listed)
+    if default is not None:
+        return default, ""
+    return model, _line_to_add(upstream, model, listed)
+
+
+def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> str:
+    """What to write so that the name leads to a model of the upstream."""
+    name = next((pattern for pattern in AGENT_MODELS if matches(model, pattern)), _short(model))
+    there = next(iter(conversational([*upstream.models, *listed])), "MODEL")
+    target = f"{upstream.name}/{default_model_of(upstream, listed) or there}"
+    return f"add to dragoman.toml, below [models]: {json.dumps(name)} = {json.dumps(target)}"
+
+
+def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
+    for family in FAMILIES:
+        if matches(model, family.pattern):
+            yield from (upstream for upstream in settings.upstreams if upstream.name == family.upstream)
+            if family.by_protocol:
+                protocol = preferred_protocol(family.upstream)
+                yield from (upstream for upstream in settings.upstreams if protocol in upstream.protocols)
+
+
+def _unknown(settings: Settings, model: str, listed: Listed) -> UnknownModel:
+    # The simulator's names are no help to somebody who looks for a real model.
+    known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
+    upstreams = [upstream.name for upstream in settings.upstreams]
+    first, slash, rest = model.partition("/")
+    suggestion = nearest(model, known)
+    if suggestion is None and slash and rest and (name := nearest(first, upstreams)) is not None:
+        suggestion = f"{name}/{rest}"
+    hint = f'did you mean "{_short(suggestion)}"? ' if suggestion is not None else ""
+    message = (
+        f'the model "{_short(model)}" is not known here; {hint}write "upstream/model" with one of '
+        f"the upstreams {', '.join(upstreams) or SIMULATOR}"
+    )
+    if suggestion is None and settings.upstreams:
+        best = settings.upstreams[0]
+        message += f", or {_line_to_add(best, model, listed.get(best.name, ()))}"
+    return UnknownModel(model, message, suggestion)
+
+
+def _short(text: str) -> str:
+    """A name from outside, made fit for a message."""
+    visible = "".join(char if char.isprintable() else "?" for char in text[:100])
+    return visible if len(text) <= 100 else visible + "..."

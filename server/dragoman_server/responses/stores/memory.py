@@ -1,0 +1,94 @@
+"""Stored responses in the memory of one process. They are gone when it ends."""
+
+from types import TracebackType
+from typing import Self
+
+from dragoman_server.responses.stores.base import Item, Limits, StoredResponse
+
+
+class MemoryResponseStore:
+    """See ResponseStore. Never raises StoreError."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # In the order in which they were put.
+        self._responses: dict[tuple[str, str], StoredResponse] = {}
+        # Each item with the number of its places. An equal item of a later response is this very object.
+        self._items: dict[tuple[str, Item], tuple[Item, int]] = {}
+        self._named: dict[tuple[str, str], Item] = {}
+        self.bytes = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    async def put(self, response: StoredResponse) -> bool:
+        if response.size > self._limits.max_bytes:
+            return False
+        owner = response.owner
+        self._drop((owner, response.id))
+        self._responses[owner, response.id] = StoredResponse(
+            response.id,
+            owner,
+            response.created,
+            response.body,
+            tuple([self._hold(owner, item) for item in response.input]),
+            tuple([self._hold(owner, item) for item in response.output]),
+        )
+        self.bytes += response.own_size
+        self._expire(response.created)
+        while self.bytes > self._limits.max_bytes:
+            self._drop(next(iter(self._responses)))
+        return True
+
+    async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
+        self._expire(now)
+        return self._responses.get((owner, id))
+
+    async def item(self, owner: str, id: str, now: int) -> Item | None:
+        self._expire(now)
+        return self._named.get((owner, id))
+
+    async def delete(self, owner: str, id: str) -> bool:
+        return self._drop((owner, id))
+
+    def _hold(self, owner: str, item: Item) -> Item:
+        known, places = self._items.get((owner, item), (item, 0))
+        if not places:
+            self.bytes += item.size
+        self._items[owner, item] = known, places + 1
+        self._named[owner, item.id] = known
+        return known
+
+    def _expire(self, now: int) -> None:
+        while self._responses:
+            oldest = next(iter(self._responses))
+            if self._responses[oldest].created >= now - self._limits.max_age_s:
+                break
+            self._drop(oldest)
+
+    def _drop(self, key: tuple[str, str]) -> bool:
+        response = self._responses.pop(key, None)
+        if response is None:
+            return False
+        self.bytes -= response.own_size
+        for item in (*response.input, *response.output):
+            self._release(response.owner, item)
+        return True
+
+    def _release(self, owner: str, item: Item) -> None:
+        known, places = self._items[owner, item]
+        if places > 1:
+            self._items[owner, item] = known, places - 1
+            return
+        del self._items[owner, item]
+        self.bytes -= item.size
+        if self._named.get((owner, item.id)) == item:
+            del self._named[owner, item.id]

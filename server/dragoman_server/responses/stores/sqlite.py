@@ -1,0 +1,289 @@
+"""Stored responses in a SQLite file, which outlives the process and which several processes may share.
+
+Strategy: the standard library's sqlite3, which blocks, in a worker thread: one connection a process, used by one
+call at a time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for
+a bounded time. Triggers count bytes and drop items that no response uses any more, so whichever process deletes a
+response leaves the same behind.
+
+The conversations are private: only the user who runs the gateway may read the file, and what is deleted is
+overwritten.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from dragoman_server.responses.stores.base import (
+    ROW_BYTES,
+    Item,
+    Limits,
+    StoredResponse,
+    StoreError,
+)
+from dragoman_server.sqlite_file import FileKind, WrongFile, open_file, writing
+
+_T = TypeVar("_T")
+
+# How long a call waits for another process to finish its writing, in seconds.
+_BUSY_S = 2.0
+
+# How long a call waits for this process's other calls before it, in seconds. A disk that is that far behind would
+# only fall behind further.
+_TURN_S = 5.0
+
+# Seconds for which the end of an answer waits to be stored. After that the client gets it, and the writing goes on.
+_PUT_S = 0.25
+
+# Told apart from other programs' files ("drgm") and from other versions of ours.
+_APPLICATION_ID = 0x6472676D
+_VERSION = 1
+
+_SCHEMA = f"""
+CREATE TABLE responses (
+    key INTEGER PRIMARY KEY,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    UNIQUE (owner, id)
+);
+CREATE INDEX responses_created ON responses (created);
+CREATE TABLE items (
+    key INTEGER PRIMARY KEY,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    data BLOB NOT NULL,
+    UNIQUE (owner, digest)
+);
+CREATE INDEX items_id ON items (owner, id);
+CREATE TABLE links (
+    response INTEGER NOT NULL,
+    output INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    item INTEGER NOT NULL,
+    PRIMARY KEY (response, output, place)
+) WITHOUT ROWID;
+CREATE INDEX links_item ON links (item);
+CREATE TABLE total (bytes INTEGER NOT NULL);
+INSERT INTO total VALUES (0);
+
+CREATE TRIGGER response_added AFTER INSERT ON responses BEGIN
+    UPDATE total SET bytes = bytes + new.size;
+END;
+CREATE TRIGGER response_dropped AFTER DELETE ON responses BEGIN
+    UPDATE total SET bytes = bytes - old.size;
+    DELETE FROM links WHERE response = old.key;
+END;
+CREATE TRIGGER link_dropped AFTER DELETE ON links BEGIN
+    DELETE FROM items WHERE key = old.item AND NOT EXISTS (SELECT 1 FROM links WHERE item = old.item);
+END;
+CREATE TRIGGER item_added AFTER INSERT ON items BEGIN
+    UPDATE total SET bytes = bytes + {ROW_BYTES} + length(new.id) + length(new.data);
+END;
+CREATE TRIGGER item_dropped AFTER DELETE ON items BEGIN
+    UPDATE total SET bytes = bytes - {ROW_BYTES} - length(old.id) - length(old.data);
+END;
+"""
+
+_KIND = FileKind("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
+
+_TOTAL = "SELECT bytes FROM total"
+# But the one that was just put, whose size was looked at before.
+_DROP_OLDEST = """
+DELETE FROM responses WHERE key = (SELECT key FROM responses WHERE key != ? ORDER BY created, key LIMIT 1)
+"""
+_ITEMS = """
+SELECT items.id, items.data FROM links JOIN items ON items.key = links.item
+WHERE links.response = ? AND links.output = ? ORDER BY links.place
+"""
+
+
+class SQLiteResponseStore:
+    """See ResponseStore. path: the file, made when it is not there; its folder must be."""
+
+    def __init__(self, path: str, limits: Limits) -> None:
+        self._path = path
+        self._limits = limits
+        self._connection: sqlite3.Connection | None = None
+        self._one_call = anyio.CapacityLimiter(1)
+        self._writing: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._call(self._open)
+        self._writing = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        writing, self._writing = self._writing, None
+        try:
+            if writing is not None:
+                await writing.__aexit__(None, None, None)  # bounded by _TURN_S and _BUSY_S, as what follows
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._call(self._close)
+
+    async def put(self, response: StoredResponse) -> bool:
+        if response.size > self._limits.max_bytes:
+            return False
+        failures: list[Exception] = []
+        written = anyio.Event()
+
+        async def write() -> None:
+            try:
+                await self._call(lambda: self._put(response))
+            except Exception as error:  # it is the caller's, and must not end the group
+                failures.append(error)
+            finally:
+                written.set()
+
+        if self._writing is None:
+            raise RuntimeError("the response store is used outside its `async with` block")
+        self._writing.start_soon(write)
+        with anyio.move_on_after(_PUT_S):
+            await written.wait()
+        if not written.is_set():
+            raise StoreError(f"the response store {self._path}: it was not written within {_PUT_S:g} s")
+        if failures:
+            raise failures[0]
+        return True
+
+    async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
+        return await self._call(lambda: self._get(owner, id, now))
+
+    async def item(self, owner: str, id: str, now: int) -> Item | None:
+        return await self._call(lambda: self._item(owner, id, now))
+
+    async def delete(self, owner: str, id: str) -> bool:
+        return await self._call(lambda: self._delete(owner, id))
+
+    async def _call(self, function: Callable[[], _T]) -> _T:
+        """Run it in a thread. It is not left when the caller is cancelled, for the connection is in its hands."""
+        try:
+            with anyio.move_on_after(_TURN_S):
+                return await anyio.to_thread.run_sync(function, limiter=self._one_call)
+        except WrongFile as error:
+            raise StoreError(str(error)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"the response store {self._path}: {error}") from error
+        raise StoreError(f"the response store {self._path}: the calls before this one took {_TURN_S:g} s")
+
+    # What follows runs in the thread.
+
+    def _open(self) -> None:
+        self._connection = open_file(_KIND, self._path, _BUSY_S)
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RuntimeError("the response store is used outside its `async with` block")
+        return self._connection
+
+    @contextmanager
+    def _reading(self, now: int) -> Iterator[sqlite3.Connection]:
+        """A transaction that sees one state of the file, in which nothing is too old."""
+        connection = self._open_connection
+        oldest = (now - self._limits.max_age_s,)
+        if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
+            with writing(connection):
+                connection.execute("DELETE FROM responses WHERE created < ?", oldest)
+        connection.execute("BEGIN")
+        try:
+            yield connection
+        finally:
+            connection.execute("ROLLBACK")
+
+    def _put(self, response: StoredResponse) -> None:
+        while True:
+            try:
+                return self._insert(response)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._drop_oldest(response.size):
+                    raise
+
+    def _drop_oldest(self, size: int) -> bool:
+        """Make room on a full disk. Returns whether there was anything to drop."""
+        with writing(self._open_connection) as connection:
+            left = connection.execute(_TOTAL).fetchone()[0] - size
+            dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
+            while dropped and connection.execute(_TOTAL).fetchone()[0] > left:
+                dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount
+        return bool(any_dropped)
+
+    def _insert(self, response: StoredResponse) -> None:
+        owner = response.owner
+        with writing(self._open_connection) as connection:
+            connection.execute(
+                "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
+                (response.created - self._limits.max_age_s, owner, response.id),
+            )
+            key = connection.execute(
+                "INSERT INTO responses (owner, id, created, size, body) VALUES (?, ?, ?, ?, ?)",
+                (owner, response.id, response.created, response.own_size, response.body),
+            ).lastrowid
+            for output, items in enumerate((response.input, response.output)):
+                digests = [_digest(item) for item in items]
+                connection.executemany(
+                    "INSERT OR IGNORE INTO items (owner, id, digest, data) VALUES (?, ?, ?, ?)",
+                    [
+                        (owner, item.id, digest, item.data)
+                        for item, digest in zip(items, digests, strict=True)
+                    ],
+                )
+                connection.executemany(
+                    "INSERT INTO links SELECT ?, ?, ?, key FROM items WHERE owner = ? AND digest = ?",
+                    [(key, output, place, owner, digest) for place, digest in enumerate(digests)],
+                )
+            dropped = 1
+            while dropped and connection.execute(_TOTAL).fetchone()[0] > self._limits.max_bytes:
+                dropped = connection.execute(_DROP_OLDEST, (key,)).rowcount
+
+    def _get(self, owner: str, id: str, now: int) -> StoredResponse | None:
+        with self._reading(now) as reading:
+            found = reading.execute(
+                "SELECT key, created, body FROM responses WHERE owner = ? AND id = ?", (owner, id)
+            ).fetchone()
+            if found is None:
+                return None
+            key, created, body = found
+            given, said = (
+                tuple([Item(*row) for row in reading.execute(_ITEMS, (key, part))]) for part in (0, 1)
+            )
+        return StoredResponse(id, owner, created, body, given, said)
+
+    def _item(self, owner: str, id: str, now: int) -> Item | None:
+        with self._reading(now) as reading:
+            found = reading.execute(
+                "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1", (owner, id)
+            ).fetchone()
+        return None if found is None else Item(*found)
+
+    def _delete(self, owner: str, id: str) -> bool:
+        with writing(self._open_connection) as connection:
+            return (
+                connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
+                > 0
+            )
+
+
+def _digest(item: Item) -> bytes:
+    """The same for equal items alone."""
+    return hashlib.blake2b(item.id.encode("ascii") + b"\n" + item.data, digest_size=16).digest()

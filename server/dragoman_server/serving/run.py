@@ -1,0 +1,355 @@
+"""Run the ASGI application on asyncio, uvloop or trio, in one process or several.
+
+The listening socket is bound here, before anything else starts: a port in use is one clear line, port 0
+is known by its real number, and all workers share the one socket. `serving` accepts on it.
+
+A stop has three steps, all bounded. No new connections, and `drain_s` for the open requests; then their
+scopes are cancelled, which closes their sockets without a final chunk, the honest sign of a cut answer;
+last, a timer ends the process.
+"""
+
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import Any, cast
+
+import anyio
+import hypercorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dragoman_server.log import configure, take_over
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.lifespan import lifespan
+from dragoman_server.serving.refusals import refusal_of
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES
+from dragoman_server.serving.server import serve_connections
+from dragoman_server.serving.sockets import Listening, StartupError, bind
+from dragoman_server.serving.supervisor import GROUP_SIGNALS, Supervisor, stop_signals
+from dragoman_server.settings import ServerSettings, Settings
+
+AppFactory = Callable[[Settings], ASGIApp]
+
+_log = logging.getLogger("dragoman.server")
+_http_log = logging.getLogger("dragoman.http")
+
+# The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's
+# own shutdown.
+_CLOSING_S = 2.0
+_SHUTDOWN_S = 5.0
+
+_STARTUP_S = 30.0
+_HANDSHAKE_S = 10.0
+
+# Settings of hypercorn, and why they are not its defaults.
+_HYPERCORN = {
+    "h2_max_header_list_size": MAX_HEAD_BYTES,
+    # One client process seldom has more streams open; more wait instead of being refused.
+    "h2_max_concurrent_streams": 128,
+    # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not
+    # we: a request sent into a closing connection fails. It also bounds the time that headers may take.
+    "keep_alive_timeout": 75.0,
+    # Agents make thousands of calls in a session; closing after 1000 would be an error in the middle of one.
+    "keep_alive_max_requests": 1_000_000,
+    "include_server_header": False,
+    # The request log is the application's.
+    "accesslog": None,
+    # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
+    "keyfile_password": "",
+}
+
+
+def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[Listening], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
+
+    `app_factory` makes the application from the settings, once in each process; with several workers it must
+    be importable by its name. `on_ready` is called once, when all workers accept connections.
+    """
+    server = settings.server
+    _check_backend(server.backend)
+    _check_tls(server)
+    _set_up_logging(settings)
+    listener = bind(server)
+    with listener:
+        name = listener.getsockname()
+        listening = Listening("https" if server.tls else "http", name[0], name[1], server.backend)
+        ready = partial(on_ready, listening)
+        if server.workers == 1:
+            _run_worker(settings, app_factory, listener, ready, stop_signals())
+        else:
+            worker_main = partial(_worker_main, settings, app_factory)
+            stop_s = server.drain_s + _CLOSING_S + _SHUTDOWN_S
+            anyio.run(Supervisor(server.workers, worker_main, listener, ready, stop_s).run)
+
+
+def _set_up_logging(settings: Settings) -> None:
+    server = settings.server
+    configure(server.log_level, server.log_format, mask=settings.mask)
+    take_over()
+    # At level info hypercorn says where it runs; our own line says it, once for all workers.
+    _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
+
+
+# Before the start: everything that can be refused in one line.
+
+
+def _check_backend(backend: str) -> None:
+    if backend == "uvloop":
+        try:
+            import uvloop  # noqa: F401
+        except ImportError:
+            raise StartupError("uvloop is not installed here; use --backend asyncio or trio") from None
+
+
+def _check_tls(server: ServerSettings) -> None:
+    if server.certfile is None or server.keyfile is None:
+        return
+    for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
+        try:
+            with open(name, "rb"):
+                pass
+        except OSError as error:
+            raise StartupError(f"cannot read the {what} {name}: {error.strerror}") from None
+    try:
+        _hypercorn_config(server).create_ssl_context()
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise StartupError(
+            f"certfile {server.certfile} and keyfile {server.keyfile} are no usable pair: {reason}"
+        ) from None
+
+
+def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
+    config = hypercorn.Config()
+    for name, value in _HYPERCORN.items():
+        setattr(config, name, value)
+    config.errorlog = _http_log
+    config.certfile, config.keyfile = server.certfile, server.keyfile
+    config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
+    config.websocket_max_message_size = server.max_body_bytes
+    return config
+
+
+# One worker.
+
+
+class _Requests:
+    """The application, with a scope around each request, so that a stop can cut what is left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.refusal = refusal_of(app)
+        self._scopes: set[anyio.CancelScope] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        with anyio.CancelScope() as cancel_scope:
+            self._scopes.add(cancel_scope)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._scopes.discard(cancel_scope)
+
+    def cut(self) -> None:
+        """Cancel all requests that are open."""
+        if self._scopes:
+            _log.warning("requests cut, as they were still open: %d", len(self._scopes))
+        for cancel_scope in tuple(self._scopes):
+            cancel_scope.cancel()
+
+
+@dataclass(slots=True)
+class _Worker:
+    settings: Settings
+    requests: _Requests
+    listener: socket.socket
+    on_ready: Callable[[], None]
+    signals: tuple[signal.Signals, ...]
+    is_ready: bool = False
+    signals_seen: int = 0
+    everything: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    last_resort: threading.Timer | None = None
+
+    async def run(self) -> None:
+        """Serve until a signal. Raises StartupError, in a group."""
+        with self._signal_handlers(_call_soon(self.settings.server.backend)):
+            async with anyio.create_task_group() as tasks:
+                self.everything = tasks.cancel_scope
+                tasks.start_soon(self._watch_parent)
+                tasks.start_soon(self._cut_after_drain)
+                await self._serve()
+                tasks.cancel_scope.cancel()
+
+    @contextmanager
+    def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+        def handle(number: int, frame: object) -> None:
+            # The timer starts here and not in the event loop, which may be blocked by code that does not return.
+            self.signals_seen += 1
+            if not self.is_ready or self.signals_seen > 1:
+                self._leave_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
+            else:
+                self._leave_after(self._stop_s)
+            call_soon(self._signalled)
+
+        before = {number: signal.signal(number, handle) for number in self.signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self.last_resort is not None:
+                self.last_resort.cancel()
+
+    def _signalled(self) -> None:
+        if not self.is_ready:
+            self.everything.cancel()
+        elif self.stopping.is_set():
+            # The second signal: do not wait for open requests.
+            self.requests.cut()
+        else:
+            self.stopping.set()
+
+    async def _serve(self) -> None:
+        server = self.settings.server
+        if server.backend != "trio":
+            import asyncio
+
+            asyncio.get_running_loop().set_exception_handler(_note_unhandled)
+        config = _hypercorn_config(server)
+        async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
+            with anyio.CancelScope() as self.connections:
+                await serve_connections(
+                    WorkerContext(self.requests, config, server, state, self.requests.refusal),
+                    self.listener,
+                    config.create_ssl_context(),
+                    handshake_s=_HANDSHAKE_S,
+                    on_ready=self._ready,
+                    stopping=self.stopping,
+                )
+
+    def _ready(self) -> None:
+        self.is_ready = True
+        self.on_ready()
+
+    async def _watch_parent(self) -> None:
+        parent = parent_process()
+        if parent is not None:
+            # Readable means: the supervisor is gone, and nobody will tell us to stop.
+            await anyio.wait_readable(cast(Any, parent.sentinel))
+            if not self.stopping.is_set():
+                self._leave_after(self._stop_s)
+                self.stopping.set()
+
+    @property
+    def _stop_s(self) -> float:
+        return self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S
+
+    def _leave_after(self, delay: float) -> None:
+        if self.last_resort is not None:
+            self.last_resort.cancel()
+        self.last_resort = threading.Timer(delay, _leave)
+        self.last_resort.daemon = True
+        self.last_resort.start()
+
+    async def _cut_after_drain(self) -> None:
+        await self.stopping.wait()
+        await anyio.sleep(self.settings.server.drain_s)
+        self.requests.cut()
+        await anyio.sleep(_CLOSING_S)
+        self.connections.cancel()
+
+
+def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
+    """Return the function by which a signal handler makes the running event loop call another one."""
+    if backend == "trio":
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+    import asyncio
+
+    return asyncio.get_running_loop().call_soon_threadsafe
+
+
+def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
+    # A handshake fails when a client speaks plain HTTP or does not trust our certificate, and a connection may break:
+    # no errors of ours.
+    if not isinstance(context.get("exception"), OSError):
+        loop.default_exception_handler(context)
+
+
+def _leave() -> None:
+    _log.warning("some connections did not close in time; leaving them")
+    logging.shutdown()
+    os._exit(0)
+
+
+def _run_worker(
+    settings: Settings,
+    app_factory: AppFactory,
+    listener: socket.socket,
+    on_ready: Callable[[], None],
+    signals: tuple[signal.Signals, ...],
+) -> None:
+    worker = None
+
+    async def main() -> None:
+        nonlocal worker
+        worker = _Worker(settings, _Requests(app_factory(settings)), listener, on_ready, signals)
+        await worker.run()
+
+    backend = settings.server.backend
+    options: dict[str, Any] = {}
+    if backend == "uvloop":
+        import uvloop
+
+        options["loop_factory"] = uvloop.new_event_loop
+    try:
+        anyio.run(main, backend="trio" if backend == "trio" else "asyncio", backend_options=options)
+    except (Exception, BaseExceptionGroup) as error:
+        refusal = _startup_error(error)
+        if refusal is None:
+            raise
+        raise refusal from None
+
+
+def _startup_error(error: BaseException) -> StartupError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_startup_error, error.exceptions)), None)
+    return error if isinstance(error, StartupError) else None
+
+
+# Several workers.
+
+
+def _worker_main(
+    settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
+) -> None:
+    """The whole life of a worker process. Says "" on `report` when it serves, or why it cannot."""
+    # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
+    for number in GROUP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
+    _set_up_logging(settings)
+    try:
+        _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
+    except StartupError as error:
+        # A supervisor that is gone, or that heard of us already, has closed its end.
+        with suppress(OSError):
+            report.send(str(error))
+        sys.exit(1)
+    except Exception:  # multiprocessing would print it in its own form
+        _log.exception("a worker process failed")
+        sys.exit(1)

@@ -1,0 +1,77 @@
+"""The listening socket, and the one kind of error that keeps a server from starting."""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from dragoman_server.settings import ServerSettings
+
+# Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
+BACKLOG = 1024
+
+# Bytes of an answer that the kernel buffers before the network takes them. Its default is some 4 MB: a client that does
+# not read costs as much memory, and one that is only slow seems to take nothing for minutes.
+_MOST_UNSENT = 128 * 1024
+
+
+class StartupError(Exception):
+    """The server cannot start. The text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What the server really bound, given to `on_ready` when connections are accepted."""
+
+    scheme: str
+    host: str
+    port: int
+    backend: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a socket bound to `host`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    # Python counts ::ffff:127.0.0.1 as what it holds from 3.13 on.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def bind(server: ServerSettings) -> socket.socket:
+    """The socket. It listens from here on, so that two servers cannot both believe they have the port.
+
+    Raises StartupError.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        if is_loopback(server.host) and not is_loopback(str(address[0])):
+            # The name has decided that no client keys are needed.
+            raise StartupError(
+                f"cannot listen on {server.host}: it resolves to {address[0]}, which is not a loopback address; "
+                "use 127.0.0.1"
+            )
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise StartupError(f"cannot listen on {server.host}: {reason}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit these on Linux. A token must not wait for the next one.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {server.host} port {server.port}: {error.strerror}") from None
+    listener.setblocking(False)
+    return listener

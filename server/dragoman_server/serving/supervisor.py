@@ -1,0 +1,155 @@
+"""Several worker processes on one listening socket.
+
+The workers are spawned, not forked: a fork would copy an event loop's state. Each gets the settings and the
+socket through multiprocessing, builds its own application, and reports on a pipe. One that dies is replaced. All are
+stopped if one reports why it cannot start, because the next one could not either, or dies three times before it has
+served.
+"""
+
+import logging
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+
+import anyio
+
+from dragoman_server.serving.sockets import StartupError
+
+# What a worker runs: it gets the socket and the pipe on which it says "" when it serves, or why it cannot.
+WorkerMain = Callable[[socket.socket, Connection], None]
+
+_log = logging.getLogger("dragoman.server")
+
+# What a terminal sends to all its processes, for Ctrl-C and when it is closed.
+GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
+
+# Deaths of one worker before it has served that end the gateway.
+_MOST_DEATHS = 3
+
+# A worker that dies is replaced, but one that dies at once must not keep a machine busy.
+_RESPAWN_PAUSE_S = 1.0
+
+# Beyond its own deadline, a worker gets this long before it is killed.
+_MARGIN_S = 2.0
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Starts the workers, says once that all of them serve, replaces those that die, and stops them all."""
+
+    workers: int
+    worker_main: WorkerMain
+    listener: socket.socket
+    on_ready: Callable[[], None]
+    # Seconds that the workers have for all their own steps of a stop.
+    stop_s: float
+    # By the worker's number. All of them are started before the first is waited for.
+    processes: dict[int, SpawnProcess] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
+    # By number, of workers that have not served yet.
+    deaths: Counter[int] = field(default_factory=Counter)
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    failure: str | None = None
+
+    async def run(self) -> None:
+        """Keep the workers alive until a signal. Raises StartupError when one cannot start."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_signals)
+            tasks.start_soon(self._kill_late)
+            try:
+                async with anyio.create_task_group() as keepers:
+                    for number in range(self.workers):
+                        keepers.start_soon(self._keep, number)
+            finally:
+                for process in self.processes.values():
+                    process.kill()
+            tasks.cancel_scope.cancel()
+        if self.failure is not None:
+            raise StartupError(self.failure)
+
+    async def _watch_signals(self) -> None:
+        with anyio.open_signal_receiver(*stop_signals()) as signals:
+            async for _ in signals:
+                self._stop()
+
+    async def _kill_late(self) -> None:
+        await self.stopping.wait()
+        # A worker ends itself by then, unless it hangs in code that holds the interpreter.
+        await anyio.sleep(self.stop_s + _MARGIN_S)
+        for process in self.processes.values():
+            process.kill()
+
+    def _stop(self) -> None:
+        # The workers close theirs as well; with the last copy the port is free.
+        self.listener.close()
+        self.stopping.set()
+        for process in self.processes.values():
+            process.terminate()
+
+    async def _keep(self, number: int) -> None:
+        """Start worker `number`, and start it again when it dies."""
+        while not self.stopping.is_set():
+            process, report = self._start()
+            self.processes[number] = process
+            with report:
+                await anyio.wait_readable(report.fileno())
+                self._reported(number, report)
+            await self._wait_for(process)
+            if not self.stopping.is_set():
+                _log.error("worker %d ended with code %s; starting another", number, process.exitcode)
+                await anyio.sleep(_RESPAWN_PAUSE_S)
+
+    def _start(self) -> tuple[SpawnProcess, Connection]:
+        context = get_context("spawn")
+        report, childs_end = context.Pipe(duplex=False)
+        process = context.Process(target=self.worker_main, args=(self.listener, childs_end), daemon=True)
+        # Blocked signals stay blocked in a new process: they cannot hit a worker that is still importing.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        childs_end.close()
+        return process, report
+
+    def _reported(self, number: int, report: Connection) -> None:
+        try:
+            failure = report.recv()
+        except EOFError:
+            if number in self.ready:
+                return
+            self.deaths[number] += 1
+            if self.deaths[number] < _MOST_DEATHS:
+                return
+            failure = f"a worker process died while starting, {_MOST_DEATHS} times in a row"
+        if not failure:
+            self.ready.add(number)
+            if len(self.ready) == self.workers and not self.stopping.is_set():
+                self._announce()
+        elif not self.stopping.is_set() and number not in self.ready:
+            # A worker that has served before and now does not start is tried again: the fault may pass.
+            self.failure = failure
+            self._stop()
+
+    def _announce(self) -> None:
+        on_ready, self.on_ready = self.on_ready, _nothing
+        on_ready()
+
+    async def _wait_for(self, process: SpawnProcess) -> None:
+        await anyio.wait_readable(process.sentinel)
+        process.join()
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """The signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP, of a closed terminal, unless nohup ignores it."""
+    group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    return (signal.SIGTERM, *group)
+
+
+def _nothing() -> None:
+    """Called instead of `on_ready` when that has been called."""

@@ -1,0 +1,282 @@
+"""What can be said of an upstream or a model: what it takes beyond its protocol.
+
+Strategy: one table of keys for all who may say it: hosts and model families that are well known, the
+configuration's `[[upstreams]]`, and its `[[capabilities]]`. None means unsaid, so that what is said can be laid over
+what was said before. They count for translated requests: clients of the upstream's own protocol say themselves what
+they want, unless `relay` is "mend".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Annotated, get_args
+
+from dragoman._ir.effort import EFFORTS
+from dragoman._ir.request import Refusable
+from dragoman.codec import Enforced, HostedUse
+from dragoman_server.settings.fields import Key, Kind, choice, integer
+
+# For `reasoning_field` and `reasoning_setting`: there is none.
+NONE = "none"
+
+# By the neutral names of the core: those of Chat Completions where it has the setting.
+REFUSABLE: tuple[str, ...] = tuple(sorted(name for part in get_args(Refusable) for name in get_args(part)))
+HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
+ENFORCED: tuple[str, ...] = get_args(Enforced)
+
+
+def _switch(help_: str, default: bool | None = None) -> Key:
+    return Key(Kind.SWITCH, help_, default=default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The defaults in the keys are for those of whom nobody says anything."""
+
+    max_tokens: Annotated[
+        int | None,
+        integer("max_tokens when the client gave none; else server.default_max_tokens", 1, 10_000_000),
+    ] = None
+    max_tokens_field: Annotated[
+        str | None,
+        choice(
+            "the name of the limit in Chat Completions",
+            "max_completion_tokens",
+            "max_tokens",
+            default="max_completion_tokens",
+        ),
+    ] = None
+    reasoning_field: Annotated[
+        str | None,
+        choice(
+            "where Chat Completions takes earlier reasoning back",
+            "reasoning_content",
+            "reasoning",
+            NONE,
+            default="reasoning_content",
+        ),
+    ] = None
+    reasoning_setting: Annotated[
+        str | None,
+        choice(
+            "how Chat Completions is told how much to think: a word, {effort}, {type}, or true and false",
+            "reasoning_effort",
+            "reasoning",
+            "thinking",
+            "enable_thinking",
+            NONE,
+            default="reasoning_effort",
+        ),
+    ] = None
+    thinking_word: Annotated[
+        str | None,
+        choice(
+            "the type that asks for thinking where reasoning_setting is thinking",
+            "enabled",
+            "adaptive",
+            default="enabled",
+        ),
+    ] = None
+    reasoning_back: Annotated[
+        str | None,
+        choice(
+            "the assistant's turns whose reasoning Chat Completions demands back: none, those with calls since the user"
+            " last spoke, or all; where it is lost, a blank stands for it",
+            "never",
+            "tool_loop",
+            "always",
+            default="never",
+        ),
+    ] = None
+    thought_signatures: Annotated[
+        bool | None,
+        _switch("Chat Completions demands Google's thought_signature with the first call of a turn", False),
+    ] = None
+    efforts: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            Kind.CHOICES,
+            "the reasoning efforts that are taken, others become the nearest; unset: all; empty: no reasoning at all",
+            choices=EFFORTS,
+        ),
+    ] = None
+    thinking: Annotated[
+        str | None,
+        choice(
+            "how the models of Messages take thinking: by effort, by budget, or not at all",
+            "adaptive",
+            "budget",
+            NONE,
+            default="adaptive",
+        ),
+    ] = None
+    sampling: Annotated[
+        bool | None,
+        _switch(
+            "Messages takes temperature, top_p and top_k; unset: unless anthropic_version is 2026-10-21 or later"
+        ),
+    ] = None
+    structured_output: Annotated[
+        str | None,
+        choice(
+            "what is known of structured output: schemas, JSON objects, or nothing; what is not is asked for otherwise",
+            "schema",
+            "object",
+            NONE,
+            default="schema",
+        ),
+    ] = None
+    hosted_tools: Annotated[
+        tuple[str, ...] | None,
+        Key(Kind.CHOICES, "the tools that the upstream runs itself", choices=HOSTED_USES, default=()),
+    ] = None
+    custom_tools: Annotated[
+        bool | None, _switch("takes free-text tools; else they go as functions; unset: only in Responses")
+    ] = None
+    text_content: Annotated[
+        str | None,
+        choice(
+            "what Chat Completions takes of messages that are text alone: one string, or several parts as well",
+            "string",
+            "parts",
+            default="string",
+        ),
+    ] = None
+    turn_order: Annotated[
+        str | None,
+        choice(
+            "the order of turns in Chat Completions: any; no user behind a tool's result, so that what the user says"
+            " becomes part of that; alternate: nor two turns of one role, nor an assistant at the head",
+            "any",
+            "no_user_after_tool",
+            "alternate",
+            default="any",
+        ),
+    ] = None
+    tool_images: Annotated[
+        bool | None,
+        _switch("Chat Completions takes images in tool messages; else they follow as a user message", False),
+    ] = None
+    developer_role: Annotated[
+        bool | None, _switch("Chat Completions knows the role developer; else it goes as system", False)
+    ] = None
+    mid_system: Annotated[
+        bool | None,
+        _switch("takes system messages after the first turn; else they go as marked user text", False),
+    ] = None
+    cache_marks: Annotated[
+        str | None,
+        choice(
+            "what marks content parts for the prompt cache: prompt_cache_breakpoint (Chat Completions, Responses),"
+            " cache_control (Chat Completions), or nothing",
+            NONE,
+            "breakpoint",
+            "cache_control",
+            default=NONE,
+        ),
+    ] = None
+    cache_keys: Annotated[
+        bool | None,
+        _switch(
+            "Chat Completions or Responses gets a prompt_cache_key; a hash of the conversation if there is none",
+            False,
+        ),
+    ] = None
+    summaries: Annotated[
+        str | None,
+        choice(
+            "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
+            " to see it, or never",
+            "auto",
+            "asked",
+            "never",
+            default="asked",
+        ),
+    ] = None
+    opens_seals: Annotated[
+        bool | None,
+        _switch(
+            "is a Dragoman too, which opens what it has sealed: clients of its own protocol give it back as it is",
+            False,
+        ),
+    ] = None
+    call_ids: Annotated[
+        str | None,
+        choice(
+            "what ids of tool calls may look like: alnum9 are nine letters or digits",
+            "any",
+            "alnum9",
+            default="any",
+        ),
+    ] = None
+    forced_tools: Annotated[
+        str | None,
+        choice(
+            "takes a tool_choice that demands a call: always, only while the model does not think, or never",
+            "yes",
+            "not_thinking",
+            "no",
+            default="yes",
+        ),
+    ] = None
+    enforces: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            Kind.CHOICES,
+            "what it is known to make the model do: keep to a strict schema, call a tool that is demanded; the rest is "
+            "checked, and the losses say `breach`",
+            choices=ENFORCED,
+            default=(),
+        ),
+    ] = None
+    sampling_pair: Annotated[
+        bool | None, _switch("takes temperature and top_p together; else the temperature is sent alone", True)
+    ] = None
+    sampling_at_none: Annotated[
+        bool | None,
+        _switch("temperature, top_p and logprobs count as refused only with an effort above none", False),
+    ] = None
+    tools_with_effort: Annotated[
+        bool | None, _switch("Chat Completions takes tools beside reasoning_effort", True)
+    ] = None
+    prefill: Annotated[
+        bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)
+    ] = None
+    refuses: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            Kind.CHOICES,
+            "settings that are answered with an error, so they are left out",
+            choices=REFUSABLE,
+            default=(),
+        ),
+    ] = None
+
+    relay: Annotated[
+        str | None,
+        choice(
+            "requests in its own protocol: exact: bytes pass, and those of answers; mend: fitted like translated ones",
+            "exact",
+            "mend",
+            default="exact",
+        ),
+    ] = None
+
+    def said(self) -> Iterator[tuple[str, object]]:
+        """Names and values of what is said."""
+        for each in fields(Capabilities):
+            value = getattr(self, each.name)
+            if value is not None:
+                yield each.name, value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCapabilities(Capabilities):
+    """One `[[capabilities]]` table."""
+
+    model: Annotated[
+        str,
+        Key(
+            Kind.TEXT, "the upstream's name of the model, * for any text; later tables win over earlier ones"
+        ),
+    ]
+    upstream: Annotated[str | None, Key(Kind.NAME, "only at the upstream of this name; unset: at all")] = None

@@ -1,0 +1,232 @@
+"""A byte stream on asyncio or uvloop: the loop's own protocol callbacks, a bounded buffer, one future.
+
+The socket is left readable all the time and paused only when the consumer falls behind, so a read costs one
+callback and one wake-up. Timeouts cost nothing while data flows: one timer a stream looks at the deadline
+of the current wait when it fires, instead of one timer a read.
+"""
+
+import asyncio
+import contextlib
+import math
+import socket
+import ssl
+from copy import copy
+from typing import cast
+
+import anyio
+
+from dragoman_server.streams.byte_stream import SocketLike
+
+__all__ = ["AsyncioStream"]
+
+# Bytes that may wait for a slow consumer before the socket is paused; the kernel's window does the rest. One read of
+# the loop's comes on top, of 256 KiB at most.
+HIGH_WATER = 64 * 1024
+# Most bytes given out at once: each step of an answer's way to a slow client holds so many.
+READ_SIZE = 64 * 1024
+# Bytes handed to the loop in one write.
+WRITE_SIZE = 128 * 1024
+
+
+class AsyncioStream(asyncio.Protocol):
+    """See `ByteStream`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._paused = False
+        self._eof = False
+        self._lost = False
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._deadline = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @classmethod
+    async def connect(cls, family: socket.AddressFamily, address: str, port: int) -> "AsyncioStream":
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(cls, address, port, family=family)
+        return stream
+
+    @classmethod
+    async def accept(
+        cls, accepted: socket.socket, tls: ssl.SSLContext | None, handshake_timeout: float
+    ) -> "AsyncioStream":
+        """Wrap an accepted socket. Raises OSError when the handshake fails."""
+        stream = cls()
+        # On uvloop with TLS, connect_accepted_socket() does not return the stream itself.
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: stream,
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else handshake_timeout,
+        )
+        return stream
+
+    async def start_tls(self, tls: ssl.SSLContext, server_hostname: str) -> "AsyncioStream":
+        transport = await self._loop.start_tls(
+            self._open_transport(), self, tls, server_hostname=server_hostname
+        )
+        if transport is None or self._lost:
+            raise ConnectionResetError("the connection was closed during the TLS handshake")
+        self._adopt(transport)
+        return self
+
+    async def receive(self, timeout: float | None) -> bytes:
+        # What is there is taken in a few calls, and the next one has to wait: no checkpoint is needed to stay
+        # fair.
+        if not self._buffer:
+            if not self._eof:
+                await self._wait(timeout)
+            if not self._buffer:
+                if isinstance(self._error, OSError):
+                    # A copy, because the traceback of what is raised refers to all callers, and so to this stream.
+                    raise copy(self._error)
+                if self._error is not None:
+                    raise ConnectionResetError(f"the connection broke: {self._error}")
+                return b""
+        data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+        self._buffer.clear()
+        if self._buffered > READ_SIZE:
+            self._buffer.append(data[READ_SIZE:])
+            self._buffered -= READ_SIZE
+            return data[:READ_SIZE]
+        self._buffered = 0
+        if self._paused:
+            self._paused = False
+            if not self._lost:
+                self._open_transport().resume_reading()
+        return data
+
+    def send_now(self, data: bytes) -> bytes | None:
+        transport = self._transport
+        if transport is None or self._lost or transport.is_closing():
+            raise BrokenPipeError("the connection is closed")
+        transport.write(data)
+        return None if self._writable.is_set() else b""
+
+    async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
+        # In pieces, because TLS on asyncio hands all of one write to the socket's own buffer, however large,
+        # and reports a full buffer only to the write after it.
+        rest = memoryview(data)
+        while rest or not self._writable.is_set():
+            if rest:
+                self._open_transport().write(rest[:WRITE_SIZE])
+                rest = rest[WRITE_SIZE:]
+            if not self._writable.is_set():
+                with anyio.fail_after(timeout):
+                    await self._writable.wait()
+        if self._lost:
+            raise BrokenPipeError("the connection was closed while sending")
+
+    def is_reusable(self) -> bool:
+        return not (self._eof or self._buffer)
+
+    async def end(self, linger: float) -> None:
+        transport = self._transport
+        if transport is None or self._lost or transport.is_closing():
+            self.abort()
+            return
+        with anyio.move_on_after(linger), contextlib.suppress(OSError):
+            if transport.can_write_eof():
+                transport.write_eof()  # fails where the peer has reset the connection and the loop has not seen it
+            else:
+                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's
+            while await self.receive(None):
+                pass
+        self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        if not self._lost:
+            # A reader in another task must not take our own closing for the peer's end of the body.
+            self._error = ConnectionAbortedError("closed here")
+        self._eof = True
+
+    def alpn_protocol(self) -> str | None:
+        tls = self._open_transport().get_extra_info("ssl_object")
+        return None if tls is None else cast("ssl.SSLObject", tls).selected_alpn_protocol()
+
+    def raw_socket(self) -> SocketLike:
+        return cast("SocketLike", self._open_transport().get_extra_info("socket"))
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._adopt(cast("asyncio.Transport", transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer.append(data)
+        self._buffered += len(data)
+        if self._buffered > HIGH_WATER and not self._paused and self._transport is not None:
+            self._transport.pause_reading()
+            self._paused = True
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        self._wake()
+        return False  # the transport may close itself
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._eof = self._lost = True
+        self._error = self._error or exc
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._writable.set()
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # Waiting.
+
+    async def _wait(self, timeout: float | None) -> None:
+        if self._reader is not None:
+            raise RuntimeError("another task is reading this stream")
+        self._deadline = math.inf if timeout is None else self._loop.time() + timeout
+        if self._deadline < (math.inf if self._timer is None else self._timer.when()):
+            self._arm()
+        self._reader = self._loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._reader is None or self._reader.done() or self._deadline == math.inf:
+            return  # nobody waits: the next wait arms the timer again
+        if self._loop.time() < self._deadline:
+            self._arm()
+        else:
+            self._reader.set_exception(TimeoutError("nothing was received in time"))
+
+    def _adopt(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        # A write is done when the kernel has it, so that a write timeout means what it says. Not zero: asyncio's
+        # TLS transport then pauses with nothing left to send, and never resumes.
+        transport.set_write_buffer_limits(high=1)
+
+    def _open_transport(self) -> asyncio.Transport:
+        if self._transport is None or self._lost or self._transport.is_closing():
+            raise BrokenPipeError("the connection is closed")
+        return self._transport

@@ -1,0 +1,40 @@
+"""What an upstream tells an account beside answers: its models, its money."""
+
+from dragoman.codec import UpstreamSpec
+from dragoman_server.headers import for_upstream
+from dragoman_server.proxying.attempt import Door
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
+
+
+async def get(
+    door: Door,
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    account: AccountSettings,
+    url: str,
+    most_bytes: int,
+) -> tuple[int, bytes]:
+    """Send a GET with the key and the proxy of the account. Return status and body; a refusal's body is not read.
+
+    protocol: the one that the upstream prefers, whose headers it gets.
+
+    Raises UpstreamError.
+    """
+    headers = for_upstream(upstream, protocol, None, {}, stream=False, api_key=account.api_key)
+    headers = [(name, value) for name, value in headers if name != "content-type"]  # there is no content
+    proxy = account.proxy or upstream.proxy
+    timeouts = UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s)
+
+    async def once() -> tuple[int, bytes]:
+        opening = door.open(
+            "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
+        )
+        async with opening as response:
+            body = await response.read_all(most_bytes) if response.status == 200 else b""
+            return response.status, body
+
+    try:
+        return await once()
+    except UpstreamIdleClosed:
+        return await once()  # GET is idempotent -- RFC 9110, 9.2.2

@@ -1,0 +1,510 @@
+"""Requests to upstream servers: the one door of the gateway to its HTTP client.
+
+`UpstreamClient` is owned by the application's lifespan. `client.open(...)` is one request; what it yields is
+a status, headers and body bytes as the socket gives them. Everything that can go wrong on the way is an
+`UpstreamError` of a known kind, with a text that may be shown to a client: it names the host, never a header,
+a path or a query, which is where keys are.
+
+Direct connections go through our own transport, the rest (proxies, HTTP/2, a Unix socket) through httpx2's.
+The transports are called without httpx2's client around them: a gateway must not keep cookies from one
+account's answer for the next one's request, follow redirects to hosts nobody configured, or log URLs.
+"""
+
+import enum
+import ssl
+import urllib.request
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
+
+import anyio
+import anyio.lowlevel
+import httpx2
+
+from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
+from dragoman_server.upstream.transport import (
+    Http1Transport,
+    IdleConnectionClosed,
+    PoolLimits,
+    ResponseBody,
+)
+
+__all__ = [
+    "PoolLimits",
+    "UpstreamBroken",
+    "UpstreamClient",
+    "UpstreamClientSettings",
+    "UpstreamError",
+    "UpstreamErrorKind",
+    "UpstreamIdleClosed",
+    "UpstreamRequestInvalid",
+    "UpstreamResponse",
+    "UpstreamTimeout",
+    "UpstreamTimeoutPhase",
+    "UpstreamTimeouts",
+    "UpstreamTooLarge",
+    "UpstreamUnreachable",
+    "origin_of",
+    "read_bounded",
+]
+
+# Closing a response takes no time on our transport. On httpx2's it may shake hands, for so many seconds.
+CLOSE_S = 2.0
+
+# How many times its size a compressed answer may unpack to. Streams repeat their envelopes with each token, and reach
+# 60.
+_MAX_RATIO = 200
+
+# These belong to this hop: the transport writes them, and what the caller has is about another connection
+# -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. Of accept-encoding the gateway asks what it reads.
+_OWN_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTimeouts:
+    """Seconds. `read_s` is the longest silence while the answer is awaited or read; None waits for ever."""
+
+    connect_s: float | None = 10.0
+    read_s: float | None = 300.0
+    write_s: float | None = 30.0
+    pool_s: float | None = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamClientSettings:
+    """How requests are sent. `timeouts` and `proxy` can be set for each request too.
+
+    `trust_env` takes HTTPS_PROXY and its kin, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR from the
+    environment. `tls` replaces the system's trust store. With `http2` or `unix_socket` all goes through
+    httpx2's transport.
+    """
+
+    timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
+    limits: PoolLimits = field(default_factory=PoolLimits)
+    trust_env: bool = True
+    proxy: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    http2: bool = False
+    unix_socket: str | None = None
+
+
+class UpstreamErrorKind(enum.Enum):
+    """What a failure means for the next step."""
+
+    UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
+    TIMEOUT = "timeout"
+    BROKEN = "broken"  # the connection or its bytes failed; the request may have been worked on
+    TOO_LARGE = "too_large"
+    INVALID_REQUEST = "invalid_request"  # our side's fault: it would fail anywhere
+
+
+class UpstreamTimeoutPhase(enum.Enum):
+    """Which wait was too long."""
+
+    POOL = "pool"
+    CONNECT = "connect"
+    WRITE = "write"
+    READ = "read"
+
+
+class UpstreamError(Exception):
+    """A request that failed. `str()` of it is safe to show to a client."""
+
+    kind: ClassVar[UpstreamErrorKind]
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection: name, address, TLS or proxy. The request was not sent."""
+
+    kind = UpstreamErrorKind.UNREACHABLE
+
+
+class UpstreamTimeout(UpstreamError):
+    """A wait was longer than its limit. In the phases POOL and CONNECT the request was not sent."""
+
+    kind = UpstreamErrorKind.TIMEOUT
+
+    def __init__(self, message: str, phase: UpstreamTimeoutPhase) -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
+class UpstreamBroken(UpstreamError):
+    """The connection broke, ended inside the body, or carried something that is not HTTP or not decodable."""
+
+    kind = UpstreamErrorKind.BROKEN
+
+
+class UpstreamIdleClosed(UpstreamBroken):
+    """The server closed an idle connection before the request arrived, so it may be sent once more."""
+
+
+class UpstreamTooLarge(UpstreamError):
+    """The body is larger than the caller's limit."""
+
+    kind = UpstreamErrorKind.TOO_LARGE
+
+
+class UpstreamRequestInvalid(UpstreamError):
+    """The URL or a header cannot be sent. It is a fault of the configuration or of the client."""
+
+    kind = UpstreamErrorKind.INVALID_REQUEST
+
+
+_PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
+    httpx2.PoolTimeout: UpstreamTimeoutPhase.POOL,
+    httpx2.ConnectTimeout: UpstreamTimeoutPhase.CONNECT,
+    httpx2.WriteTimeout: UpstreamTimeoutPhase.WRITE,
+    httpx2.ReadTimeout: UpstreamTimeoutPhase.READ,
+}
+_FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
+    httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
+    IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
+    httpx2.ProxyError: (UpstreamUnreachable, "the proxy does not connect to {where}"),
+    httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
+    httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
+}
+_OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or what came was not HTTP")
+
+
+def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") -> UpstreamError:
+    """The UpstreamError for httpx2's. Only our own transport's text is shown: httpx2's may quote headers."""
+    if (phase := _PHASES.get(type(error))) is not None:
+        text = str(error) if own else f"{where}: {phase.value} timeout"
+        return UpstreamTimeout(text, phase)
+    failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
+    return failure(str(error) if own else text.format(where=where, by=by))
+
+
+class _Body(Protocol):
+    async def receive(self) -> bytes: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _IteratedBody:
+    """The body of a response that came through another transport than ours."""
+
+    __slots__ = ("_iterator", "_stream")
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+        self._iterator: AsyncIterator[bytes] = aiter(stream)
+
+    async def receive(self) -> bytes:
+        async for data in self._iterator:
+            if data:
+                return data
+        return b""
+
+    async def aclose(self) -> None:
+        try:
+            if isinstance(self._iterator, AsyncGenerator):
+                await self._iterator.aclose()
+        finally:
+            await self._stream.aclose()
+
+
+class UpstreamResponse:
+    """An answer whose body has yet to be read, by one task.
+
+    `headers` are pairs with lower-case names, in the order of arrival. A compressed body is decoded here;
+    then content-encoding and content-length, which were true of the compressed form, are not among them.
+    """
+
+    __slots__ = ("_body", "_decoder", "_own", "_where", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: list[tuple[str, str]],
+        body: _Body,
+        decoder: ContentDecoder | None,
+        where: str,
+        *,
+        own: bool,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+        self._decoder = decoder
+        self._where = where
+        self._own = own
+
+    def __repr__(self) -> str:
+        return f"<UpstreamResponse {self.status} from {self._where}>"
+
+    async def receive(self) -> bytes:
+        """The body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
+
+        After an error the response is closed: leave the `async with` block.
+        """
+        try:
+            if self._decoder is None:
+                return await self._body.receive()
+            return await self._receive_decoded(self._decoder)
+        except httpx2.HTTPError as error:
+            raise _failure(error, self._where, own=self._own) from None
+        except CodingError as error:
+            raise UpstreamBroken(f"{self._where}: {error}") from None
+
+    async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
+        while True:
+            portion = decoder.next_portion()
+            if portion is not None:
+                # Some kilobytes from the socket may unpack to many megabytes; other tasks run in between.
+                await anyio.lowlevel.checkpoint()
+                if portion:
+                    return portion
+                continue
+            data = await self._body.receive()
+            if not data:
+                decoder.receive_eof()
+                return b""
+            decoder.receive_data(data)
+
+    async def read_all(self, limit: int) -> bytes:
+        """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
+        return await read_bounded(self.receive, limit, self._where)
+
+
+async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, where: str) -> bytes:
+    """All that `receive` gives until b"". Raises UpstreamTooLarge above `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    while data := await receive():
+        size += len(data)
+        if size > limit:
+            raise UpstreamTooLarge(f"{where}: the response body is larger than {limit} bytes")
+        parts.append(data)
+    return b"".join(parts)
+
+
+class _Opening:
+    """What `open` returns: sends on entry, closes on exit. An object, so no generator holds the response."""
+
+    __slots__ = ("_body", "_client", "_proxy", "_request", "_where")
+
+    def __init__(self, client: "UpstreamClient", request: httpx2.Request, proxy: str | None) -> None:
+        self._client = client
+        self._request = request
+        self._proxy = proxy
+        self._where = _origin(request.url)
+        self._body: _Body | None = None
+
+    async def __aenter__(self) -> UpstreamResponse:
+        proxy = self._proxy or self._client._env_proxy(self._request.url)
+        transport = self._client._transport_for(proxy, self._where)
+        own = isinstance(transport, Http1Transport)
+        try:
+            response = await transport.handle_async_request(self._request)
+        except httpx2.HTTPError as error:
+            raise _failure(error, self._where, own=own, by=" by its proxy" if proxy else "") from None
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
+        ]
+        try:
+            coding = ",".join(v for n, v in headers if n == "content-encoding")
+            decoder = decoder_for(coding, ratio=_MAX_RATIO)
+        except CodingError as error:
+            await self._close()
+            raise UpstreamBroken(f"{self._where}: {error}") from None
+        if decoder is not None:
+            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
+        return UpstreamResponse(response.status_code, headers, self._body, decoder, self._where, own=own)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            # The answer has been used or given up: how its connection ends changes nothing.
+            with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
+                await body.aclose()
+
+
+class UpstreamClient:
+    """Sends requests. An async context manager: the connections live as long as its block.
+
+    `transport` takes the place of direct connections; tests pass `httpx2.MockTransport` or a fake.
+    """
+
+    def __init__(
+        self,
+        settings: UpstreamClientSettings | None = None,
+        *,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = settings or UpstreamClientSettings()
+        self._given = transport
+        self._direct: httpx2.AsyncBaseTransport | None = None
+        self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
+        self._tls = self._settings.tls
+        self._env_proxies: dict[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        if settings.trust_env and self._given is None:
+            self._env_proxies = urllib.request.getproxies()
+        if self._tls is None and self._given is None:
+            # Here and not at the first request: reading the trust store takes tens of milliseconds.
+            self._tls = httpx2.create_ssl_context(trust_env=settings.trust_env)
+        if self._given is not None:
+            self._direct = self._given
+        elif settings.http2 or settings.unix_socket is not None:
+            self._direct = self._httpx2_transport(None)
+        else:
+            self._direct = Http1Transport(limits=settings.limits, tls=self._tls)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        transports = [*self._proxied.values(), *([self._direct] if self._direct is not None else [])]
+        self._direct = None
+        self._proxied = {}
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            for transport in transports:
+                await transport.aclose()
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> _Opening:
+        """`async with client.open(...) as response`: send on entry, have an UpstreamResponse, close on exit.
+
+        Headers of the connection, of the body's framing and accept-encoding are the client's own and left out
+        of `headers`. A redirect is a response like any other. Leaving the block before the end of the body
+        closes the connection at once. `timeouts` and `proxy` stand in for the settings'.
+
+        Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
+        """
+        limits = timeouts or self._settings.timeouts
+        try:
+            parsed = _parse_url(url)
+        except httpx2.InvalidURL:
+            raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
+        if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
+            raise UpstreamRequestInvalid("the upstream's URL needs http:// or https://, a host, a real port")
+        request = httpx2.Request(
+            method,
+            parsed,
+            headers=[*_encoded(headers), (b"accept-encoding", b"identity")],
+            content=content,
+            extensions={
+                "timeout": {
+                    "connect": limits.connect_s,
+                    "read": limits.read_s,
+                    "write": limits.write_s,
+                    "pool": limits.pool_s,
+                }
+            },
+        )
+        return _Opening(self, request, proxy or self._settings.proxy)
+
+    def _transport_for(self, proxy: str | None, where: str) -> httpx2.AsyncBaseTransport:
+        if self._direct is None:
+            raise RuntimeError("the upstream client is used outside its `async with` block")
+        if proxy is None:
+            return self._direct
+        if proxy not in self._proxied:
+            try:
+                self._proxied[proxy] = self._httpx2_transport(proxy)
+            except ImportError:
+                raise UpstreamUnreachable(
+                    f"{where}: a SOCKS proxy needs the extra: install dragoman[socks]"
+                ) from None
+            except (ValueError, httpx2.InvalidURL):
+                raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
+        return self._proxied[proxy]
+
+    def _env_proxy(self, url: httpx2.URL) -> str | None:
+        proxies = self._env_proxies
+        proxy = proxies.get(url.scheme) or proxies.get("all")
+        if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
+            return None
+        return proxy if "://" in proxy else f"http://{proxy}"
+
+    def _httpx2_transport(self, proxy: str | None) -> httpx2.AsyncBaseTransport:
+        limits = self._settings.limits
+        return httpx2.AsyncHTTPTransport(
+            verify=self._tls if self._tls is not None else True,
+            trust_env=self._settings.trust_env,
+            http2=self._settings.http2,
+            limits=httpx2.Limits(
+                max_connections=limits.connections,
+                max_keepalive_connections=limits.idle_connections,
+                keepalive_expiry=limits.idle_s,
+            ),
+            proxy=proxy,
+            uds=self._settings.unix_socket if proxy is None else None,
+        )
+
+
+# A gateway sends to a few URLs over and over, and parsing one costs as much as writing a request head.
+@lru_cache(maxsize=256)
+def _parse_url(url: str) -> httpx2.URL:
+    return httpx2.URL(url)
+
+
+def origin_of(url: str) -> tuple[str, str]:
+    """The server of a URL as errors name it, and its host alone; empty for what is no URL."""
+    try:
+        parsed = _parse_url(url)
+    except httpx2.InvalidURL:
+        return "", ""
+    return _origin(parsed), parsed.host
+
+
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    encoded = []
+    for name, value in headers:
+        if name.lower() in _OWN_HEADERS:
+            continue
+        try:
+            encoded.append((name.encode("ascii"), value.encode("latin-1")))
+        except UnicodeEncodeError:
+            raise UpstreamRequestInvalid(
+                f"header {ascii(name)[:80]} has characters that HTTP/1.1 cannot carry"
+            ) from None
+    return encoded

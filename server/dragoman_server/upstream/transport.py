@@ -1,0 +1,398 @@
+"""The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
+
+It takes httpx2's requests and gives httpx2's responses, errors and timeouts, so whatever works with httpx2
+works with it. What differs is the way of a body byte: one read of the socket becomes one `bytes` object for
+the consumer, whatever the chunks were, with no generator and no timer in between. `ResponseBody.receive` is
+the direct door to it.
+
+A request is sent once. Only the caller may send it again, and counts that: see `IdleConnectionClosed`.
+
+A response holds a lease of the connection pool. The lease ends when the last body byte has been read, when
+the response is closed or when anything fails, cancellation included, and ending it never waits.
+
+Not covered, and left to httpx2's own transport by `upstream`: proxies, HTTP/2, Unix sockets, CONNECT and
+Upgrade.
+"""
+
+import math
+import os
+import socket
+import ssl
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx2
+
+from dragoman_server.streams.byte_stream import ByteStream
+from dragoman_server.streams.connect import open_byte_stream
+from dragoman_server.upstream.http1 import (
+    BodyDecoder,
+    Exchange,
+    FramingError,
+    RequestError,
+    ResponseHead,
+)
+from dragoman_server.upstream.pool import ConnectionPool, Lease, Origin, PoolLimits
+
+__all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# A body up to this size goes out in one write with the head; to copy a larger one costs more than a write.
+_JOIN_LIMIT = 64 * 1024
+# How much of a body is handled at once. One read gives up to 256 KiB, which may hold 36,000 empty events, or chunks of
+# one byte: half a second of work, during which nobody else would be served.
+_TURN_BYTES = 16 * 1024
+# A reused connection that ends within this time after the request was written was closed before the request arrived:
+# the FIN or RST comes back after one round trip, which is shorter on earth. After a longer silence the server may have
+# worked on the request.
+_RACE_S = 0.5
+
+
+class IdleConnectionClosed(httpx2.RemoteProtocolError):
+    """The server closed a reused connection before the request arrived, so it has not been processed.
+
+    "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
+    to know that the request semantics are actually idempotent ... or some means to detect that the original
+    request was never applied" -- RFC 9110, 9.2.2. This is that means.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeouts:
+    """Seconds; None waits for ever. `read` and `write` bound each wait, `read` also the whole head."""
+
+    connect: float | None
+    read: float | None
+    write: float | None
+    pool: float | None
+
+    @classmethod
+    def of(cls, request: httpx2.Request) -> "_Timeouts":
+        given: dict[str, Any] = request.extensions.get("timeout", {})
+        return cls(given.get("connect"), given.get("read"), given.get("write"), given.get("pool"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request with what every step of its exchange needs. `where` is how errors name the server.
+
+    `content` is None for a body that is a stream.
+    """
+
+    request: httpx2.Request
+    content: bytes | None
+    origin: Origin
+    timeouts: _Timeouts
+    where: str
+
+
+class _NoResponse(Exception):
+    """The connection ended before the first byte of a response.
+
+    error: for the caller. silence: seconds since the request was written.
+    """
+
+    def __init__(self, error: httpx2.TransportError, silence: float) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.silence = silence
+
+
+class ResponseBody(httpx2.AsyncByteStream):
+    """A response's body bytes, in the portions in which the socket gave them, large ones in several.
+
+    Either `receive` or iteration, by one task at a time. `aclose` may be called at any moment: in the
+    middle of a body it closes the connection at once.
+    """
+
+    __slots__ = (
+        *("_decoder", "_first", "_keep_alive", "_lease"),
+        *("_read_timeout", "_stream", "_unread", "_where"),
+    )
+
+    def __init__(
+        self, head: ResponseHead, stream: ByteStream, lease: Lease, read_timeout: float | None, where: str
+    ) -> None:
+        self._decoder: BodyDecoder = head.body
+        self._keep_alive = head.keep_alive
+        self._stream = stream
+        self._lease = lease
+        self._read_timeout = read_timeout
+        self._where = where
+        turn, self._unread = head.leftover[:_TURN_BYTES], memoryview(head.leftover)[_TURN_BYTES:]
+        self._first = self._decoder.receive_data(turn) if turn else b""
+        self._end_if_complete()
+
+    async def receive(self) -> bytes:
+        """The next body bytes, never none before the end; b"" at the end and ever after.
+
+        Raises ReadTimeout, ReadError when the connection breaks, and RemoteProtocolError when the bytes are
+        not HTTP/1.1 or end too early. After any of them the connection is closed.
+        """
+        if self._first:
+            data, self._first = self._first, b""
+            return data
+        decoder = self._decoder
+        try:
+            while not decoder.complete:
+                if decoder.fault is not None:
+                    raise httpx2.RemoteProtocolError(f"{self._where}: {decoder.fault}")
+                coded = await self._receive_coded()
+                if coded:
+                    data = decoder.receive_data(coded)
+                else:
+                    data = b""
+                    decoder.receive_eof()
+                self._end_if_complete()
+                if data:
+                    return data
+            return b""
+        except TimeoutError:
+            self._lease.release(keep=False)
+            raise httpx2.ReadTimeout(
+                f"{self._where} sent nothing for {self._read_timeout} s inside the body"
+            ) from None
+        except OSError as error:
+            self._lease.release(keep=False)
+            raise httpx2.ReadError(f"{self._where}: reading the body failed: {_reason(error)}") from error
+        except BaseException:
+            self._lease.release(keep=False)
+            raise
+
+    async def _receive_coded(self) -> bytes:
+        """No more than is handled at once, and others have their turn in between."""
+        if self._unread:
+            await anyio.lowlevel.checkpoint()
+        else:
+            data = await self._stream.receive(self._read_timeout)
+            if len(data) <= _TURN_BYTES:
+                return data
+            self._unread = memoryview(data)
+        turn, self._unread = self._unread[:_TURN_BYTES], self._unread[_TURN_BYTES:]
+        return bytes(turn)
+
+    def __aiter__(self) -> "ResponseBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = await self.receive()
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    async def aclose(self) -> None:
+        """Close. A body that has not been read to its end takes its connection with it."""
+        self._lease.release(keep=False)
+        # The loop closes the socket in its next turn; give it that turn, whatever has been cancelled.
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    def _end_if_complete(self) -> None:
+        # Bytes behind the body answer no request of ours: such a connection cannot be trusted with another
+        # one.
+        if self._decoder.complete:
+            self._lease.release(keep=self._keep_alive and not self._decoder.unused and not self._unread)
+
+
+class Http1Transport(httpx2.AsyncBaseTransport):
+    """An httpx2 transport; see the module's docstring. Make it inside the event loop that uses it.
+
+    `tls` is the context for https, by default httpx2's (the system's trust store); its ALPN list is set
+    here.
+    """
+
+    def __init__(self, *, limits: PoolLimits | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._pool = ConnectionPool(limits or PoolLimits())
+        self._tls = tls
+
+    @property
+    def busy_connections(self) -> int:
+        """Connections that serve a request now."""
+        return self._pool.busy
+
+    @property
+    def idle_connections(self) -> int:
+        """Connections kept for the next request."""
+        return self._pool.idle
+
+    async def aclose(self) -> None:
+        self._pool.close()
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send `request`, return its response with an unread `ResponseBody`.
+
+        Raises subclasses of httpx2.TransportError. Their text names the host, never a header or a path.
+        """
+        call = _call(request)
+        try:
+            lease = await self._pool.lease(call.origin, call.timeouts.pool)
+        except TimeoutError:
+            raise httpx2.PoolTimeout(
+                f"{call.where}: no free connection in {call.timeouts.pool} s, all are in use"
+            ) from None
+        try:
+            stream, head = await self._exchange(call, lease)
+            body = ResponseBody(head, stream, lease, call.timeouts.read, call.where)
+        except BaseException:
+            lease.release(keep=False)
+            raise
+        return httpx2.Response(
+            head.status,
+            headers=head.headers,
+            stream=body,
+            extensions={"http_version": head.http_version, "reason_phrase": head.reason},
+        )
+
+    async def _exchange(self, call: _Call, lease: Lease) -> tuple[ByteStream, ResponseHead]:
+        """Send and read the head, on an idle connection if there is one, else on a new one."""
+        reused = lease.reuse()
+        stream = reused
+        if stream is None:
+            stream = lease.stream = await self._connect(call)
+        try:
+            return stream, await _send_and_read_head(call, stream)
+        except _NoResponse as ended:
+            if reused is None or ended.silence > _RACE_S:
+                raise ended.error from None
+            # The other idle connections are older, and probably closed as well.
+            self._pool.drop_idle(call.origin)
+            raise IdleConnectionClosed(f"{call.where}: the idle connection was closed") from None
+
+    async def _connect(self, call: _Call) -> ByteStream:
+        origin = call.origin
+        try:
+            with anyio.fail_after(call.timeouts.connect):
+                return await open_byte_stream(
+                    origin.host,
+                    origin.port,
+                    tls=self._tls_context() if origin.scheme == "https" else None,
+                    server_hostname=origin.server_hostname,
+                )
+        except TimeoutError:
+            raise httpx2.ConnectTimeout(
+                f"cannot connect to {call.where}: no answer in {call.timeouts.connect} s"
+            ) from None
+        except OSError as error:
+            raise httpx2.ConnectError(f"cannot connect to {call.where}: {_reason(error)}") from error
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = httpx2.create_ssl_context()
+        self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+
+async def _send_and_read_head(call: _Call, stream: ByteStream) -> ResponseHead:
+    """An exchange up to the end of the response head. Raises _NoResponse if the connection ends before it."""
+    exchange = Exchange(call.request.method)
+    write_error: OSError | None = None
+    try:
+        await _send(call, exchange, stream)
+    except RequestError as error:
+        raise httpx2.LocalProtocolError(f"{call.where}: {error}") from None
+    except TimeoutError:
+        raise httpx2.WriteTimeout(
+            f"{call.where} did not take the request in {call.timeouts.write} s"
+        ) from None
+    except OSError as error:
+        # A server may refuse a request without reading it all: its answer can be there all the same.
+        write_error = error
+    head = await _read_head(call, exchange, stream, write_error)
+    return head if write_error is None else replace(head, keep_alive=False)
+
+
+async def _send(call: _Call, exchange: Exchange, stream: ByteStream) -> None:
+    request, timeout = call.request, call.timeouts.write
+    head = exchange.request_head(request.url.raw_path, request.headers.raw)
+    if call.content is not None:
+        body = exchange.request_body(call.content, last=True)
+        if len(body) <= _JOIN_LIMIT:
+            await stream.send_all(head + body, timeout)
+        else:
+            await stream.send_all(head, timeout)
+            await stream.send_all(body, timeout)
+        return
+    await stream.send_all(head, timeout)
+    assert isinstance(request.stream, httpx2.AsyncByteStream)
+    async for part in request.stream:
+        if coded := exchange.request_body(part, last=False):
+            await stream.send_all(coded, timeout)
+    if coded := exchange.request_body(b"", last=True):
+        await stream.send_all(coded, timeout)
+
+
+async def _read_head(
+    call: _Call, exchange: Exchange, stream: ByteStream, write_error: OSError | None
+) -> ResponseHead:
+    """Read until the head is there. One deadline bounds all of it, so a trickle of bytes cannot hold us."""
+    timeout, written = call.timeouts.read, anyio.current_time()
+    deadline = math.inf if timeout is None else written + timeout
+    interim = 0
+    received = False
+    while True:
+        error: OSError | None = None
+        try:
+            data = await stream.receive(
+                None if timeout is None else max(0.0, deadline - anyio.current_time())
+            )
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"{call.where} sent no response head in {timeout} s") from None
+        except OSError as broken:
+            data, error = b"", broken
+        if not data:
+            ended = _ended(call.where, received, write_error, error)
+            raise ended if received else _NoResponse(ended, anyio.current_time() - written)
+        received = True
+        try:
+            head = exchange.receive_data(data)
+        except FramingError as fault:
+            raise httpx2.RemoteProtocolError(f"{call.where}: {fault}") from None
+        if head is not None:
+            return head
+        if timeout is not None and exchange.interim_responses > interim:
+            interim = exchange.interim_responses
+            deadline = anyio.current_time() + timeout
+
+
+def _ended(
+    where: str, received: bool, write_error: OSError | None, read_error: OSError | None
+) -> httpx2.TransportError:
+    """What to raise for a connection that ended before the response head was complete."""
+    if received and read_error is not None:
+        return httpx2.ReadError(f"{where}: reading the response head failed: {_reason(read_error)}")
+    if received:
+        return httpx2.RemoteProtocolError(f"{where} closed the connection inside the response head")
+    if write_error is not None:
+        return httpx2.WriteError(f"{where}: sending failed: {_reason(write_error)}")
+    if read_error is not None:
+        return httpx2.ReadError(f"{where}: no response: {_reason(read_error)}")
+    return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
+
+
+def _call(request: httpx2.Request) -> _Call:
+    url = request.url
+    port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
+    if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
+        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host, a real port")
+    host = url.raw_host.decode("ascii")
+    server_hostname = str(request.extensions.get("sni_hostname") or host)
+    try:
+        content = request.content
+    except httpx2.RequestNotRead:
+        content = None
+    return _Call(
+        request=request,
+        content=content,
+        origin=Origin(url.scheme, host, port, server_hostname),
+        timeouts=_Timeouts.of(request),
+        where=f"{url.scheme}://{url.netloc.decode('ascii')}",
+    )
+
+
+def _reason(error: OSError) -> str:
+    # The two event loops word the same errno differently; resolver and TLS errors have numbers of their own.
+    if error.errno is None or isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return error.strerror or str(error) or type(error).__name__
+    return os.strerror(error.errno)

@@ -1,0 +1,144 @@
+"""Events of one stream, pulled one at a time."""
+
+import msgspec
+import pytest
+from core_chop import PROPERTY, all_ways, cut_at, places
+from core_events import FAULT, STARTED, answers, start_of
+from core_toy import exchange_of, frame_of, stream_of, toy
+from hypothesis import given
+
+from dragoman._engine.event_reader import NEED_DATA, EventReader
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._wire import sse as _sse
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import ProtocolSpec
+
+STOP = Stopped(StopReason.END)
+HELLO: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), BlockEnded(0), STOP, ENDED]
+
+
+TOY = toy()
+
+
+def reader(spec: ProtocolSpec = TOY) -> EventReader:
+    return EventReader(spec, exchange_of())
+
+
+def pulled(events: EventReader) -> list[Event]:
+    out = []
+    while (event := events.next_event()) is not NEED_DATA:
+        out.append(event)
+    return out
+
+
+def test_nothing_yet() -> None:
+    assert reader().next_event() is NEED_DATA
+
+
+@pytest.mark.promise("R4")
+def test_in_any_pieces() -> None:
+    data = stream_of(HELLO)
+    for pieces in all_ways(data):
+        events = reader()
+        out = []
+        for piece in pieces:
+            events.receive_data(piece)
+            out += pulled(events)
+        events.receive_eof()
+        assert out + pulled(events) == HELLO
+
+
+@PROPERTY
+@given(answers(choices=2), places)
+def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+    events = reader()
+    for piece in cut_at(stream_of(answer), cuts):
+        events.receive_data(piece)
+    events.receive_eof()
+    assert pulled(events) == answer
+
+
+def test_several_events_of_one_frame() -> None:
+    events = reader()
+    texts = [frame_of(event).removeprefix(b"data: ").strip() for event in HELLO]
+    events.receive_data(b"data: [" + b",".join(texts) + b"]\n\n")
+    assert pulled(events) == HELLO
+
+
+@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+def test_nothing_comes_after_the_end(end: Event) -> None:
+    events = reader()
+    events.receive_data(stream_of([STARTED, STOP, end, end]) + b"data: no json\n\n")
+    assert pulled(events) == [STARTED, STOP, end]
+    events.receive_data(b"data: no json\n\n")
+    events.receive_eof()
+    assert events.next_event() is NEED_DATA
+
+
+def test_the_reader_may_end_the_answer_at_eof() -> None:
+    events = reader()
+    events.receive_data(stream_of([STARTED, STOP]))
+    assert pulled(events) == [STARTED, STOP]
+    events.receive_eof()
+    assert pulled(events) == [ENDED]
+
+
+def broken(events: EventReader, message: str) -> None:
+    """The error is told now and for ever."""
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError, match=message) as caught:
+            events.next_event()
+        assert caught.value.status_hint in (400, 502)
+
+
+def test_what_was_good_comes_before_the_error() -> None:
+    events = reader()
+    events.receive_data(frame_of(STARTED) + b"data: no json\n\n" + frame_of(STOP))
+    assert events.next_event() == STARTED
+    broken(events, "malformed")
+
+
+def test_a_broken_order() -> None:
+    events = reader()
+    events.receive_data(stream_of([STARTED, TextDelta(0, "a"), STOP]))
+    assert events.next_event() == STARTED
+    broken(events, "the stream breaks its order: TextDelta for block 0, which is not open")
+
+
+def test_an_early_end() -> None:
+    events = reader()
+    events.receive_data(frame_of(STARTED))
+    events.receive_eof()
+    assert events.next_event() == STARTED
+    broken(events, "ended before its end event")
+
+
+def test_an_early_end_of_which_the_protocol_says_nothing() -> None:
+    class Mute:
+        def read(self, frame: _sse.Frame) -> list[Event]:
+            return []
+
+        def eof(self) -> list[Event]:
+            return [STARTED]
+
+    events = reader(msgspec.structs.replace(toy(), stream_reader=lambda exchange, ledger: Mute()))
+    events.receive_eof()
+    assert events.next_event() == STARTED
+    broken(events, "ended before the answer was complete")
+
+
+def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = reader()
+    events._sse = _sse.SSEParser(max_event_bytes=1000)
+    events.receive_data(frame_of(STARTED) + b"data: " + b"x" * 1000)
+    assert events.next_event() == STARTED
+    broken(events, "more than 1000 bytes")

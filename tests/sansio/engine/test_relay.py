@@ -1,0 +1,651 @@
+"""The same protocol on both sides: the bytes pass, a tap watches, and a cut stream ends in good form."""
+
+import msgspec
+import pytest
+from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
+from core_events import FAULT, STARTED, answers, start_of
+from core_toy import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
+from hypothesis import given
+
+from dragoman._engine import relay as _relay
+from dragoman._engine.relay import Relay
+from dragoman._engine.response import Outcome
+from dragoman._ir.assembly import Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import MAX_IDLE_BYTES, Frame, SSEParser
+
+STOP = Stopped(StopReason.END)
+USAGE = Usage(input=3, output=4)
+HELLO: list[Event] = [
+    STARTED,
+    start_of(BlockKind.TEXT),
+    TextDelta(0, "é\u2028"),
+    BlockEnded(0),
+    STOP,
+    USAGE,
+    ENDED,
+]
+GONE = Fault(FaultKind.UNREACHABLE, "the upstream went away")
+TRUNCATED = Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+
+
+def relay(*, streams: bool = True) -> Relay:
+    return Relay(toy(), exchange_of(), streams=streams)
+
+
+def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+    """What the client got, taken after every piece, and the relay after the end."""
+    machine = relay(streams=streams)
+    out = b""
+    for piece in pieces:
+        machine.receive_data(piece)
+        out += machine.data_to_send()
+    machine.receive_eof()
+    return out + machine.data_to_send(), machine
+
+
+# Byte for byte
+
+
+def lines(ending: bytes) -> bytes:
+    """The stream with comments, event names and other lines between, in one kind of line ending."""
+    text = b": hello\n\n" + stream_of(HELLO[:3]) + b"\nid: 7\nevent: x\n" + stream_of(HELLO[3:])
+    return text.replace(b"\n", ending)
+
+
+STREAMS = {
+    "LF": lines(b"\n"),
+    "CRLF": lines(b"\r\n"),
+    "CR": lines(b"\r"),
+    "LF CR": lines(b"\n").replace(b"\n\n", b"\n\r"),
+    "LF CRLF": lines(b"\n").replace(b"\n\n", b"\n\r\n"),
+    "CRLF LF": lines(b"\n").replace(b"\n\n", b"\r\n\n"),
+    "CRLF CR": lines(b"\n").replace(b"\n\n", b"\r\n\r"),
+    "CR CRLF": lines(b"\n").replace(b"\n\n", b"\r\r\n"),
+    "mixed": b"".join(
+        frame_of(event).replace(b"\n\n", ending)
+        for event, ending in zip(
+            HELLO, [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\r", b"\r\r\n", b"\n\r"], strict=True
+        )
+    ),
+    "BOM": b"\xef\xbb\xbf" + lines(b"\n"),
+    "more blank lines": lines(b"\n").replace(b"\n\n", b"\n\n\n\n\n"),
+    "no blank line at the end": lines(b"\n")[:-2],
+    "no end event": stream_of(HELLO[:-1]),
+    "half a comment instead of one": stream_of(HELLO[:-1]) + b": bye",
+}
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+@pytest.mark.promise("R12")
+def test_the_bytes_pass(data: bytes) -> None:
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        # The answer may end before the LF of its last CRLF has come.
+        assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
+        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+TAILS = {
+    "a comment": b": bye\n\n",
+    "an event": frame_of(TextDelta(0, "more")),
+    "another end": frame_of(ENDED),
+    "an error": frame_of(Failed(FAULT)),
+    "half a frame": b"data: left ov",
+    "blank lines": b"\n\n\n",
+}
+
+
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+def test_nothing_passes_behind_the_end(tail: bytes) -> None:
+    data = stream_of(HELLO)
+    for pieces in all_ways(data + tail):
+        out, machine = relayed(pieces)
+        assert out == data
+        assert (machine.outcome, machine.fault, machine.usage) == (Outcome.COMPLETED, None, USAGE)
+
+
+ERROR = Fault(FaultKind.SERVER, "an error")
+# What an upstream sends behind an error, and whether it passes.
+BEHIND = {
+    "nothing": (b"", True),
+    "figures": (frame_of(USAGE), True),
+    "the error again": (frame_of(Failed(ERROR)), True),
+    "an end mark": (frame_of(ENDED), True),
+    "content": (frame_of(TextDelta(0, "more")), False),
+    "a good end": (frame_of(STOP), False),
+}
+
+
+@pytest.mark.promise("R3")
+@pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
+def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: bool) -> None:
+    data = stream_of([*HELLO[:3], Failed(ERROR)])
+    for pieces in all_ways(data + tail):
+        out, machine = relayed(pieces)
+        assert out == (data + tail if passes else data)
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, ERROR)
+
+
+@pytest.mark.promise("R3")
+def test_the_last_frame_ends_an_answer_that_failed() -> None:
+    machine = relay()
+    machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(stream_of([USAGE, ENDED, TextDelta(0, "more")]))
+    assert machine.outcome is Outcome.FAILED
+    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
+
+
+def test_the_last_event_completes_the_answer() -> None:
+    """Nobody has to wait for the end of the connection."""
+    machine = relay()
+    machine.receive_data(stream_of(HELLO[:-1]))
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(frame_of(ENDED))
+    assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
+    events = [*HELLO[:2], TextDelta(0, 'data: {"e":"end"}'), *HELLO[3:]]
+    data = stream_of(events[:2]) + b'data: {"e":"text","block":0,"text":"x","y":{"e":"end"}}\n\n'
+    before, after = data.replace(b"\n", ending), stream_of(events[2:]).replace(b"\n", ending)
+    for pieces in ([before, after], [before[:-4], before[-4:] + after], [before + after]):
+        out, machine = relayed(pieces)
+        assert out == before + after
+        assert machine.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
+def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
+    out, machine = relayed([before + frame_of(ENDED)])
+    assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.TRUNCATED
+    assert frame_of(ENDED) not in out
+    assert out == relayed([before, frame_of(ENDED)])[0], "what comes in one read with it passes as before it"
+    assert out.startswith(before)
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
+def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
+    """What was sent, at any time, has all the frames of what was received and ends between two frames."""
+    machine, sent, received = relay(), b"", b""
+    for piece in one_by_one(data):
+        machine.receive_data(piece)
+        received += piece
+        sent += machine.data_to_send()
+        ours, theirs = SSEParser(), SSEParser()
+        assert ours.receive_data(sent) == theirs.receive_data(received)
+        assert ours.held_bytes <= 1  # no part of a frame; perhaps one more line end
+        assert ours.receive_eof() == []
+
+
+@PROPERTY
+@given(answers(choices=2), places)
+def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+    data = stream_of(answer)
+    out, machine = relayed(cut_at(data, cuts))
+    assert out == data
+    assert machine.outcome is Outcome.COMPLETED
+
+
+def test_an_error_in_the_stream_passes() -> None:
+    data = stream_of([STARTED, USAGE, Failed(FAULT)])
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert out == data
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault == FAULT
+        assert machine.usage == USAGE
+
+
+def test_f8_an_error_before_the_content_is_told_and_commits_to_nothing() -> None:
+    machine = relay()
+    machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    machine.receive_eof()
+    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.FAILED, FAULT, False)
+
+
+def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
+    """Some servers say nothing more after it and leave the connection open; what they do say passes."""
+    machine = relay()
+    data = stream_of([STARTED, Failed(FAULT)])
+    machine.receive_data(data)
+    assert (machine.outcome, machine.fault, machine.committed) == (Outcome.OPEN, FAULT, False)
+    machine.receive_data(b": more\n\n")
+    assert machine.data_to_send() == data + b": more\n\n"
+
+
+def test_nothing_comes_of_nothing() -> None:
+    machine = relay()
+    machine.receive_data(b"")
+    assert (machine.data_to_send(), machine.committed, machine.outcome) == (b"", False, Outcome.OPEN)
+
+
+def test_committed_with_the_first_frame_of_content() -> None:
+    machine = relay()
+    machine.receive_data(b": hello\n\n" + frame_of(STARTED) + b"data: ")
+    assert not machine.committed
+    machine.receive_data(frame_of(start_of(BlockKind.TEXT)).removeprefix(b"data: "))
+    assert machine.committed
+
+
+def test_committed_however_many_frames_come_before_the_content() -> None:
+    machine = relay()
+    machine.receive_data(b": hello\n\n" * 20 + frame_of(STARTED) + frame_of(start_of(BlockKind.TEXT)))
+    assert machine.committed
+
+
+def test_committed_with_the_end_of_an_empty_answer() -> None:
+    machine = relay()
+    machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
+    assert (machine.committed, machine.outcome) == (True, Outcome.COMPLETED)
+
+
+def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
+    machine = relay()
+    announced = frame_of(STARTED)
+    count = _relay._MOST_OPENING_BYTES // len(announced)
+    machine.receive_data(announced * count)
+    assert not machine.committed
+    machine.receive_data(announced)
+    assert machine.committed
+
+
+@pytest.mark.promise("S7")
+def test_so_much_without_an_event_is_no_stream() -> None:
+    comments = b": x\n\n" * (MAX_IDLE_BYTES // 10)
+    machine = relay()
+    for _ in range(3):
+        machine.receive_data(comments + comments)
+        assert machine.outcome is Outcome.OPEN
+        machine.receive_data(b"data: " + comments[:2] + b"\n\n")
+    for _ in range(3):
+        machine.receive_data(comments)
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault is not None
+    assert machine.fault.message.endswith("bytes without a server-sent event")
+
+
+def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
+    """The client does not get it, so nothing is committed by it and the tap does not count it."""
+    _, machine = relayed([frame_of(STARTED)[:-2]])
+    assert (machine.committed, machine.usage, machine.fault) == (False, Usage(), TRUNCATED)
+    _, machine = relayed([stream_of(HELLO[:2]) + frame_of(USAGE)[:-2]])
+    assert (machine.committed, machine.usage, machine.fault) == (True, Usage(), TRUNCATED)
+
+
+def test_an_unfinished_frame_behind_the_end_counts() -> None:
+    """As of servers that end with a stop reason, and send no end event."""
+    data = stream_of(HELLO[:-1])[:-2]
+    out, machine = relayed([data])
+    assert (out, machine.usage, machine.outcome) == (data, USAGE, Outcome.COMPLETED)
+
+
+LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in range(700)], *HELLO[3:]]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
+@pytest.mark.promise("R9")
+def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
+    data = stream_of(LONG).replace(b"\n", ending)
+    machine, out = relay(), b""
+    for at in range(0, len(data), size):
+        machine.receive_data(data[at : at + size])
+        out += machine.data_to_send()
+        assert sum(map(len, machine._recent)) < 20_000 + size
+    machine.receive_eof()
+    assert out + machine.data_to_send() == data
+    assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+
+
+@pytest.mark.parametrize("size", [50, 5_000, 10**9])
+def test_a_long_stream_that_fails(size: int) -> None:
+    data = stream_of([*LONG[:-2], Failed(FAULT)])
+    out, machine = relayed([data[at : at + size] for at in range(0, len(data), size)])
+    assert out == data
+    assert machine.outcome is Outcome.FAILED
+
+
+# Cut
+
+
+@pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r")], ids=["LF", "CRLF", "CR"])
+def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
+    """At every place before the stop reason: what came of the last frame is dropped, an error follows."""
+    end = data.index(b'{"e":"stop"')
+    for head, _ in two_parts(data[:end]):
+        out, machine = relayed([head])
+        assert machine.outcome is Outcome.FAILED
+        assert machine.fault == TRUNCATED
+        whole = out.removesuffix(frame_of(Failed(TRUNCATED)))
+        assert whole != out
+        assert head.startswith(whole)
+        parser, kept = SSEParser(), SSEParser()
+        assert kept.receive_data(whole) == parser.receive_data(head)
+        assert kept.receive_eof() == []
+
+
+ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: ")
+
+
+@pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
+@pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
+def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
+    begun = stream_of(before)
+    for pieces in all_ways(begun + ERROR_LINE + tail):
+        out, machine = relayed(pieces)
+        assert out == begun + frame_of(Failed(FAULT))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, FAULT)
+
+
+def test_an_error_behind_the_end_says_nothing() -> None:
+    out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
+    assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
+
+
+def test_an_error_beside_data_is_another_field() -> None:
+    data = stream_of(HELLO)
+    data = data.replace(b"\n\n", b"\nerror: x\n\n", 1)
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces)
+        assert (out, machine.outcome) == (data, Outcome.COMPLETED)
+
+
+def test_an_error_without_words_is_one_all_the_same() -> None:
+    _, machine = relayed([b"error:\n\n"])
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.UNREADABLE
+
+
+def test_the_driver_fails_it() -> None:
+    machine = relay()
+    machine.receive_data(frame_of(STARTED) + b"data: half")
+    assert machine.data_to_send() == frame_of(STARTED)
+    machine.fail(GONE)
+    assert machine.data_to_send() == frame_of(Failed(GONE))
+    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+
+
+def test_nothing_comes_after_a_failure() -> None:
+    machine = relay()
+    machine.fail(GONE)
+    machine.data_to_send()
+    machine.receive_data(frame_of(STARTED))
+    machine.fail(FAULT)
+    machine.receive_eof()
+    assert machine.data_to_send() == b""
+    assert machine.fault == GONE
+
+
+def test_no_error_after_the_end() -> None:
+    """The upstream resets the connection when all was said, but for the end event."""
+    data = stream_of(HELLO[:-1])
+    machine = relay()
+    machine.receive_data(data)
+    machine.fail(GONE)
+    assert machine.data_to_send() == data
+    assert (machine.outcome, machine.fault) == (Outcome.COMPLETED, None)
+    machine.fail(GONE)
+    assert machine.data_to_send() == b""
+
+
+def test_no_second_error() -> None:
+    data = stream_of([STARTED, Failed(FAULT)])
+    machine = relay()
+    machine.receive_data(data)
+    machine.fail(GONE)
+    assert machine.data_to_send() == data
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.SERVER
+
+
+def test_an_event_that_never_ends() -> None:
+    """What is held of one event has a limit. A whole one is passed on whatever its size: it is not held."""
+    machine = Relay(toy(), exchange_of(), max_event_bytes=400)
+    machine.receive_data(frame_of(STARTED) + b"data: " + b"x" * 300)
+    assert machine.outcome is Outcome.OPEN
+    machine.receive_data(b"x" * 200)
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault is not None
+    assert "more than 400 bytes" in machine.fault.message
+    assert machine.data_to_send() == frame_of(STARTED) + frame_of(Failed(machine.fault))
+    machine.receive_data(b"\n\n")
+    assert machine.data_to_send() == b""
+
+
+def test_heartbeats_while_it_streams() -> None:
+    machine = relay()
+    assert machine.heartbeat() == HEARTBEAT
+    machine.receive_data(frame_of(STARTED) + b"data: ha")
+    assert machine.heartbeat() == HEARTBEAT
+    machine.receive_data(b"lf\n\n" + stream_of(HELLO[1:]))
+    assert machine.heartbeat() == b""  # the end is out: nothing may follow
+    machine.receive_eof()
+    assert machine.heartbeat() == b""
+
+
+@pytest.mark.promise("R8")
+@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+def test_no_heartbeat_after_the_last_event(end: Event) -> None:
+    machine = relay()
+    machine.receive_data(frame_of(end))
+    assert machine.heartbeat() == b""
+
+
+@pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
+def test_heartbeats_between_any_two_pieces_do_no_harm(data: bytes) -> None:
+    machine, out = relay(), b""
+    for piece in one_by_one(data):
+        machine.receive_data(piece)
+        out += machine.data_to_send() + machine.heartbeat()
+    machine.receive_eof()
+    out += machine.data_to_send()
+    assert SSEParser().receive_data(out) == SSEParser().receive_data(data)
+
+
+# Whole answers
+
+
+def whole_body() -> bytes:
+    fold = Fold()
+    for event in [*HELLO[:3], BlockEnded(0), USAGE, STOP]:
+        fold.send(event)
+    return b" " + encode(toy().write_whole(fold.answer(), exchange_of(), Ledger())) + b"\n"
+
+
+def test_a_whole_answer_passes_as_it_comes() -> None:
+    data = whole_body()
+    for pieces in all_ways(data):
+        out, machine = relayed(pieces, streams=False)
+        assert out == data
+        assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
+        assert (machine.stop_reason, machine.upstream_model) == (StopReason.END, STARTED.model)
+        assert machine.upstream_id == STARTED.id
+        assert machine.committed
+
+
+def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
+    body = encode(
+        {"started": {"id": "i", "model": "m"}, "blocks": [], "stops": [{"reason": "max_tokens", "choice": 1}]}
+    )
+    _, machine = relayed([body], streams=False)
+    assert (machine.stop_reason, machine.upstream_id) == (None, "i")
+
+
+def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
+    out, machine = relayed([b'{"blocks":5}'], streams=False)
+    assert (out, machine.outcome, machine.usage) == (b'{"blocks":5}', Outcome.COMPLETED, Usage())
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"detail":"ok"}'])
+def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
+    _, machine = relayed([data], streams=False)
+    assert machine.outcome is Outcome.FAILED
+    assert machine.fault == Fault(
+        FaultKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
+    )
+
+
+def test_what_must_be_there_is_the_callers_to_say() -> None:
+    """Not every document that is relayed is an answer."""
+    machine = Relay(toy(), exchange_of(), streams=False, member="tokens")
+    machine.receive_data(b'{"tokens":5}')
+    machine.receive_eof()
+    assert machine.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
+def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> None:
+    """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
+    out, machine = relayed([data], streams=False)
+    assert (out, machine.outcome) == (data, Outcome.FAILED)
+    assert machine.fault is not None
+    assert machine.fault.kind is FaultKind.UNREADABLE
+    assert machine.fault.message.startswith("the upstream's answer cannot be read: it ")
+
+
+def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
+    data = encode({"failed": {"kind": "server", "message": "broken"}})
+    out, machine = relayed([data], streams=False)
+    assert (out, machine.outcome) == (data, Outcome.FAILED)
+    assert machine.fault == Fault(FaultKind.SERVER, "broken")
+
+
+def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = whole_body()
+    monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data) - 1)
+    out, machine = relayed([data[:10], data[10:]], streams=False)
+    assert (out, machine.usage) == (data, Usage())
+    monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data))
+    assert relayed([data], streams=False)[1].usage == USAGE
+
+
+def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
+    machine = relay(streams=False)
+    assert machine.heartbeat() == b""
+    machine.receive_data(b'{"started":')
+    machine.fail(GONE)
+    assert machine.data_to_send() == b'{"started":'
+    assert (machine.outcome, machine.fault) == (Outcome.FAILED, GONE)
+    machine.receive_eof()
+    assert machine.outcome is Outcome.FAILED
+
+
+def test_what_the_client_reads_is_what_was_said() -> None:
+    out, _ = relayed([stream_of(HELLO)])
+    assert events_of(out) == HELLO
+
+
+def test_the_whole_body() -> None:
+    data = whole_body()
+    machine = relay(streams=False)
+    machine.receive_data(data)
+    assert machine.whole_body() is None
+    machine.receive_eof()
+    assert machine.whole_body() == decode(data)
+
+
+def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
+    class Repeats(ToyTap):
+        def watch(self, frame: Frame) -> None:
+            super().watch(frame)
+            self.whole = {"seen": True} if self.last else None
+
+    spec = msgspec.structs.replace(toy(), tap=lambda exchange: Repeats())
+    machine = Relay(spec, exchange_of())
+    machine.receive_data(stream_of(HELLO[:-1]))
+    assert machine.whole_body() is None
+    machine.receive_data(stream_of(HELLO[-1:]))
+    assert machine.whole_body() == {"seen": True}
+    assert relayed([stream_of(HELLO)])[1].whole_body() is None
+
+
+# What the client may not see
+
+
+SAID = Fault(FaultKind.SERVER, "no: a secret", code="secret")
+SHOWN = Fault(FaultKind.SERVER, "no: a ****", code="****")
+TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
+
+
+def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange, streams=streams)
+    for piece in pieces:
+        machine.receive_data(piece)
+    machine.receive_eof()
+    return machine.data_to_send(), machine
+
+
+@pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
+def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) -> None:
+    content = stream_of(events)
+    data = content + frame_of(Failed(SAID))
+    for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
+        out, machine = masking(pieces)
+        assert out == content + frame_of(Failed(SHOWN))
+        assert (machine.outcome, machine.fault) == (Outcome.FAILED, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        # Nothing to take out: not a byte is another.
+        (b'data: {"fault" : {"kind":"server","message":"no"}, "e":"fail"}\r\n\r\n', None),
+        # As it reads.
+        (
+            b'event:  x\r\nid: 1\rdata: {"fault" : {"kind":"server","message":"\\u0073ecret"}, "e":"fail"}\r\n\r\n',
+            b'event:  x\ndata: {"fault":{"kind":"server","message":"****"},"e":"fail"}\n\n',
+        ),
+        (b"event: error\ndata: a secret\n\n", b"event: error\ndata: a ****\n\n"),
+        (b"event: error\ndata: a secret\ndata: b\n\n", b"event: error\ndata: a ****\ndata: b\n\n"),
+        (b": a secret error\n\n", None),
+        # Neither content nor the protocol's own.
+        (b"data: a secret error\n\n", b"data: a **** error\n\n"),
+        (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
+    ],
+)
+def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:
+    out, _ = masking([stream_of(TELLS[:2]), said])
+    assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
+
+
+def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
+    begun = stream_of(TELLS)
+    out, machine = masking([begun, frame_of(Failed(SAID)).rstrip(b"\n")])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+    line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
+    out, machine = masking([begun + line])
+    assert (out, machine.fault) == (begun + frame_of(Failed(SHOWN)), SHOWN)
+
+
+def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
+    data = encode({"failed": msgspec.to_builtins(SAID)})
+    _, machine = masking([data], streams=False)
+    assert machine.outcome is Outcome.FAILED
+    assert "secret" not in repr(machine.fault)
+
+
+def test_the_callers_own_error_is_masked_too() -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(toy(), exchange)
+    machine.fail(SAID)
+    assert (machine.data_to_send(), machine.fault) == (frame_of(Failed(SHOWN)), SHOWN)

@@ -1,0 +1,527 @@
+"""Requests from the client's bytes to the upstream's, and errors the other way, between toy protocols."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_events import STARTED, start_of
+from core_toy import (
+    toy,
+)
+
+from dragoman._engine.request import (
+    RequestTranslator,
+    TranslatedRequest,
+    fault_of,
+    translate_fault,
+)
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    Seal,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, LossCode, Policy
+from dragoman._ir.request import Request, Thought
+from dragoman._ir.signatures import Sealer
+from dragoman._ir.undo import Book
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Endpoint, ProtocolSpec, Target, UpstreamSpec
+
+UPSTREAM = toy("upstream")
+CLIENT = toy("client")  # has choices and parallel blocks
+NARROW = toy("narrow", sequential=True, choices=False)  # has neither
+
+STOP = Stopped(StopReason.END)
+TEXT: list[Event] = [start_of(BlockKind.TEXT), TextDelta(0, "hé"), TextDelta(0, "llo"), BlockEnded(0)]
+HELLO: list[Event] = [STARTED, *TEXT, STOP, Usage(input=3, output=4), ENDED]
+
+
+# Requests
+
+
+def request_body(**fields: Any) -> bytes:
+    return encode({"model": "alias", "messages": [], **fields})
+
+
+def translated(
+    body: bytes, *, upstream: ProtocolSpec = UPSTREAM, **options: Any
+) -> tuple[dict[str, Any], Any]:
+    out = RequestTranslator(CLIENT, upstream, **options).translate(body, model="wire-model")
+    return decode(out.body), out
+
+
+def losses_of(ledger: Ledger) -> list[tuple[LossCode, str]]:
+    return [(loss.code, loss.path) for loss in ledger]
+
+
+def test_a_request() -> None:
+    body = request_body(
+        stream=True,
+        heat=0.5,
+        messages=[{"role": "user", "parts": [{"t": "text", "text": "hi"}]}],
+        tools=[{"t": "function", "name": "look"}],
+    )
+    out, whole = translated(body)
+    assert out == {
+        "model": "wire-model",
+        "stream": True,
+        "heat": 0.5,
+        "messages": [{"role": "user", "parts": [{"t": "text", "text": "hi"}]}],
+        "tools": [{"t": "function", "name": "look"}],
+    }
+    assert isinstance(whole, TranslatedRequest)
+    assert (whole.request.model, whole.relayed, len(whole.losses)) == ("alias", False, 0)
+    assert whole.prompt_tokens == len(body) // 4
+
+
+def test_the_upstreams_protocol_says_which_headers_a_body_demands() -> None:
+    upstream = toy("there", request_headers=lambda body: [("model-too", body["model"])])
+    body = request_body()
+    out = RequestTranslator(CLIENT, upstream).translate(body, model="wire-model")
+    assert out.headers == (("model-too", "wire-model"),)
+    assert translated(body)[1].headers == ()
+    # Of a relayed request the client says them.
+    assert RequestTranslator(upstream, upstream).translate(body).headers == ()
+
+
+def test_the_clients_model_name_stays_by_default() -> None:
+    out = RequestTranslator(CLIENT, UPSTREAM).translate(request_body())
+    assert decode(out.body)["model"] == "alias"
+
+
+def test_the_exchange_of_a_request() -> None:
+    out = RequestTranslator(CLIENT, UPSTREAM).translate(request_body())
+    sealer = Sealer(b"k")
+    exchange = out.exchange(id="x1", now=7, sealer=sealer)
+    assert (exchange.request, exchange.id, exchange.now) == (out.request, "x1", 7)
+    assert (exchange.model, exchange.sealer, exchange.prompt_tokens) == ("alias", sealer, out.prompt_tokens)
+    assert out.exchange(id="x1", now=7, model="told").model == "told"
+
+
+def test_losses_of_a_request() -> None:
+    body = request_body(
+        who="user-1",
+        new_field={"deep": 1},
+        messages=[
+            {
+                "role": "assistant",
+                "name": "x",
+                "parts": [
+                    {"t": "thought", "text": "hm", "seal": {"origin": "elsewhere", "native": {}}},
+                    {"t": "opaque", "kind": "blob", "native": {}},
+                    {"t": "text", "text": "a", "odd/key": 1},
+                ],
+            }
+        ],
+        tools=[{"t": "custom", "name": "run", "grammar": {"syntax": "lark", "definition": "x"}}],
+    )
+    out, whole = translated(body)
+    assert losses_of(whole.losses) == [
+        (LossCode.UNKNOWN_FIELD, "/new_field"),
+        (LossCode.UNKNOWN_FIELD, "/messages/0/name"),
+        (LossCode.UNKNOWN_FIELD, "/messages/0/parts/2/odd~1key"),
+        (LossCode.ALTERED, "/tools/0/format"),
+        (LossCode.FOREIGN_SEAL, "/messages/0/parts/0/seal"),
+        (LossCode.UNKNOWN_KIND, "/messages/0/parts/1"),
+        (LossCode.DROPPED, "/who"),
+    ]
+    assert out["messages"] == [
+        {"role": "assistant", "parts": [{"t": "thought", "text": "hm"}, {"t": "text", "text": "a"}]}
+    ]
+
+
+def test_policy_refuse() -> None:
+    translator = RequestTranslator(CLIENT, UPSTREAM, policy=Policy.REFUSE)
+    assert translator.translate(request_body(heat=1)).losses is not None
+    with pytest.raises(RemoteProtocolError, match="/new_field cannot be carried") as caught:
+        translator.translate(request_body(new_field=1))
+    assert (caught.value.status_hint, caught.value.path) == (400, "/new_field")
+
+
+def test_target_and_tools_are_obeyed() -> None:
+    body = request_body(tools=[{"t": "custom", "name": "a.b"}])
+    out, whole = translated(body, target=Target(custom_tools=True))
+    assert out["tools"][0]["t"] == "custom"
+    assert [origin.wrapped for origin in whole.book.origins.values()] == [False]
+    out, whole = translated(body, target=Target(custom_tools=False))
+    assert out["tools"][0]["t"] == "function"
+    assert [origin.wrapped for origin in whole.book.origins.values()] == [True]
+
+
+def test_the_sealer_reaches_the_reader() -> None:
+    seen: list[Sealer] = []
+
+    def read(body: dict[str, Any], sealer: Sealer) -> Request:
+        seen.append(sealer)
+        return CLIENT.read_request(body, sealer)
+
+    client = msgspec.structs.replace(CLIENT, read_request=read)
+    RequestTranslator(client, UPSTREAM, sealer=Sealer(b"k")).translate(request_body())
+    assert seen == [Sealer(b"k")]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the request body is not valid JSON"),
+        (b"[]", "the request body must be a JSON object, not an array"),
+        (b"{}", "model is required"),
+        (b'{"model":"m","messages":[{"role":"user","parts":[{"t":"?"}]}]}', "no toy text or"),
+    ],
+)
+def test_bad_requests(body: bytes, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message):
+        RequestTranslator(CLIENT, UPSTREAM).translate(body)
+
+
+def exhausted(*arguments: object) -> Any:
+    """As encoding does with a value that is nested deeper than the stack allows."""
+    raise RecursionError
+
+
+def test_a_request_that_is_nested_too_deep() -> None:
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        translated(request_body(new_field=1)[:-2] + b"[" * 100_000)  # how deep is too deep differs by version
+    upstream = msgspec.structs.replace(UPSTREAM, write_request=exhausted)
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        translated(request_body(), upstream=upstream)
+
+
+# Requests that are relayed
+
+
+@pytest.mark.promise("R12")
+def test_between_equals_the_bytes_stay() -> None:
+    body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
+    out = RequestTranslator(CLIENT, toy("client"), policy=Policy.REFUSE).translate(body, model="wire")
+    assert out.body == body.replace(b"alias", b"wire")
+    assert (out.relayed, len(out.losses), out.book) == (True, 0, Book())
+    assert (out.request.model, out.request.stream, out.request.protocol) == ("alias", True, "client")
+    assert out.prompt_tokens == len(body) // 4
+
+
+def test_between_equals_without_another_model() -> None:
+    body = b'{"model":"alias"}'
+    assert RequestTranslator(CLIENT, CLIENT).translate(body).body is body
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"model":null}', b'{"model":""}'])
+def test_a_relay_wants_a_model_too(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="model is required") as caught:
+        RequestTranslator(CLIENT, CLIENT).translate(body, model="wire")
+    assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
+
+
+# Requests of the upstream's own protocol that are fitted to it all the same
+
+MEND = Target(relay="mend", refuses=frozenset({"seed"}))
+
+
+def test_a_mended_request_goes_through_the_passes() -> None:
+    messages = [
+        {"role": "assistant", "parts": [{"t": "call", "call_id": "c", "name": "f", "input": "{}"}]},
+        {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
+    ]
+    body = request_body(heat=0.5, dice=7, messages=messages)
+    out = RequestTranslator(CLIENT, toy("client"), target=MEND).translate(body, model="wire")
+    sent = decode(out.body)
+    assert (sent["model"], sent["heat"], "dice" in sent) == ("wire", 0.5, False)
+    assert [part["t"] for part in sent["messages"][1]["parts"]] == ["result"]
+    assert losses_of(out.losses) == [
+        (LossCode.REPAIRED, "/messages/0/parts/0"),
+        (LossCode.DROPPED, "/dice"),
+    ]
+    assert (out.relayed, out.mended, out.exchange(id="x1", now=7).mended) == (False, True, True)
+    assert out.request.protocol == "client"
+
+
+def test_a_mended_request_has_not_left_its_protocol() -> None:
+    """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
+    out = RequestTranslator(CLIENT, CLIENT, target=MEND).translate(request_body(new_field=1, compact=True))
+    assert (losses_of(out.losses), out.book.compacts, out.request.extra) == ([], False, {"new_field": 1})
+
+
+def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
+    body = request_body(new_field=1)
+    out = RequestTranslator(CLIENT, UPSTREAM, target=Target(relay="mend")).translate(body)
+    assert (out.relayed, out.mended, losses_of(out.losses)) == (
+        False,
+        False,
+        [(LossCode.UNKNOWN_FIELD, "/new_field")],
+    )
+
+
+# A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
+
+THERE = toy("client", carriers=(b"CARRIED",))
+HERE = {"origin": "client", "native": 1, "model": "wire"}
+
+
+def carrying(seal: dict[str, Any], **fields: Any) -> bytes:
+    thought = {"t": "thought", "text": "CARRIED", "seal": seal}
+    return request_body(messages=[{"role": "assistant", "parts": [thought]}], **fields)
+
+
+@pytest.mark.parametrize(
+    ("seal", "kept"),
+    [
+        (HERE, True),
+        ({**HERE, "origin": "elsewhere"}, False),
+        ({**HERE, "model": "another"}, False),
+    ],
+)
+def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> None:
+    body = carrying(seal, heat=0.5, new_field=1)
+    out = RequestTranslator(THERE, THERE).translate(body, model="wire")
+    sent = decode(out.body)
+    assert (sent["model"], sent["heat"]) == ("wire", 0.5)
+    assert ("seal" in sent["messages"][0]["parts"][0]) is kept
+    assert (LossCode.FOREIGN_SEAL in {loss.code for loss in out.losses}) is not kept
+    assert (out.relayed, out.headers, out.book, out.upstream_model) == (True, (), Book(), "wire")
+    assert out.prompt_tokens == len(body) // 4
+
+
+def test_between_equals_seals_are_opened_under_the_clients_model_name() -> None:
+    out = RequestTranslator(THERE, THERE).translate(carrying({**HERE, "model": "alias"}))
+    assert (decode(out.body)["model"], out.upstream_model, len(out.losses)) == ("alias", "alias", 0)
+
+
+def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
+    body = carrying({**HERE, "origin": "elsewhere"})
+    out = RequestTranslator(THERE, THERE, target=Target(opens_seals=True)).translate(body)
+    assert (out.body, len(out.losses)) == (body, 0)
+
+
+def test_between_equals_reasoning_that_was_refused_is_left_out() -> None:
+    thought = {"t": "thought", "text": "hm", "seal": HERE}
+    body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
+    assert RequestTranslator(CLIENT, CLIENT).translate(body).body is body
+    out = RequestTranslator(CLIENT, CLIENT).translate(body, signed_reasoning=False)
+    assert "seal" not in decode(out.body)["messages"][0]["parts"][0]
+    assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SEAL])
+
+
+def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
+    sealed = {"origin": "upstream", "native": 1, "model": "wire"}
+    thought = {"t": "thought", "text": "hm", "seal": sealed}
+    body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
+    for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SEAL])):
+        out = RequestTranslator(CLIENT, UPSTREAM).translate(body, model="wire", signed_reasoning=signed)
+        assert ("seal" in decode(out.body)["messages"][0]["parts"][0]) is signed
+        assert [loss.code for loss in out.losses] == codes
+
+
+def test_between_equals_a_model_is_wanted_all_the_same() -> None:
+    with pytest.raises(RemoteProtocolError, match="model is required"):
+        RequestTranslator(THERE, THERE).translate(carrying(HERE, model=""))
+
+
+def test_between_equals_losses_can_be_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        RequestTranslator(THERE, THERE, policy=Policy.REFUSE).translate(
+            carrying({**HERE, "model": "another"})
+        )
+
+
+# Errors
+
+
+def test_fault_of_an_error() -> None:
+    error = RemoteProtocolError("no", status_hint=413, path="/messages/3", code="too_long")
+    assert fault_of(error) == Fault(
+        FaultKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
+    )
+
+
+OOPS = b'{"oops":{"kind":"rate_limit","message":"slow down"}}'
+
+
+def test_an_error_answer_in_the_clients_form() -> None:
+    status, body, fault = translate_fault(429, OOPS, upstream=UPSTREAM, client=CLIENT, request_id="r1")
+    assert (status, fault) == (429, Fault(FaultKind.RATE_LIMIT, "slow down", 429))
+    assert decode(body)["oops"] == {"kind": "rate_limit", "message": "slow down", "param": None, "id": "r1"}
+
+
+def test_between_equals_an_error_keeps_its_bytes() -> None:
+    assert translate_fault(429, OOPS, upstream=CLIENT, client=CLIENT) == (
+        429,
+        OOPS,
+        Fault(FaultKind.RATE_LIMIT, "slow down", 429),
+    )
+
+
+def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
+    status, body, fault = translate_fault(502, b"<html>", upstream=CLIENT, client=CLIENT)
+    assert (status, fault.kind) == (502, FaultKind.UNREACHABLE)
+    assert decode(body)["oops"]["message"] == "the upstream answered 502"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("status", [600, 999])
+@pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
+def test_a_status_that_http_does_not_have_is_told_as_502(status: int, upstream: UpstreamSpec) -> None:
+    told, _, fault = translate_fault(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (told, fault.status) == (502, 502)
+    told, _, _ = translate_fault(599, OOPS, upstream=upstream, client=CLIENT)
+    assert told == 599
+
+
+class _Bottomless:
+    """A reader that any value is too deep for."""
+
+    def read(self, *args: Any) -> Any:
+        raise RecursionError
+
+    eof = whole = read
+
+
+@pytest.mark.promise("S9")
+def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
+    bottomless = _Bottomless()
+    spec = msgspec.structs.replace(
+        toy(),
+        name="bottomless",
+        read_request=bottomless.read,
+    )
+    with pytest.raises(RemoteProtocolError, match="nested too deep"):
+        RequestTranslator(spec, toy()).translate(b"{}")
+
+
+# The passes
+
+
+def test_every_pass_is_made() -> None:
+    """What each of them does is its own test's matter; here it is that they are made, and in which order."""
+    body = request_body(
+        response_format={"schema": {"type": "object"}},
+        stop=["a", "b"],
+        n=3,
+        heat=1,
+        messages=[
+            {"role": "assistant", "parts": [{"t": "call", "call_id": "c", "name": "f", "input": "{}"}]},
+            {
+                "role": "assistant",
+                "parts": [
+                    {"t": "thought", "text": "", "seal": {"origin": "narrow", "native": 1, "model": "x"}}
+                ],
+            },
+        ],
+    )
+    upstream = toy("narrow", choices=False, max_stops=1)
+    target = Target(structured="none", refuses=frozenset({"temperature"}))
+    out, whole = translated(body, upstream=upstream, target=target, most_answers=3)
+    assert [each["parts"][0]["t"] for each in out["messages"]] == ["call", "thought", "result"]
+    assert "seal" not in out["messages"][1]["parts"][0]
+    assert [tool["name"] for tool in out["tools"]] == ["json_response"]
+    assert out["tool_choice"]["name"] == "json_response"
+    assert (out["stop"], "n" in out, "heat" in out) == (["a"], False, False)
+    book = whole.book
+    assert (book.json_tool, book.bare_json, book.stops, book.compacts) == (
+        "json_response",
+        True,  # a model that does not call the tool says it in words
+        ("b",),
+        False,
+    )
+    assert whole.answers == 3
+    assert losses_of(whole.losses) == [
+        (LossCode.REPAIRED, "/messages/0/parts/0"),
+        (LossCode.FOREIGN_SEAL, "/messages/1/parts/0"),
+        (LossCode.ALTERED, "/response_format"),
+        (LossCode.DROPPED, "/heat"),
+    ]
+    exchange = whole.exchange(id="x", now=1)
+    assert (exchange.book, exchange.upstream_model) == (book, "wire-model")
+
+
+def test_a_summary_is_asked_for() -> None:
+    out, whole = translated(request_body(compact=True, tools=[{"t": "function", "name": "f"}]))
+    assert out["tool_choice"]["mode"] == "none"
+    assert "summary" in out["messages"][-1]["parts"][0]["text"]
+    assert whole.book.compacts
+
+
+@pytest.mark.parametrize("structured", ["object", "none"])
+def test_bare_json_is_asked_for(structured: Any) -> None:
+    body = request_body(response_format={"schema": {"type": "array"}})
+    _, whole = translated(body, target=Target(structured=structured))
+    assert (whole.book.json_tool, whole.book.bare_json) == (None, True)
+
+
+SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("enforces", "checked"),
+    [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)],
+)
+def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
+    body = request_body(
+        response_format={"schema": SCHEMA, "strict": True},
+        tools=[{"t": "function", "name": "f"}],
+        tool_choice={"mode": "required"},
+    )
+    _, whole = translated(body, target=Target(enforces=enforces))
+    assert (whole.book.form is not None, whole.book.choice is not None) == (checked, checked)
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
+    client = toy("client", forgets_seals=forgets)
+    call = {"t": "call", "call_id": "c", "name": "f", "input": "{}"}
+    result = {"t": "result", "call_id": "c", "parts": []}
+    messages = [{"role": "assistant", "parts": [call]}, {"role": "user", "parts": [result]}]
+    seal = Seal("upstream", {"x": 1}, "m")
+    translator = RequestTranslator(client, UPSTREAM)
+    body = request_body(messages=messages)
+    out = decode(translator.translate(body, model="m", recall=lambda calls: [Thought("", seal)]).body)
+    parts = [part["t"] for part in out["messages"][0]["parts"]]
+    assert parts == (["thought", "call"] if forgets else ["call"])
+    assert len(decode(translator.translate(body).body)["messages"][0]["parts"]) == 1
+
+
+def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_protocol() -> None:
+    body = request_body(tools=[{"t": "hosted", "origin": "client", "kind": "search", "native": {}}])
+    with pytest.raises(RemoteProtocolError, match="the upstream does not run search"):
+        translated(body)
+    out, whole = translated(body, upstream=CLIENT, target=Target(relay="mend"))
+    assert [tool["kind"] for tool in out["tools"]] == ["search"]
+    assert whole.mended
+
+
+def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
+    def losses(**target: Any) -> list[tuple[LossCode, str]]:
+        translator = RequestTranslator(CLIENT, UPSTREAM, target=Target(**target))
+        return losses_of(translator.translate(request_body(), session=lambda: "s").losses)
+
+    assert losses(cache_keys=True) == [
+        (LossCode.DROPPED, "/prompt_cache_key")
+    ]  # this protocol has no such member
+    assert losses() == []
+
+
+def test_the_endpoint_decides_on_the_stream() -> None:
+    always = Endpoint("/s", streams="always")
+    whole = RequestTranslator(CLIENT, UPSTREAM, endpoint=always).translate(request_body())
+    assert (whole.request.stream, decode(whole.body)["stream"]) == (True, True)
+    assert whole.exchange(id="x", now=1).endpoint is always
+
+
+def test_a_model_is_needed() -> None:
+    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, sealer: Request("client", "", (), body))
+    with pytest.raises(RemoteProtocolError, match="model is required"):
+        RequestTranslator(spec, UPSTREAM).translate(b"{}")
+    assert decode(RequestTranslator(spec, UPSTREAM).translate(b"{}", model="m").body)["model"] == "m"
+
+
+def test_pictures_are_not_counted_by_their_bytes() -> None:
+    picture = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
+    body = request_body(messages=[{"role": "user", "parts": [picture]}])
+    assert translated(body)[1].prompt_tokens < 5_000

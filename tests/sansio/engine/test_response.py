@@ -1,0 +1,768 @@
+"""Answers from the upstream's bytes to the client's, between toy protocols of different habits."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
+from core_events import FAULT, SEAL, STARTED, answers, start_of
+from core_toy import (
+    HEARTBEAT,
+    ToyReader,
+    events_of,
+    exchange_of,
+    frame_of,
+    plain,
+    stream_of,
+    toy,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._engine import response as _answer
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.sinks import ListSink
+from dragoman._ir.assembly import Answer, Fold
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._ir.event_order import Checker, Phase
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Grammar, Thought
+from dragoman._ir.undo import Book, Origin
+from dragoman._wire import sse as _sse
+from dragoman._wire.json import decode, encode
+from dragoman.codec import ProtocolSpec, ToolRule
+
+UPSTREAM = toy("upstream")
+CLIENT = toy("client")  # has choices and parallel blocks
+NARROW = toy("narrow", sequential=True, choices=False)  # has neither
+
+STOP = Stopped(StopReason.END)
+TEXT: list[Event] = [start_of(BlockKind.TEXT), TextDelta(0, "hé"), TextDelta(0, "llo"), BlockEnded(0)]
+HELLO: list[Event] = [STARTED, *TEXT, STOP, Usage(input=3, output=4), ENDED]
+
+
+def losses_of(ledger: Ledger) -> list[tuple[LossCode, str]]:
+    return [(loss.code, loss.path) for loss in ledger]
+
+
+def machine(
+    client: ProtocolSpec = CLIENT,
+    *,
+    upstream: ProtocolSpec = UPSTREAM,
+    upstream_streams: bool = True,
+    client_streams: bool = True,
+    book: Book = Book(),
+) -> ResponseTranslator:
+    return ResponseTranslator(
+        upstream,
+        client,
+        msgspec.structs.replace(exchange_of(stream=client_streams), book=book),
+        upstream_streams=upstream_streams,
+    )
+
+
+def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
+    """What the client got, taken after every piece and after the end."""
+    out = b""
+    for piece in pieces:
+        translator.receive_data(piece)
+        out += translator.data_to_send()
+    translator.receive_eof()
+    return out + translator.data_to_send()
+
+
+def folded(events: list[Event]) -> Answer:
+    fold = Fold()
+    for event in events:
+        fold.send(event)
+    return fold.answer()
+
+
+def whole_of(events: list[Event]) -> bytes:
+    return encode(UPSTREAM.write_whole(folded(events), exchange_of(), Ledger()))
+
+
+def test_a_stream() -> None:
+    for pieces in all_ways(stream_of(HELLO)):
+        translator = machine()
+        assert events_of(run(translator, pieces)) == HELLO
+        assert (translator.outcome, translator.fault) == (Outcome.COMPLETED, None)
+        assert translator.stop_reason is StopReason.END
+        assert translator.usage == Usage(input=3, output=4)
+        assert (translator.upstream_model, translator.upstream_id) == (STARTED.model, STARTED.id)
+        assert translator.committed
+        assert len(translator.losses) == 0
+
+
+def test_frames_of_no_events_and_of_several() -> None:
+    several = b"data: [" + b",".join(encode(plain(event)) for event in HELLO[1:4]) + b"]\n\n"
+    data = frame_of(STARTED) + b": ping\n\ndata: []\n\n" + several + b"id: 7\n\n" + stream_of(HELLO[4:])
+    for pieces in ([data], one_by_one(data)):
+        assert events_of(run(machine(), pieces)) == HELLO
+
+
+def test_a_reader_without_a_fast_lane() -> None:
+    class Slow(ToyReader):
+        def lane(self, delta: object) -> None:
+            return None
+
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Slow())
+    assert events_of(run(machine(upstream=upstream), [stream_of(HELLO)])) == HELLO
+
+
+def test_events_go_out_one_by_one() -> None:
+    translator = machine()
+    for event in HELLO:
+        assert translator.data_to_send() == b""
+        translator.receive_data(frame_of(event))
+        assert translator.data_to_send() == frame_of(event)
+
+
+def test_committed_with_the_first_content() -> None:
+    translator = machine()
+    translator.receive_data(frame_of(STARTED) + frame_of(Usage(input=1)))
+    assert not translator.committed
+    translator.receive_data(frame_of(TEXT[0]))
+    assert translator.committed
+
+
+def test_a_failure_is_no_content() -> None:
+    translator = machine()
+    translator.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    assert not translator.committed
+
+
+def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
+    translator = machine()
+    translator.receive_data(stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", carried=False)]))
+    assert not translator.committed
+    translator.receive_data(frame_of(Opaque("toy", "item", {"new": 1}, "/items/0")))
+    assert translator.committed
+
+
+def test_usage_is_shown_whole_and_consistent() -> None:
+    translator = machine()
+    events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]
+    out = events_of(run(translator, [stream_of(events)]))
+    assert [event for event in out if isinstance(event, Usage)] == [
+        Usage(input=3),
+        Usage(input=3, output=2, reasoning=2),
+    ]
+
+
+@PROPERTY
+@given(answers(choices=2, origin="client"), places)
+def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) -> None:
+    data = stream_of(answer)
+    whole = run(machine(), [data])
+    assert run(machine(), cut_at(data, cuts)) == whole
+    assert run(machine(), one_by_one(data)) == whole
+    narrow = run(machine(NARROW), [data])
+    assert run(machine(NARROW), cut_at(data, cuts)) == narrow
+
+
+@PROPERTY
+@given(answers(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
+def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec) -> None:
+    translator = machine(client)
+    checker = Checker()
+    for event in events_of(run(translator, [stream_of(answer)])):
+        checker.check(event)
+        assert not client.sequential or len(checker.open_blocks) <= 1
+        assert client.choices or getattr(event, "choice", 0) == 0
+    assert checker.phase is Phase.ENDED
+    assert translator.outcome is Outcome.COMPLETED
+
+
+@PROPERTY
+@given(answers(choices=2, origin="client"), st.sampled_from([CLIENT, NARROW]))
+def test_streamed_and_whole_are_the_same(answer: list[Event], client: ProtocolSpec) -> None:
+    """All four mixtures of a streaming and a whole upstream and client tell the same answer."""
+    stream, whole = stream_of(answer), whole_of(answer)
+    as_whole = run(machine(client, client_streams=False), [stream])
+    assert run(machine(client, client_streams=False, upstream_streams=False), [whole]) == as_whole
+    for data, streams in ((stream, True), (whole, False)):
+        events = events_of(run(machine(client, upstream_streams=streams), [data]))
+        assert encode(client.write_whole(folded(events), exchange_of(), Ledger())) == as_whole
+
+
+def test_a_whole_answer_for_the_client_comes_at_the_end() -> None:
+    translator = machine(client_streams=False)
+    translator.receive_data(stream_of(HELLO[:-1]))
+    assert (translator.data_to_send(), translator.heartbeat()) == (b"", b"")
+    translator.receive_data(frame_of(ENDED))
+    body = decode(translator.data_to_send())
+    assert body["blocks"][0]["block"]["text"] == "héllo"
+    assert translator.data_to_send() == b""
+
+
+def test_the_request_decides_whether_the_client_streams() -> None:
+    as_asked = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(stream=False))
+    assert run(as_asked, [stream_of(HELLO)]).startswith(b"{")
+    told = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(stream=False), client_streams=True)
+    assert run(told, [stream_of(HELLO)]).startswith(b"data: ")
+
+
+def test_heartbeats_while_it_is_open() -> None:
+    translator = machine()
+    assert translator.heartbeat() == HEARTBEAT
+    translator.receive_data(stream_of(HELLO[:-1]) + b"data: ha")
+    assert translator.heartbeat() == HEARTBEAT
+    translator.receive_data(b"lf\n\n")
+    assert translator.outcome is Outcome.FAILED
+    assert translator.heartbeat() == b""
+
+
+# The end, and nothing after it
+
+
+@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+def test_nothing_comes_after_the_end(end: Event) -> None:
+    data = stream_of([STARTED, STOP, end, end, STARTED]) + b"data: no json\n\n"
+    for pieces in ([data], one_by_one(data)):
+        translator = machine()
+        out = run(translator, pieces)
+        translator.receive_data(b"data: {}\n\n")
+        translator.fail(Fault(FaultKind.TIMEOUT, "late"))
+        translator.receive_eof()
+        assert out + translator.data_to_send() == stream_of([STARTED, STOP, end])
+        assert translator.outcome is (Outcome.COMPLETED if end is ENDED else Outcome.FAILED)
+        assert translator.fault == (None if end is ENDED else FAULT)
+
+
+def test_a_last_frame_without_its_blank_line() -> None:
+    for tail in (b"", b"\n"):
+        translator = machine()
+        data = stream_of(HELLO).removesuffix(b"\n\n") + tail
+        assert events_of(run(translator, [data])) == HELLO
+        assert translator.outcome is Outcome.COMPLETED
+
+
+def test_the_reader_may_end_the_answer_at_eof() -> None:
+    translator = machine()
+    assert events_of(run(translator, [stream_of(HELLO[:-1])])) == HELLO
+    assert translator.outcome is Outcome.COMPLETED
+
+
+# Failures
+
+
+def failed(translator: ResponseTranslator, out: bytes, *before: Event) -> Fault:
+    """The client got these events and then the error, and nobody was told of a success."""
+    assert translator.outcome is Outcome.FAILED
+    assert translator.fault is not None
+    assert events_of(out) == [*before, Failed(translator.fault)]
+    return translator.fault
+
+
+def test_cut_at_every_place_before_the_stop() -> None:
+    data = stream_of(HELLO)
+    for at in range(data.index(frame_of(STOP)) + 1):
+        translator = machine()
+        out = run(translator, [data[:at]])
+        given_events = HELLO[: len(events_of(out)) - 1]
+        fault = failed(translator, out, *given_events)
+        assert fault.kind is FaultKind.TRUNCATED
+
+
+def test_cut_before_anything() -> None:
+    translator = machine()
+    assert failed(translator, run(translator, [])).kind is FaultKind.TRUNCATED
+    assert not translator.committed
+
+
+def test_a_reader_that_says_nothing_of_the_end() -> None:
+    class Mute(ToyReader):
+        def eof(self) -> list[Event]:
+            return []
+
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Mute())
+    translator = machine(upstream=upstream)
+    fault = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
+    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer ended before it was complete")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b"data: no json\n\n", "the upstream's answer cannot be read: JSON is malformed"),
+        (b'data: {"e":"?"}\n\n', "the upstream's answer cannot be read: no toy event"),
+        (
+            frame_of(TextDelta(9, "a")),
+            "the upstream's answer cannot be read: TextDelta for block 9, which is not open",
+        ),
+        (
+            frame_of(STARTED),
+            "the upstream's answer cannot be read: Started may not come while the answer is active",
+        ),
+    ],
+)
+def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
+    data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
+    for pieces in ([data], one_by_one(data)):
+        translator = machine()
+        fault = failed(translator, run(translator, pieces), *HELLO[:3])
+        assert fault.message.startswith(message)
+        assert fault.kind is FaultKind.UNREADABLE
+
+
+def test_a_last_frame_that_breaks_the_order() -> None:
+    translator = machine()
+    out = run(translator, [frame_of(STARTED) + frame_of(ENDED).strip()])
+    assert "choice 0 has not stopped" in failed(translator, out, STARTED).message
+
+
+def test_an_error_of_the_upstream_passes_in_the_clients_form() -> None:
+    translator = machine()
+    assert failed(translator, run(translator, [stream_of([STARTED, Failed(FAULT)])]), STARTED) == FAULT
+
+
+def test_the_driver_fails_it_before_and_after_the_start() -> None:
+    for before in ([], HELLO[:1], HELLO[:3]):
+        translator = machine()
+        translator.receive_data(stream_of(before))
+        translator.fail(Fault(FaultKind.TIMEOUT, "no bytes for a minute"))
+        fault = failed(translator, translator.data_to_send(), *before)
+        assert fault.kind is FaultKind.TIMEOUT
+
+
+def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
+    events: list[Event] = [STARTED, TEXT[0], start_of(BlockKind.TEXT, 1), TextDelta(1, "b"), Failed(FAULT)]
+    translator = machine(NARROW)
+    assert failed(translator, run(translator, [stream_of(events)]), STARTED, TEXT[0]) == FAULT
+
+
+@pytest.mark.parametrize("tail", [b"", b"\n\n"])
+def test_an_event_that_is_too_large(tail: bytes) -> None:
+    data = frame_of(STARTED) + b"data: " + b"x" * 595 + tail
+    for pieces in (*all_ways(data),) if tail else ([data], one_by_one(data)):
+        translator = machine()
+        translator._sse = _sse.SSEParser(max_event_bytes=600)
+        fault = failed(translator, run(translator, pieces), STARTED)
+        assert "one server-sent event has more than 600 bytes" in fault.message
+
+
+def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
+    translator = machine(client_streams=False)
+    assert run(translator, [stream_of(HELLO[:3])]) == b""
+    assert translator.outcome is Outcome.FAILED
+    assert translator.fault is not None
+    assert translator.fault.kind is FaultKind.TRUNCATED
+
+
+def exhausted(*arguments: object) -> Any:
+    """As encoding does with a value that is nested deeper than the stack allows."""
+    raise RecursionError
+
+
+def test_an_answer_that_is_nested_too_deep() -> None:
+    class Deep(ToyReader):
+        def read(self, frame: _sse.Frame) -> Any:
+            return exhausted() if b"deep" in frame.data else super().read(frame)
+
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Deep())
+    for end in (b"", b"\n\n"):
+        translator = machine(upstream=upstream)
+        out = run(translator, [frame_of(STARTED) + b'data: "deep"' + end])
+        assert "nested too deep" in failed(translator, out, STARTED).message
+
+
+# Whole answers of the upstream
+
+
+def test_a_whole_answer() -> None:
+    for pieces in all_ways(whole_of(HELLO)):
+        translator = machine(upstream_streams=False)
+        out = events_of(run(translator, pieces))
+        assert folded(out) == folded(HELLO)
+        assert translator.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "it is not valid JSON"),
+        (b"<html>", "it is not valid JSON"),
+        (b"[]", "it must be a JSON object, not an array"),
+        (b"{}", "no toy answer"),
+        (whole_of(HELLO)[:-9], "it is not valid JSON"),
+    ],
+)
+def test_a_bad_whole_answer(body: bytes, message: str) -> None:
+    for streams in (True, False):
+        translator = machine(upstream_streams=False, client_streams=streams)
+        out = run(translator, [body])
+        assert bool(out) is streams
+        assert translator.fault is not None
+        assert (translator.outcome, translator.fault.kind) == (Outcome.FAILED, FaultKind.UNREADABLE)
+        assert translator.fault.message.startswith(f"the upstream's answer cannot be read: {message}")
+
+
+def test_a_whole_answer_without_its_end() -> None:
+    translator = machine(upstream_streams=False)
+    body = encode({"started": {"id": "i", "model": "m"}})
+    fault = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
+    assert fault == Fault(FaultKind.TRUNCATED, "the upstream's answer is not complete")
+
+
+def test_a_whole_answer_in_a_wrong_order() -> None:
+    upstream = msgspec.structs.replace(UPSTREAM, read_whole=lambda *_: [STARTED, ENDED])
+    translator = machine(upstream=upstream, upstream_streams=False)
+    assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"]), STARTED).message
+
+
+def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = whole_of(HELLO)
+    monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data) - 1)
+    for pieces in ([data], one_by_one(data)):
+        translator = machine(upstream_streams=False)
+        fault = failed(translator, run(translator, pieces))
+        assert f"more than {len(data) - 1} bytes" in fault.message
+        assert translator._body == []
+    monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data))
+    translator = machine(upstream_streams=False)
+    run(translator, [data])
+    assert translator.outcome is Outcome.COMPLETED
+
+
+# Stages
+
+
+def test_choices_that_the_client_cannot_show() -> None:
+    other: list[Event] = [
+        start_of(BlockKind.TEXT, 1, 1),
+        start_of(BlockKind.REASONING, 2, 1),
+        start_of(BlockKind.TOOL_CALL, 3, 2),
+        Opaque("narrow", "thing", {}, choice=1),
+        TextDelta(1, "x"),
+        ReasoningDelta(2, "x"),
+        ArgumentsDelta(3, "x"),
+        BlockEnded(1),
+        BlockEnded(2),
+        BlockEnded(3),
+        Stopped(StopReason.MAX_TOKENS, choice=1),
+        Stopped(StopReason.END, choice=2),
+    ]
+    mine: list[Event] = [*TEXT[:2], Opaque("narrow", "mine", {}), *TEXT[2:]]
+    translator = machine(msgspec.structs.replace(NARROW, sequential=False))
+    events: list[Event] = [STARTED, mine[0], *other, *mine[1:], STOP, ENDED]
+    assert events_of(run(translator, [stream_of(events)])) == [STARTED, *mine, STOP, ENDED]
+    assert translator.stop_reason is StopReason.END
+    assert losses_of(translator.losses) == [
+        (LossCode.DROPPED, "/choices/1"),
+        (LossCode.DROPPED, "/choices/2"),
+    ]
+
+
+def test_choices_that_the_client_can_show() -> None:
+    events: list[Event] = [
+        STARTED,
+        start_of(BlockKind.TEXT, 1, 1),
+        TextDelta(1, "x"),
+        BlockEnded(1),
+        Stopped(StopReason.MAX_TOKENS, choice=1),
+        STOP,
+        ENDED,
+    ]
+    translator = machine()
+    assert events_of(run(translator, [stream_of(events)])) == events
+    assert translator.stop_reason is StopReason.END
+
+
+def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
+    foreign = Opaque("upstream", "web_search", {"x": 1}, "/content/2")
+    own = Opaque("client", "web_search", {"x": 1}, "/content/3")
+    translator = machine()
+    events: list[Event] = [STARTED, foreign, own, foreign, STOP, ENDED]
+    assert events_of(run(translator, [stream_of(events)])) == [STARTED, own, STOP, ENDED]
+    assert losses_of(translator.losses) == [(LossCode.UNKNOWN_KIND, "/content/2")]
+
+
+def test_tool_calls_come_back_as_the_client_knows_them() -> None:
+    book = Book({"p_1": Origin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
+    events: list[Event] = [
+        STARTED,
+        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "p_1")),
+        ArgumentsDelta(0, '{"input":"a'),
+        ArgumentsDelta(0, '\\n"}'),
+        BlockEnded(0),
+        Stopped(StopReason.TOOL_USE),
+        ENDED,
+    ]
+    out = events_of(run(machine(book=book), [stream_of(events)]))
+    assert out == [
+        STARTED,
+        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c_abc123", "pa.tch", ToolKind.CUSTOM)),
+        ArgumentsDelta(0, "a"),
+        ArgumentsDelta(0, "\n"),
+        BlockEnded(0),
+        Stopped(StopReason.TOOL_USE),
+        ENDED,
+    ]
+
+
+def test_a_client_without_custom_tools() -> None:
+    client = toy("client", tools=ToolRule(custom=False))
+    events: list[Event] = [
+        STARTED,
+        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "run", ToolKind.CUSTOM)),
+        ArgumentsDelta(0, "ls"),
+        BlockEnded(0),
+        Stopped(StopReason.TOOL_USE),
+        ENDED,
+    ]
+    out = folded(events_of(run(machine(client), [stream_of(events)])))
+    assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
+
+
+def test_seals_pass() -> None:
+    events: list[Event] = [
+        STARTED,
+        start_of(BlockKind.REASONING),
+        ReasoningDelta(0, "hm"),
+        SealDelta(0, SEAL),
+        BlockEnded(0),
+        STOP,
+        ENDED,
+    ]
+    assert events_of(run(machine(NARROW), [stream_of(events)])) == events
+
+
+class _Bottomless:
+    """A reader that any value is too deep for."""
+
+    def read(self, *args: Any) -> Any:
+        raise RecursionError
+
+    eof = whole = read
+
+
+@pytest.mark.parametrize("data", [b"data: {}\n\n", b""])
+def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None:
+    bottomless = _Bottomless()
+    spec = msgspec.structs.replace(toy("bottomless"), stream_reader=lambda exchange, ledger: bottomless)
+    translator = ResponseTranslator(spec, toy(), exchange_of(), client_streams=True)
+    translator.receive_data(data)
+    translator.receive_eof()
+    assert translator.fault is not None
+    assert "nested too deep" in translator.fault.message
+
+
+# What a book asks for
+
+
+def with_book(book: Book, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
+    """What the client of a stream gets; pieces of all sizes give the same."""
+    exchange = msgspec.structs.replace(exchange_of(), book=book, upstream_model="asked", prompt_tokens=7)
+    outs = []
+    for pieces in all_ways(stream_of(events)):
+        translator = ResponseTranslator(UPSTREAM, CLIENT, exchange, **options)
+        outs.append(events_of(run(translator, pieces)))
+    assert all(out == outs[0] for out in outs)
+    return outs[0], translator
+
+
+WORDS: list[Event] = [
+    start_of(BlockKind.TEXT),
+    *[TextDelta(0, each) for each in ("a", "b", "c", "d", "X", "Y", "e")],
+]
+
+
+def test_a_stop_sequence_ends_the_answer() -> None:
+    out, translator = with_book(Book(stops=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    assert out == [
+        STARTED,
+        *WORDS[:5],
+        BlockEnded(0),
+        Stopped(StopReason.STOP_SEQUENCE, sequence="XY"),
+        ENDED,
+    ]
+    assert (translator.outcome, translator.stop_reason) == (Outcome.COMPLETED, StopReason.STOP_SEQUENCE)
+
+
+def test_the_figures_of_a_whole_answer_count_though_a_stop_sequence_ends_it() -> None:
+    usage = Usage(input=3, output=4)
+    translator = machine(book=Book(stops=("XY",)), upstream_streams=False)
+    out = events_of(run(translator, [whole_of([STARTED, *WORDS, BlockEnded(0), STOP, usage, ENDED])]))
+    assert (out[1], out[-1]) == (usage, ENDED)
+    assert translator.usage == usage
+    assert losses_of(translator.losses) == []
+
+
+def test_text_becomes_a_summary() -> None:
+    out, translator = with_book(Book(compacts=True), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    assert out == [STARTED, Compacted("abcdXYe"), Stopped(StopReason.COMPACTION), ENDED]
+    assert translator.stop_reason is StopReason.COMPACTION
+
+
+def test_no_summary_is_a_failure() -> None:
+    out, translator = with_book(Book(compacts=True), [STARTED, STOP, ENDED])
+    assert [type(each) for each in out] == [Started, Failed]
+    assert translator.outcome is Outcome.FAILED
+    assert translator.fault is not None
+    assert translator.fault.message == "the model wrote no summary (end)"
+
+
+def test_a_tool_becomes_text() -> None:
+    call = [start_of(BlockKind.TOOL_CALL), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), BlockEnded(0)]
+    out, _ = with_book(Book(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
+    assert out == [
+        STARTED,
+        start_of(BlockKind.TEXT),
+        TextDelta(0, "{"),
+        TextDelta(0, "}"),
+        BlockEnded(0),
+        STOP,
+        ENDED,
+    ]
+
+
+def test_a_fence_is_taken_off() -> None:
+    fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
+    out, _ = with_book(Book(bare_json=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
+    assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
+
+
+def test_a_breach_of_a_grammar_is_told() -> None:
+    grammar = Grammar("lark", "start: X")
+    book = Book({"look": Origin("look", None, ToolKind.CUSTOM, wrapped=True, grammar=grammar)})
+    call = [
+        start_of(BlockKind.TOOL_CALL),
+        ArgumentsDelta(0, '{"input":"no'),
+        ArgumentsDelta(0, 'pe"}'),
+        BlockEnded(0),
+    ]
+    asked: list[tuple[Grammar, str]] = []
+
+    def check(grammar: Grammar, text: str) -> str | None:
+        asked.append((grammar, text))
+        return "line 1, column 1"
+
+    out, translator = with_book(book, [STARTED, *call, STOP, ENDED], check_input=check)
+    assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta)) == "nope"
+    assert set(map(str, asked)) == {str((grammar, "nope"))}
+    assert [(loss.code, loss.path) for loss in translator.losses] == [
+        (LossCode.BREACH, "/tool_calls/call-0/input")
+    ]
+
+
+# What is wanted beside the bytes
+
+
+def test_the_whole_body_of_a_stream() -> None:
+    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(), keep_whole=True)
+    assert events_of(run(translator, one_by_one(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])))) == [
+        STARTED, *WORDS, BlockEnded(0), STOP, ENDED,
+    ]  # fmt: skip
+    body = translator.whole_body()
+    assert body is not None
+    assert [each["block"]["text"] for each in body["blocks"]] == ["abcdXYe"]
+
+
+def test_the_whole_body_is_not_kept_unasked() -> None:
+    translator = machine()
+    run(translator, [stream_of(HELLO)])
+    assert translator.whole_body() is None
+    whole = machine(client_streams=False)
+    assert run(whole, [stream_of(HELLO)]) == encode(whole.whole_body())
+
+
+def test_events_may_go_somewhere_else() -> None:
+    sink = ListSink()
+    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange_of(), sink=sink)
+    assert run(translator, one_by_one(stream_of(HELLO))) == b""
+    assert sink.events == HELLO
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_keepsake(forgets: bool) -> None:
+    client = toy("client", forgets_seals=forgets)
+    translator = machine(client)
+    thought: list[Event] = [start_of(BlockKind.REASONING), SealDelta(0, SEAL), BlockEnded(0)]
+    call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
+    run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
+    assert translator.keepsake() == ((("call-1",), (Thought("", SEAL),)) if forgets else None)
+
+
+# Figures that nobody told
+
+COUNTS = toy("counts", needs_usage=True)
+ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown", "losses"),
+    [
+        ([Usage(3, 4)], [Usage(3, 4)], []),
+        ([], [Usage(7, 2)], ESTIMATED),
+        ([Usage(input=3)], [Usage(input=3), Usage(3, 2)], ESTIMATED),
+        ([Usage(output=3)], [Usage(output=3), Usage(7, 3)], ESTIMATED),
+        ([Usage(0, 0)], [Usage(0, 0)], []),  # it is what the upstream says
+    ],
+)
+def test_estimates(told: list[Event], shown: list[Event], losses: list[Any]) -> None:
+    exchange = msgspec.structs.replace(exchange_of(), prompt_tokens=7)
+    for pieces in all_ways(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, *told, ENDED])):
+        translator = ResponseTranslator(UPSTREAM, COUNTS, exchange)
+        out = events_of(run(translator, pieces))
+        assert [each for each in out if isinstance(each, Usage)] == shown
+        assert translator.usage == shown[-1]
+        assert [(loss.code, loss.path) for loss in translator.losses] == losses
+
+
+def test_an_empty_answer_has_no_output() -> None:
+    exchange = msgspec.structs.replace(exchange_of(), prompt_tokens=7)
+    translator = ResponseTranslator(UPSTREAM, COUNTS, exchange)
+    run(translator, [stream_of([STARTED, STOP, ENDED])])
+    assert translator.usage == Usage(7, 0)
+
+
+def test_who_did_not_ask_gets_no_estimate() -> None:
+    asked = msgspec.structs.replace(exchange_of().request, include_usage=True)
+    for client, request, shown in (
+        (CLIENT, exchange_of().request, Usage()),
+        (CLIENT, asked, Usage(0, 2)),
+        (COUNTS, exchange_of().request, Usage(0, 2)),
+    ):
+        exchange = msgspec.structs.replace(exchange_of(), request=request)
+        translator = ResponseTranslator(UPSTREAM, client, exchange)
+        run(translator, [stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])])
+        assert translator.usage == shown
+
+
+def test_arguments_and_reasoning_count_as_output() -> None:
+    thought = [start_of(BlockKind.REASONING), ReasoningDelta(0, "abcd"), BlockEnded(0)]
+    call = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, '{"a":"bc"}'), BlockEnded(1)]
+    translator = machine(COUNTS)
+    run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
+    assert translator.usage.output == 4
+
+
+def test_an_error_of_the_upstream_is_told_without_what_the_client_may_not_see() -> None:
+    said = Fault(FaultKind.SERVER, "no: a secret", code="secret")
+    shown = Fault(FaultKind.SERVER, "no: a ****", code="****")
+    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
+    translator = ResponseTranslator(UPSTREAM, CLIENT, exchange)
+    out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(said)])])
+    assert failed(translator, out, STARTED, TEXT[0], TextDelta(0, "a secret")) == shown

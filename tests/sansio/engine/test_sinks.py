@@ -1,0 +1,169 @@
+"""Where events end up: the same answer as frames, as a document, as both, and as itself."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_events import FAULT, STARTED, start_of
+from core_toy import HEARTBEAT, events_of, exchange_of, toy
+
+from dragoman._engine.sinks import KeepingSink, ListSink, StreamSink, WholeSink, sink_for
+from dragoman._ir.assembly import Answer, Block
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Endpoint, Exchange
+
+ANY = toy("any")
+NARROW = toy("narrow", sequential=True)
+HELLO: list[Event] = [
+    STARTED,
+    start_of(BlockKind.TEXT),
+    TextDelta(0, "hi"),
+    BlockEnded(0),
+    Stopped(StopReason.END),
+    ENDED,
+]
+
+
+def test_frames_come_as_events_go() -> None:
+    sink = StreamSink(ANY, exchange_of(), Ledger())
+    for event in HELLO:
+        sink.send(event)
+        assert events_of(sink.take()) == [event]
+        assert sink.take() == b""
+
+
+def test_one_block_at_a_time_where_it_is_wanted() -> None:
+    events: list[Event] = [
+        STARTED,
+        start_of(BlockKind.TEXT),
+        start_of(BlockKind.TEXT, 1),
+        TextDelta(1, "b"),
+        TextDelta(0, "a"),
+        BlockEnded(0),
+    ]
+    for spec, order in ((ANY, [0, 1, 2, 3, 4, 5]), (NARROW, [0, 1, 4, 5, 2, 3])):
+        sink = StreamSink(spec, exchange_of(), Ledger())
+        for event in events:
+            sink.send(event)
+        assert events_of(sink.take()) == [events[at] for at in order]
+
+
+@pytest.mark.parametrize("spec", [ANY, NARROW])
+def test_the_short_way_for_the_open_block(spec: object) -> None:
+    sink = StreamSink(spec, exchange_of(), Ledger())  # type: ignore[arg-type]
+    for event in HELLO[:2]:
+        sink.send(event)
+    sink.take()
+    sink.direct(0)(HELLO[2])
+    assert events_of(sink.take()) == [HELLO[2]]
+
+
+def test_a_block_that_waits_has_no_short_way() -> None:
+    sink = StreamSink(NARROW, exchange_of(), Ledger())
+    for event in [STARTED, start_of(BlockKind.TEXT), start_of(BlockKind.TEXT, 1)]:
+        sink.send(event)
+    sink.take()
+    sink.direct(1)(TextDelta(1, "b"))
+    assert sink.take() == b""
+
+
+def test_the_heartbeat_is_the_endpoints() -> None:
+    exchange = exchange_of()
+    assert StreamSink(ANY, exchange, Ledger()).heartbeat == HEARTBEAT
+    other = Endpoint("/x", heartbeat=b"\n")
+    exchange = msgspec.structs.replace(exchange, endpoint=other)
+    assert StreamSink(ANY, exchange, Ledger()).heartbeat == b"\n"
+
+
+def test_a_document_comes_at_the_end() -> None:
+    sink = WholeSink(ANY, exchange_of(), Ledger())
+    for event in HELLO[:2]:
+        sink.send(event)
+    sink.direct(0)(HELLO[2])
+    for event in HELLO[3:]:
+        assert (sink.take(), sink.body) == (b"", None)
+        sink.send(event)
+    out = sink.take()
+    assert out == encode(sink.body)
+    assert decode(out)["blocks"][0]["block"]["text"] == "hi"
+    assert (sink.take(), sink.heartbeat) == (b"", b"")
+
+
+def test_a_failure_gives_no_document() -> None:
+    sink = WholeSink(ANY, exchange_of(), Ledger())
+    for event in [*HELLO[:3], Failed(FAULT)]:
+        sink.send(event)
+    assert (sink.take(), sink.body) == (b"", None)
+
+
+def test_frames_and_a_document() -> None:
+    sink = sink_for(ANY, exchange_of(), Ledger(), streams=True, keep_whole=True)
+    assert isinstance(sink, KeepingSink)
+    for event in HELLO[:2]:
+        sink.send(event)
+    sink.direct(0)(HELLO[2])
+    for event in HELLO[3:]:
+        sink.send(event)
+    assert events_of(sink.take()) == HELLO
+    assert sink.body is not None
+    assert sink.body["blocks"][0]["block"]["text"] == "hi"
+    assert sink.heartbeat == HEARTBEAT
+
+
+def _told(answer: Answer, exchange: Exchange, ledger: Ledger) -> dict[str, Any]:
+    texts = [block.text for block in answer.blocks if isinstance(block, Block)]
+    fault = None if answer.fault is None else answer.fault.message
+    return {"model": answer.started.model, "texts": texts, "fault": fault}
+
+
+@pytest.mark.parametrize(
+    ("events", "body"),
+    [
+        ([*HELLO[:3], Failed(FAULT)], {"model": "big-model", "texts": ["hi"], "fault": FAULT.message}),
+        # Before it began, all that is known of the model is its name.
+        ([Failed(FAULT)], {"model": "theirs", "texts": [], "fault": FAULT.message}),
+    ],
+)
+@pytest.mark.parametrize("prints", [True, False])
+def test_a_failed_stream_has_a_document_where_the_protocol_has_a_form_for_it(
+    prints: bool, events: list[Event], body: dict[str, Any]
+) -> None:
+    spec = msgspec.structs.replace(ANY, write_whole=_told, failed_bodies=prints)
+    exchange = msgspec.structs.replace(exchange_of(), upstream_model="theirs")
+    sink = sink_for(spec, exchange, Ledger(), streams=True, keep_whole=True)
+    assert isinstance(sink, KeepingSink)
+    for event in events:
+        sink.send(event)
+    assert sink.body == (body if prints else None)
+    assert events_of(sink.take()) == events
+
+
+def test_events_as_they_are() -> None:
+    sink = ListSink()
+    sink.send(STARTED)
+    sink.direct(0)(HELLO[2])
+    assert (sink.events, sink.take(), sink.heartbeat) == ([STARTED, HELLO[2]], b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("streams", "keep_whole", "kind"),
+    [
+        (True, False, StreamSink),
+        (False, False, WholeSink),
+        (False, True, WholeSink),
+        (True, True, KeepingSink),
+    ],
+)
+def test_which_one(streams: bool, keep_whole: bool, kind: type[object]) -> None:
+    assert type(sink_for(ANY, exchange_of(), Ledger(), streams=streams, keep_whole=keep_whole)) is kind

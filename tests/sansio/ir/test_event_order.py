@@ -1,0 +1,288 @@
+"""The legal order of events: every pair of the tables, and random sequences against an independent model."""
+
+from typing import Any
+
+import pytest
+from core_chop import PROPERTY
+from core_events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.event_order import DELTAS, TRANSITIONS, Checker, Phase
+from dragoman._ir.events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    SealDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._wire.exceptions import LocalProtocolError
+
+STOP = Stopped(StopReason.END)
+FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SealDelta, Annotation, Logprobs})
+
+
+def checked(*events: Event) -> Checker:
+    checker = Checker()
+    for event in events:
+        checker.check(event)
+    return checker
+
+
+def refused(checker: Checker, event: Event, message: str) -> None:
+    """The event is refused, with this message, and the checker stays where it was."""
+    before = checker.phase, checker.open_blocks
+    with pytest.raises(LocalProtocolError, match=message):
+        checker.check(event)
+    assert (checker.phase, checker.open_blocks) == before
+
+
+# The tables
+
+
+IN_PHASE: dict[Phase, tuple[Event, ...]] = {
+    Phase.IDLE: (),
+    Phase.ACTIVE: (STARTED,),
+    Phase.ENDED: (STARTED, STOP, ENDED),
+    Phase.FAILED: (STARTED, Failed(FAULT)),
+}
+# What has to come before an event so that nothing but the phase can forbid it.
+BEFORE: dict[type[Event], tuple[Event, ...]] = {
+    TextDelta: (start_of(BlockKind.TEXT),),
+    Annotation: (start_of(BlockKind.TEXT),),
+    Logprobs: (start_of(BlockKind.TEXT),),
+    ReasoningDelta: (start_of(BlockKind.REASONING),),
+    SealDelta: (start_of(BlockKind.REASONING),),
+    ArgumentsDelta: (start_of(BlockKind.TOOL_CALL),),
+    BlockEnded: (start_of(BlockKind.TEXT),),
+    Ended: (STOP,),
+}
+
+
+def test_every_event_type_has_a_sample() -> None:
+    assert set(SAMPLES) == {kind for row in TRANSITIONS.values() for kind in row}
+    assert set(TRANSITIONS) == set(IN_PHASE) == set(Phase)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_phase_with_every_event(phase: Phase, kind: type[Event]) -> None:
+    before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is Phase.ACTIVE else ())
+    checker = checked(*before)
+    assert checker.phase is phase
+    after = TRANSITIONS[phase].get(kind)
+    if after is None:
+        refused(checker, SAMPLES[kind], f"{kind.__name__} may not come while the answer is {phase.value}")
+    else:
+        checker.check(SAMPLES[kind])
+        assert checker.phase is after
+
+
+def test_the_transitions_are_those_of_the_design() -> None:
+    """Started once and first; Ended or Failed once and last; everything else between."""
+    between = set(SAMPLES) - {Started, Ended, Failed}
+    assert TRANSITIONS[Phase.IDLE] == {Started: Phase.ACTIVE, Failed: Phase.FAILED}
+    assert TRANSITIONS[Phase.ACTIVE] == {
+        **dict.fromkeys(between, Phase.ACTIVE),
+        Ended: Phase.ENDED,
+        Failed: Phase.FAILED,
+    }
+    assert TRANSITIONS[Phase.ENDED] == TRANSITIONS[Phase.FAILED] == {}
+
+
+@pytest.mark.parametrize("block", BlockKind)
+@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
+def test_every_block_kind_with_every_delta(block: BlockKind, delta: type[Event]) -> None:
+    checker = checked(STARTED, start_of(block))
+    if delta in DELTAS[block]:
+        checker.check(SAMPLES[delta])
+    else:
+        refused(checker, SAMPLES[delta], f"{delta.__name__} does not fit the kind of block 0")
+
+
+@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
+def test_a_delta_needs_its_block(delta: type[Event]) -> None:
+    text = f"{delta.__name__} for block 0, which is not open"
+    refused(checked(STARTED), SAMPLES[delta], text)
+    before = BEFORE[delta]
+    refused(checked(STARTED, *before, BlockEnded(0)), SAMPLES[delta], text)
+
+
+@pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta, ArgumentsDelta])
+def test_nothing_fills_a_block_after_the_failure(delta: type[Event]) -> None:
+    checker = checked(STARTED, *BEFORE[delta], Failed(FAULT))
+    assert checker.open_blocks == []
+    refused(checker, SAMPLES[delta], "may not come while the answer is failed")
+
+
+# The rules of blocks and choices
+
+
+TEXT = start_of(BlockKind.TEXT)
+
+REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
+    "a number twice": ((TEXT,), TEXT, "block 0 was started before"),
+    "a number again": ((TEXT, BlockEnded(0)), TEXT, "block 0 was started before"),
+    "a block in a stopped choice": ((STOP,), TEXT, "choice 0 has stopped: block 0 may not start in it"),
+    "a tool call without a head": ((), BlockStarted(0, BlockKind.TOOL_CALL), "a tool call has a tool head"),
+    "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "nothing else has one"),
+    "a second seal": (
+        (start_of(BlockKind.REASONING), SealDelta(0, SEAL)),
+        SealDelta(0, SEAL),
+        "block 0 has its seal already",
+    ),
+    "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
+    "the second end of a block": ((TEXT, BlockEnded(0)), BlockEnded(0), "block 0 ends but is not open"),
+    "two stops": ((STOP,), STOP, "choice 0 stops twice"),
+    "a stop with open blocks": (
+        (TEXT, start_of(BlockKind.TEXT, 1, 1), start_of(BlockKind.TEXT, 2)),
+        STOP,
+        r"choice 0 stops with open blocks \[0, 2\]",
+    ),
+    "the end without a stop": ((), ENDED, "choice 0 has not stopped"),
+    "the end without the stop of choice 0": (
+        (Stopped(StopReason.END, choice=1),),
+        ENDED,
+        "choice 0 has not stopped",
+    ),
+    "the end with an open block": (
+        (STOP, start_of(BlockKind.TEXT, 3, 1)),
+        ENDED,
+        r"the answer ends with open blocks \[3\]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "event", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(before: tuple[Event, ...], event: Event, message: str) -> None:
+    refused(checked(STARTED, *before), event, message)
+
+
+def test_choices_stop_on_their_own() -> None:
+    checker = checked(
+        STARTED,
+        TEXT,
+        start_of(BlockKind.TEXT, 1, 1),
+        BlockEnded(0),
+        STOP,
+        TextDelta(1, "a"),
+        BlockEnded(1),
+        Stopped(StopReason.END, choice=1),
+        Usage(),
+        SAMPLES[Opaque],
+        ENDED,
+    )
+    assert checker.phase is Phase.ENDED
+
+
+def test_open_blocks_are_given_oldest_first() -> None:
+    checker = checked(STARTED, start_of(BlockKind.TEXT, 5), start_of(BlockKind.TEXT, 2), TextDelta(5, "a"))
+    assert checker.open_blocks == [5, 2]
+    checker.check(BlockEnded(5))
+    assert checker.open_blocks == [2]
+
+
+# A model of its own
+
+
+class Model:
+    """The same grammar in other words: what a sequence so far allows, from its history alone."""
+
+    def __init__(self) -> None:
+        self.history: list[Event] = []
+
+    def _of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.history if type(event) is kind]
+
+    def allows(self, event: Event) -> bool:
+        started, over = bool(self._of(Started)), bool(self._of(Ended) or self._of(Failed))
+        if over:
+            return False
+        if isinstance(event, Failed):
+            return True
+        if isinstance(event, Started) or not started:
+            return isinstance(event, Started) and not started
+        blocks = {each.block: each for each in self._of(BlockStarted)}
+        closed = {each.block for each in self._of(BlockEnded)}
+        running = {number: each for number, each in blocks.items() if number not in closed}
+        stopped = {each.choice for each in self._of(Stopped)}
+        match event:
+            case BlockStarted(block=number, choice=choice, kind=kind, tool=tool):
+                return (
+                    number not in blocks
+                    and choice not in stopped
+                    and (kind.value == "tool_call") == bool(tool)
+                )
+            case BlockEnded(block=number):
+                return number in running
+            case Stopped(choice=choice):
+                busy = {each.choice for each in running.values()}
+                return choice not in stopped and choice not in busy
+            case Ended():
+                return not running and 0 in stopped
+            case Usage() | Opaque():
+                return True
+        if event.block not in running:  # type: ignore[union-attr]
+            return False
+        kind = running[event.block].kind.value  # type: ignore[union-attr]
+        match event:
+            case TextDelta() | Logprobs():
+                return kind in ("text", "refusal")
+            case Annotation():
+                return kind == "text"
+            case ArgumentsDelta():
+                return kind == "tool_call"
+            case ReasoningDelta():
+                return kind == "reasoning"
+            case SealDelta(block=number):
+                return kind == "reasoning" and all(each.block != number for each in self._of(SealDelta))
+        raise AssertionError(event)
+
+
+def agree(events: list[Event]) -> None:
+    """Checker and model take and refuse the same events; what is refused leaves no trace."""
+    checker, model = Checker(), Model()
+    for event in events:
+        allowed = model.allows(event)
+        try:
+            checker.check(event)
+        except LocalProtocolError:
+            assert not allowed
+        else:
+            assert allowed
+            model.history.append(event)
+
+
+@PROPERTY
+@given(st.lists(arbitrary, max_size=30))
+def test_arbitrary_sequences(events: list[Event]) -> None:
+    agree(events)
+    agree([STARTED, *events])
+
+
+@PROPERTY
+@given(answers(choices=2))
+def test_legal_answers_are_legal(events: list[Event]) -> None:
+    assert checked(*events).phase is Phase.ENDED
+    agree(events)
+
+
+@PROPERTY
+@given(answers(choices=2), st.data())
+def test_legal_answers_with_intruders(events: list[Event], data: st.DataObject) -> None:
+    for event in data.draw(st.lists(arbitrary, min_size=1, max_size=4)):
+        events.insert(data.draw(st.integers(0, len(events))), event)
+    agree(events)

@@ -1,0 +1,339 @@
+"""The fast lane: what it takes, what it leaves, and that it agrees with the reader in everything."""
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from core_chop import PROPERTY, cut_at, places
+from core_events import STARTED, start_of
+from core_toy import ToyReader, exchange_of, frame_of, toy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._engine.response import ResponseTranslator
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    Event,
+    ReasoningDelta,
+    ReasoningForm,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.fast_path import Delta, Lane, LaneHint, learn
+from dragoman.codec import ProtocolSpec
+
+HINT = LaneHint(b"text", number=b"n", padding=b"pad")
+
+# A frame and the text it was read as; then other frames and what the lane makes of them, None for nothing.
+SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
+    "plain": (
+        b'data: {"i":1,"text":"a","x":null}',
+        [
+            (b'data: {"i":1,"text":"b","x":null}', "b"),
+            (b'data: {"i":1,"text":"\\"\\u00e9\\n","x":null}', '"é\n'),
+            ('data: {"i":1,"text":"😀","x":null}'.encode(), "😀"),
+            (b'data: {"i":1,"text":"","x":null}', None),
+            (b'data: {"i":2,"text":"b","x":null}', None),
+            (b'data: {"i":1,"text":"b","x":true}', None),
+            (b'data: {"i":1,"text":"b"}', None),
+            (b'data: {"i":1,"text":"b","text":"c","x":null}', None),
+            (b'data: {"i":1,"text":"b" ,"x":null}', None),
+            (b'data: {"i":1,"text":null,"x":null}', None),
+            (b'data: {"i":1,"text":"b\xff","x":null}', None),
+            (b'data: {"i":1,"text":"\\ud83d","x":null}', None),
+            (b'data: {"i":1,"text":"b\n","x":null}', None),
+            (b'data: {"i":1,"text":\n"b","x":null}', None),
+            (b'data: {"i":1,"text":"b\\","x":null}', None),
+            (b'data: {"i":1,"text":","x":null}', None),
+            (b'data: {"i":1,"text', None),
+            (b"", None),
+        ],
+    ),
+    "with an event line": (
+        b'event: e\ndata: {"text":"a"}',
+        [(b'event: e\ndata: {"text":"b"}', "b"), (b'event: f\ndata: {"text":"b"}', None)],
+    ),
+    "a blank after the colon": (
+        b'data: {"text": "a"}',
+        [(b'data: {"text": "b"}', "b"), (b'data: {"text":"b"}', None)],
+    ),
+    "brackets at the end": (
+        b'data: {"d":[{"text":"a"}] }',
+        [
+            (b'data: {"d":[{"text":"b"}] }', "b"),
+            (b'data: {"d":[{"text":"b"}]}', "b"),
+            (b'data: {"d":[{"text":"b" } ]   }', "b"),
+            (b'data: {"d":[{"text":"b"}]}}', None),
+            (b'data: {"d":[{"text":"b"}\n]}', None),
+            (b'data: {"d":[{"text":"b"}]', None),
+            (b'data: {"d":[{"text":"b}]}', None),
+            (b'data: {"d":[{"text":"', None),
+        ],
+    ),
+    "a counter": (
+        b'data: {"n":7,"o":0,"text":"a","x":1}',
+        [
+            (b'data: {"n":8,"o":0,"text":"b","x":1}', "b"),
+            (b'data: {"n":12345,"o":0,"text":"b","x":1}', "b"),
+            (b'data: {"n":0,"o":0,"text":"b","x":1}', "b"),
+            (b'data: {"n":08,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":-8,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":8.5,"o":0,"text":"b","x":1}', None),
+            (b'data: {"n":8,"o":1,"text":"b","x":1}', None),
+            (b'data: {"n":8', None),
+        ],
+    ),
+    "padding": (
+        b'data: {"text":"a","x":1,"pad":"Zk9"}',
+        [
+            (b'data: {"text":"b","x":1,"pad":""}', "b"),
+            (b'data: {"text":"b","x":1,"pad":"aB3dE"}', "b"),
+            (b'data: {"text":"b","x":1,"pad":"a,b"}', None),
+            (b'data: {"text":"b","x":1,"pad":"a\\""}', None),
+            (b'data: {"text":"b","x":2,"pad":"a"}', None),
+            (b'data: {"text":"b","x":1,"pad":"a"} ', None),
+            (b'data: {"text":"b","x":1,"pad":"}', None),
+            (b'data: {"text":"b","x":1,"pad":"c","x":1,"pad":"d"}', None),
+        ],
+    ),
+    "counter and padding": (
+        b'data: {"n":1,"text":"a","pad":"x"}]',
+        [(b'data: {"n":2,"text":"b","pad":"yz"}]', "b")],
+    ),
+    "the key as a value": (
+        b'data: {"k":"text","text":"a","v":"\\"text\\":\\"a\\""}',
+        [(b'data: {"k":"text","text":"b","v":"\\"text\\":\\"a\\""}', "b")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("frame", "others"), SHAPES.values(), ids=SHAPES)
+def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
+    text_of = learn(frame, HINT, "a")
+    assert text_of is not None
+    assert text_of(frame) == "a"
+    for other, text in others:
+        assert text_of(other) == text, other
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'data: {"x":"a"}',  # no such member
+        b'data: {"text":"a","d":{"text":"a"}}',  # two of them: which one was it?
+        b'data: {"text":"b","t":"a"}',  # another text than the reader found
+        b'data: {"text":["a"]}',
+        b'data: {"t\\u0065xt":"a"}',
+        b'data: {"text":"\\ud83d"}',
+        b'data: {"text":"\xff"}',
+        b'data: {"text":"a',
+    ],
+)
+def test_what_cannot_be_learned(frame: bytes) -> None:
+    assert learn(frame, HINT, "a") is None
+
+
+def test_a_protocol_without_counter_and_padding() -> None:
+    text_of = learn(b'data: {"n":1,"text":"a","pad":"x"}', LaneHint(b"text"), "a")
+    assert text_of is not None
+    assert text_of(b'data: {"n":1,"text":"b","pad":"x"}') == "b"
+    assert text_of(b'data: {"n":2,"text":"b","pad":"x"}') is None
+    assert text_of(b'data: {"n":1,"text":"b","pad":"y"}') is None
+
+
+DELTAS: list[Delta] = [
+    TextDelta(3, "a"),
+    ArgumentsDelta(3, "a"),
+    ReasoningDelta(3, "a", 2, ReasoningForm.SUMMARY),
+]
+
+
+def taken(lane: Lane, frame: bytes) -> bool:
+    """What the lane's owner does with each frame."""
+    text = None if lane.text_of is None else lane.text_of(frame)
+    if text is None:
+        return False
+    lane.emit(text)
+    return True
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("noted", [True, False])
+def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
+    lane = Lane()
+    notes: list[str] = []
+    put: list[Delta] = []
+    lane.keep(b'data: {"text":"a"}', delta, LaneHint(b"text", notes.append if noted else None), put.append)
+    assert taken(lane, b'data: {"text":"b"}')
+    assert not taken(lane, b'data: {"t":"b"}')
+    assert put == [msgspec.structs.replace(delta, text="b")]
+    assert notes == (["b"] if noted else [])
+
+
+def test_nothing_is_known_at_first_and_after_forget() -> None:
+    lane = Lane()
+    put: list[Delta] = []
+    frame = b'data: {"text":"a"}'
+    assert not taken(lane, frame)
+    with pytest.raises(AssertionError, match="nothing was learned"):
+        lane.emit("a")
+    lane.keep(frame, DELTAS[0], LaneHint(b"text"), put.append)
+    assert taken(lane, frame)
+    lane.forget()
+    assert not taken(lane, frame)
+    assert put == [DELTAS[0]]
+
+
+def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
+    lane = Lane()
+    tries = 0
+    while lane.wants():
+        lane.keep(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
+        assert not taken(lane, b'data: {"other":"a"}')
+        tries += 1
+        assert tries < 100
+    assert tries > 3
+
+
+def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
+    """A clock in every frame: each can be learned, and none is like the next."""
+    lane = Lane()
+    tries = 0
+    while lane.wants():
+        lane.keep(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
+        tries += 1
+        assert not taken(lane, b'data: {"time":%d,"text":"a"}' % tries)
+        assert tries < 100
+    assert tries > 3
+
+
+def test_one_that_can_is_not() -> None:
+    lane = Lane()
+    for _ in range(100):
+        lane.keep(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
+        assert taken(lane, b'data: {"text":"b"}')
+        assert lane.wants()
+
+
+def test_a_text_of_megabytes() -> None:
+    frame = b'data: {"text":"' + b'a\\"' * 2_000_000 + b'"}'
+    start = time.perf_counter()
+    assert learn(frame, HINT, 'a"' * 2_000_000) is not None
+    assert time.perf_counter() - start < 2
+
+
+# The reader and the lane
+
+
+READERS: list[ToyReader] = []
+
+
+class Slow(ToyReader):
+    def __init__(self) -> None:
+        super().__init__()
+        READERS.append(self)
+
+    def lane(self, delta: Delta) -> LaneHint | None:
+        return None
+
+
+class Quick(ToyReader):
+    def __init__(self) -> None:
+        super().__init__()
+        READERS.append(self)
+
+
+def with_reader(reader: type[ToyReader]) -> ProtocolSpec:
+    return msgspec.structs.replace(toy("upstream"), stream_reader=lambda exchange, ledger: reader())
+
+
+SLOW, QUICK = with_reader(Slow), with_reader(Quick)
+
+
+def told(upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]) -> tuple[bytes, Any, list[str]]:
+    """What the client got, how it ended, and what the reader has kept of the texts."""
+    machine = ResponseTranslator(upstream, client, exchange_of())
+    reader = READERS.pop()
+    out = b""
+    for piece in pieces:
+        machine.receive_data(piece)
+        out += machine.data_to_send()
+    machine.receive_eof()
+    return out + machine.data_to_send(), (machine.outcome, machine.fault), reader.texts
+
+
+STARTS: list[Event] = [
+    STARTED,
+    start_of(BlockKind.TEXT, 0),
+    start_of(BlockKind.REASONING, 1),
+    start_of(BlockKind.TOOL_CALL, 2),
+    start_of(BlockKind.TEXT, 3, 1),
+]
+NAMES = ["text", "think", "arguments", "text"]
+ENDS: list[Event] = [
+    *[BlockEnded(block) for block in range(4)],
+    Stopped(StopReason.END),
+    Stopped(StopReason.END, choice=1),
+    ENDED,
+]
+
+texts = st.text(st.sampled_from('ab"\\é😀\u2028{}n,'), max_size=4)
+
+
+@st.composite
+def frames(draw: Any) -> bytes:
+    """A delta in one of many spellings; now and then a comment, the end of a block, or a damaged frame."""
+    kind = draw(st.sampled_from(["delta"] * 12 + ["comment", "end", "damaged"]))
+    if kind == "comment":
+        return b": ping\n\n"
+    block = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+    if kind == "end":
+        return frame_of(BlockEnded(block))
+    text = json.dumps(draw(texts), ensure_ascii=draw(st.booleans()))
+    number = draw(st.sampled_from(["", '"n":1,', '"n":2,', '"n":10,']))
+    tail = draw(st.sampled_from(["}", "}", "} ", ' ,"x":1}', ',"pad":""}', ',"pad":"aZ9"}', ',"part":1}']))
+    line = f'data: {{"e":"{NAMES[block]}",{number}"block":{block},"text":{text}{tail}\n\n'.encode()
+    if kind == "delta":
+        return line
+    at = draw(st.integers(6, len(line) - 3))
+    return (
+        line[:at]
+        + draw(st.sampled_from([b"", b'"', b"\\", b"\n", b" ", b"0", b"\xff", b","]))
+        + line[at + 1 :]
+    )
+
+
+@PROPERTY
+@given(st.lists(frames(), max_size=25), places, st.booleans())
+def test_both_ways_agree(lines: list[bytes], cuts: list[int], narrow: bool) -> None:
+    client = toy("client", sequential=narrow, choices=not narrow)
+    data = b"".join([*map(frame_of, STARTS), *lines, *map(frame_of, ENDS)])
+    slow = told(SLOW, client, [data])
+    assert told(QUICK, client, [data]) == slow
+    assert told(QUICK, client, cut_at(data, cuts)) == slow
+
+
+def test_the_lane_is_taken() -> None:
+    """Or the test above would prove nothing."""
+    calls = 0
+
+    class Counting(Quick):
+        def read(self, frame: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return super().read(frame)
+
+    deltas: list[Event] = [TextDelta(0, str(number)) for number in range(100)]
+    data = [frame_of(event) for event in [*STARTS, *deltas, *ENDS]]
+    out, _, kept = told(with_reader(Counting), toy("client"), data)
+    added = frame_of(ArgumentsDelta(2, "{}"))  # for the call that had no arguments
+    assert out == b"".join(data).replace(frame_of(BlockEnded(2)), added + frame_of(BlockEnded(2)))
+    assert kept == [str(number) for number in range(100)]
+    assert calls == len(STARTS) + 1 + len(ENDS)

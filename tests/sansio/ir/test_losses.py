@@ -1,0 +1,93 @@
+"""The ledger: what it keeps, how it names places, and what the policies make of it."""
+
+import pytest
+
+from dragoman._ir.losses import MAX_ENTRIES, Ledger, Loss, LossCode, Policy, child
+from dragoman._wire.exceptions import RemoteProtocolError
+
+
+def test_entries_in_order_without_repeats() -> None:
+    ledger = Ledger()
+    ledger.dropped("/b", "first")
+    ledger.altered("/a", "second")
+    ledger.dropped("/b", "said otherwise")
+    ledger.add(LossCode.REPAIRED, "/b", "another code")
+    assert list(ledger) == [
+        Loss(LossCode.DROPPED, "/b", "first"),
+        Loss(LossCode.ALTERED, "/a", "second"),
+        Loss(LossCode.REPAIRED, "/b", "another code"),
+    ]
+    assert len(ledger) == 3
+
+
+def test_unknown_fields() -> None:
+    ledger = Ledger()
+    ledger.unknown_fields("/messages/0", {"a": "secret", "b/c~d": {"deep": "secret"}})
+    ledger.unknown_fields("/x", None)
+    ledger.unknown_fields("/x", {})
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.UNKNOWN_FIELD, "/messages/0/a"),
+        (LossCode.UNKNOWN_FIELD, "/messages/0/b~1c~0d"),
+    ]
+    assert "secret" not in repr(list(ledger))
+
+
+def test_fields_that_are_defined_and_have_no_place_are_dropped() -> None:
+    """An object is one of those when all that it holds is."""
+    ledger = Ledger()
+    extra = {"a": 1, "b": {"c": 1}, "d": {"c": 1, "e": 2}, "f": {}}
+    ledger.unknown_fields("/m", extra, defined=frozenset({"a", "c"}))
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.DROPPED, "/m/a"),
+        (LossCode.DROPPED, "/m/b"),
+        (LossCode.UNKNOWN_FIELD, "/m/d"),
+        (LossCode.UNKNOWN_FIELD, "/m/f"),
+    ]
+
+
+def test_only_so_many_are_kept() -> None:
+    ledger = Ledger()
+    ledger.unknown_fields("", {f"k{number}": 1 for number in range(MAX_ENTRIES)})
+    assert (len(list(ledger)), len(ledger), ledger.overflow) == (MAX_ENTRIES, MAX_ENTRIES, 0)
+    ledger.dropped("/one", "more")
+    ledger.dropped("/two", "more")
+    ledger.unknown_fields("", {"k0": "known already"})
+    assert (len(list(ledger)), len(ledger), ledger.overflow) == (MAX_ENTRIES, MAX_ENTRIES + 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "pointer"),
+    [("", "a", "/a"), ("/a", 3, "/a/3"), ("/a", "", "/a/"), ("/a", "~/~1", "/a/~0~1~01")],
+)
+def test_child(path: str, key: str | int, pointer: str) -> None:
+    """RFC 6901, section 3."""
+    assert child(path, key) == pointer
+
+
+def test_record_never_refuses() -> None:
+    ledger = Ledger()
+    ledger.dropped("/a", "gone")
+    ledger.enforce(Policy.RECORD)
+
+
+def test_refuse_takes_what_is_whole() -> None:
+    Ledger().enforce(Policy.REFUSE)
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["/tools/0/x"], "strict mode: /tools/0/x cannot be carried to the upstream: gone"),
+        (["/a", "/b", "/c"], "strict mode: /a cannot be carried to the upstream: gone (and 2 more)"),
+        ([""], "strict mode: the request cannot be carried to the upstream: gone"),
+    ],
+)
+def test_refuse(paths: list[str], message: str) -> None:
+    ledger = Ledger()
+    for path in paths:
+        ledger.dropped(path, "gone")
+    with pytest.raises(RemoteProtocolError) as caught:
+        ledger.enforce(Policy.REFUSE)
+    error = caught.value
+    assert (error.message, error.path, error.status_hint) == (message, paths[0], 400)
+    assert error.code == "lossy_translation"

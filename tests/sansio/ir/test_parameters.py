@@ -1,0 +1,101 @@
+"""Plain settings by table."""
+
+from hashlib import sha256
+
+import pytest
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.parameters import (
+    Converter,
+    hashed_beyond,
+    param_paths,
+    read_params,
+    write_params,
+)
+from dragoman._ir.request import Param, Request
+from dragoman._wire.json import JSON
+
+NAMES: dict[str, Param] = {"max_tokens": "max_output_tokens", "new_max": "max_output_tokens", "seed": "seed"}
+
+
+def test_read() -> None:
+    assert read_params({"seed": 7, "other": 1}, NAMES) == {"seed": 7}
+    assert read_params({}, NAMES) == {}
+
+
+def test_null_means_absent_and_false_does_not() -> None:
+    assert read_params({"seed": None, "max_tokens": 0}, NAMES) == {"max_output_tokens": 0}
+
+
+def test_the_later_name_of_the_table_wins() -> None:
+    assert read_params({"new_max": 2, "max_tokens": 1}, NAMES) == {"max_output_tokens": 2}
+    assert read_params({"new_max": None, "max_tokens": 1}, NAMES) == {"max_output_tokens": 1}
+
+
+def test_paths() -> None:
+    assert param_paths(NAMES) == {"max_output_tokens": "/new_max", "seed": "/seed"}
+
+
+def written(
+    params: dict[Param, JSON], names: dict[Param, str], converters: dict[Param, Converter]
+) -> tuple[dict[str, JSON], list[tuple[LossCode, str]]]:
+    request = Request(
+        protocol="toy", model="m", messages=(), raw={}, params=params, param_paths={"seed": "/dice"}
+    )
+    out: dict[str, JSON] = {}
+    ledger = Ledger()
+    write_params(request, names, converters, out, ledger)
+    return out, [(loss.code, loss.path) for loss in ledger]
+
+
+def test_write_under_the_targets_name() -> None:
+    assert written({"seed": 7, "temperature": 0}, {"seed": "s", "temperature": "t"}, {}) == (
+        {"s": 7, "t": 0},
+        [],
+    )
+
+
+def test_what_has_no_row_is_a_loss_at_its_place() -> None:
+    assert written({"seed": 7, "user": "u"}, {}, {}) == (
+        {},
+        [(LossCode.DROPPED, "/dice"), (LossCode.DROPPED, "/user")],
+    )
+
+
+def test_converters() -> None:
+    def double(value: JSON, path: str, ledger: Ledger) -> JSON:
+        return value * 2
+
+    def refuse(value: JSON, path: str, ledger: Ledger) -> JSON:
+        ledger.altered(path, "no")
+        return None
+
+    names: dict[Param, str] = {"seed": "s"}
+    assert written({"seed": 7}, names, {"seed": double}) == ({"s": 14}, [])
+    assert written({"seed": 7}, names, {"seed": refuse}) == ({}, [(LossCode.ALTERED, "/dice")])
+
+
+def test_a_converter_without_a_name_consumes() -> None:
+    seen: list[JSON] = []
+
+    def consume(value: JSON, path: str, ledger: Ledger) -> JSON:
+        seen.append((value, path))
+        return value
+
+    assert written({"seed": 7}, {}, {"seed": consume}) == ({}, [])
+    assert seen == [(7, "/dice")]
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("abc", "abc"),
+        (7, 7),
+        ("abcd", sha256(b"abcd").hexdigest()),
+        ("ab\ud800c", sha256(b"ab\xed\xa0\x80c").hexdigest()),
+    ],
+)
+def test_a_long_name_of_a_user_is_hashed(value: JSON, sent: JSON) -> None:
+    ledger = Ledger()
+    assert hashed_beyond(3)(value, "/user", ledger) == sent
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/user")] * (sent != value)

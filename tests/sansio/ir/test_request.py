@@ -1,0 +1,74 @@
+"""The request document: frozen, and shared by nobody by accident."""
+
+from typing import get_args
+
+import pytest
+
+from dragoman._ir.losses import LossCode
+from dragoman._ir.request import (
+    HostedTool,
+    McpServer,
+    Message,
+    Param,
+    Part,
+    ReasoningConfig,
+    Request,
+    Text,
+    Tool,
+    WebSearch,
+)
+
+
+def test_frozen() -> None:
+    request = Request(protocol="toy", model="m", messages=(), raw={})
+    with pytest.raises(AttributeError):
+        request.model = "other"  # type: ignore[misc]
+
+
+def test_defaults_are_not_shared() -> None:
+    first, second = (Request(protocol="toy", model="m", messages=(), raw={}) for _ in range(2))
+    first.params["seed"] = 1
+    first.param_paths["seed"] = "/seed"
+    assert second.params == {}
+    assert second.param_paths == {}
+
+
+def test_equal_documents_are_equal() -> None:
+    assert Message("user", (Text("a"),)) == Message("user", (Text("a"),))
+    assert Message("user", (Text("a"),)) != Message("user", (Text("a", path="/x"),))
+
+
+@pytest.mark.parametrize("kind", [*get_args(Part), *get_args(Tool)])
+def test_every_part_knows_where_it_stood(kind: type) -> None:
+    assert "path" in kind.__struct_fields__
+
+
+def test_a_hosted_tool_that_others_have_too_is_no_unknown_kind() -> None:
+    assert HostedTool("vendor", "odd_tool", {}).loss is LossCode.UNKNOWN_KIND
+    assert HostedTool("vendor", "web_search", {}, use=WebSearch()).loss is LossCode.DROPPED
+
+
+def test_neutral_names_are_unique_and_sorted() -> None:
+    names = get_args(Param)
+    assert list(names) == sorted(set(names))
+
+
+def test_no_secret_is_shown() -> None:
+    server = McpServer("files", "https://secret.example/?key=1", "token", ("read",))
+    assert repr(server) == "McpServer(label='files', url=..., authorization=..., allowed_tools=('read',))"
+
+
+@pytest.mark.parametrize(
+    ("config", "thinks"),
+    [
+        (ReasoningConfig(), False),
+        (ReasoningConfig(show="omitted"), False),
+        (ReasoningConfig(effort="none"), False),
+        (ReasoningConfig(mode="disabled", effort="low"), False),
+        (ReasoningConfig(effort="low"), True),
+        (ReasoningConfig(mode="adaptive"), True),
+        (ReasoningConfig(mode="enabled", budget=2000), True),
+    ],
+)
+def test_whether_thinking_is_asked_for(config: ReasoningConfig, thinks: bool) -> None:
+    assert config.thinks is thinks

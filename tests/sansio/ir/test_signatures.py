@@ -1,0 +1,109 @@
+"""Sealed reasoning: there and back unchanged, and nothing that was not wrapped here."""
+
+from base64 import urlsafe_b64encode
+
+import pytest
+from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.events import Seal
+from dragoman._ir.signatures import PREFIX, Sealer
+from dragoman._wire.json import encode
+
+SEAL = Seal("anthropic_messages", {"type": "thinking", "thinking": "é😀", "signature": "abc=="}, "model-1")
+PLAIN, KEYED, OTHER = Sealer(), Sealer(secret=b"hush-hush"), Sealer(secret=b"another")
+
+
+def packed(value: object) -> str:
+    return PREFIX + urlsafe_b64encode(encode(value)).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize("sealer", [PLAIN, KEYED], ids=["no secret", "secret"])
+def test_round_trip(sealer: Sealer) -> None:
+    text = sealer.wrap(SEAL)
+    assert Sealer.is_wrapped(text)
+    assert text.isascii()
+    assert sealer.unwrap(text) == SEAL
+    assert sealer.wrap(SEAL) == text  # the same turn gives the same bytes
+
+
+natives = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@PROPERTY
+@given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(max_size=8))
+def test_any_seal(origin: str, native: object, model: str, secret: bytes | None) -> None:
+    seal = Seal(origin, native, model)
+    assert Sealer(secret).unwrap(Sealer(secret).wrap(seal)) == seal
+
+
+def test_lone_surrogates_travel() -> None:
+    seal = Seal("a", {"thinking": "cut \ud83d"})
+    assert KEYED.unwrap(KEYED.wrap(seal)) == seal
+
+
+def test_the_mac() -> None:
+    text = KEYED.wrap(SEAL)
+    assert OTHER.unwrap(text) is None
+    assert KEYED.unwrap(PLAIN.wrap(SEAL)) is None  # no MAC at all
+    assert KEYED.unwrap(OTHER.wrap(SEAL)) is None
+    assert KEYED.unwrap(text.rpartition(".")[0]) is None
+    assert KEYED.unwrap(text.rpartition(".")[0] + ".") is None
+    assert PLAIN.unwrap(text) == SEAL  # without a secret nobody looks at it
+
+
+def test_every_changed_character_is_seen() -> None:
+    text = KEYED.wrap(SEAL)
+    for at in range(len(PREFIX), len(text)):
+        changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
+        assert KEYED.unwrap(changed) is None
+        assert KEYED.unwrap(text[:at]) is None
+    assert KEYED.unwrap(text + "A") is None
+    assert KEYED.unwrap(text + "é") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "EqQBCkYIBRgCKkAx",  # a vendor's own signature
+        PREFIX[:-1],
+        PREFIX,
+        PREFIX + "!!!!",
+        PREFIX + "é",
+        PREFIX + "A",
+        PREFIX + urlsafe_b64encode(b"no json").decode(),
+        PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
+        packed("text"),
+        packed(7),
+        packed([1]),
+        packed({}),
+        packed({"o": "a", "m": "b"}),
+        packed({"o": 1, "m": "b", "n": {}}),
+        packed({"o": "a", "m": None, "n": {}}),
+        PLAIN.wrap(SEAL) + "\n",
+        PLAIN.wrap(SEAL) + "!!!!",
+        PLAIN.wrap(SEAL).replace("drg1.", "drg1. "),
+        PLAIN.wrap(SEAL)[:-5],
+    ],
+)
+def test_not_ours(text: str) -> None:
+    assert PLAIN.unwrap(text) is None
+    assert KEYED.unwrap(text) is None
+
+
+def test_is_wrapped_looks_at_the_form_alone() -> None:
+    assert Sealer.is_wrapped(PREFIX + "whatever")
+    assert not Sealer.is_wrapped("whatever")
+
+
+def test_no_repr_shows_the_secret() -> None:
+    assert repr(KEYED) == str(KEYED) == f"{KEYED}" == "Sealer(secret=...)"
+    assert repr(PLAIN) == "Sealer(secret=None)"
+    assert "hush" not in repr([KEYED])
+    assert "hush" not in KEYED.wrap(SEAL)

@@ -1,0 +1,86 @@
+"""The defaults of targets and tool rules, and that a protocol needs every field but no more."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_toy import exchange_of, toy
+
+from dragoman.codec import Endpoint, ProtocolSpec, RateLimitHeaders, Target, ToolRule
+
+
+def test_defaults_suit_the_widest_range() -> None:
+    target = Target()
+    assert (target.custom_tools, target.developer_role, target.mid_system) == (None, False, False)
+    rule = ToolRule()
+    assert (rule.max_name, rule.max_call_id, rule.namespaces) == (64, 64, False)
+
+
+def test_a_spec_is_complete_at_birth() -> None:
+    with pytest.raises(TypeError, match="name"):
+        ProtocolSpec()  # type: ignore[call-arg]
+    spec = toy()
+    absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
+    assert absent == {"max_stops", "model_list", "rate_limit_headers", "token_count", "version_header"}
+
+
+def test_most_bodies_demand_no_headers() -> None:
+    assert toy().request_headers({"model": "m"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (RateLimitHeaders("x-limit-"), "x-limit-remaining-tokens"),
+        (RateLimitHeaders("x-limit-", "{limit}-{what}"), "x-limit-tokens-remaining"),
+    ],
+)
+def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> None:
+    assert headers.header("tokens", "remaining") == name
+
+
+def test_exchange_hides_no_secret_by_default() -> None:
+    assert exchange_of().sealer.secret is None
+
+
+@pytest.mark.parametrize(
+    ("mended", "stored", "upstream", "told"),
+    [
+        (False, False, "up_1", "a_abc123"),
+        (True, False, "up_1", "up_1"),
+        (True, False, "", "a_abc123"),
+        (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
+    ],
+)
+def test_the_id_of_an_answer(mended: bool, stored: bool, upstream: str, told: str) -> None:
+    exchange = msgspec.structs.replace(exchange_of(), mended=mended, stored=stored)
+    assert exchange.answer_id("a_", upstream) == told
+
+
+@pytest.mark.parametrize(
+    ("streams", "asked", "does"),
+    [
+        ("asked", True, True),
+        ("asked", False, False),
+        ("always", False, True),
+        ("never", True, False),
+    ],
+)
+def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> None:
+    assert Endpoint("/x", streams=streams).streams_if(asked) is does
+
+
+@pytest.mark.parametrize(
+    ("target", "can"),
+    [
+        (Target(), True),
+        (Target(forced_tools="no"), False),
+        (Target(forced_tools="not_thinking"), True),
+        (Target(forced_tools="not_thinking", efforts=("none", "low")), True),
+        (Target(forced_tools="not_thinking", efforts=("low",)), False),
+        (Target(forced_tools="not_thinking", reasoning_setting=None), False),
+        (Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
+    ],
+)
+def test_whether_a_call_can_be_demanded(target: Target, can: bool) -> None:
+    assert target.can_force_tools is can

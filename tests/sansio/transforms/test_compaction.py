@@ -1,0 +1,144 @@
+"""Asking for a summary in words, and the answer as the one event that a client of compaction wants."""
+
+import pytest
+from core_events import FAULT, STARTED, start_of
+from msgspec.structs import replace
+
+from dragoman._ir.errors import FaultKind
+from dragoman._ir.event_order import Checker
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    Compacted,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    Namespace,
+    Request,
+    ResponseFormat,
+    Text,
+    ToolChoice,
+)
+from dragoman._transforms.compaction import CompactStage, ask_for_summary
+
+HI = Message("user", (Text("hi"),))
+
+
+ASKED = Request(
+    "toy",
+    "m",
+    (HI,),
+    {},
+    tools=(FunctionTool("look"),),
+    namespaces=(Namespace("n"),),
+    parallel_tool_calls=False,
+    params={"temperature": 0},
+    compact=True,
+)
+
+
+def test_the_request() -> None:
+    ledger = Ledger()
+    out = ask_for_summary(ASKED, ledger)
+    first, ask = out.messages
+    assert (first, ask.role) == (HI, "user")
+    assert isinstance(ask.parts[0], Text)
+    assert "summary" in ask.parts[0].text
+    # All that stands before the conversation is as it was, for the sake of the upstream's cache.
+    assert (out.tools, out.namespaces) == (ASKED.tools, ASKED.namespaces)
+    assert (out.tool_choice, out.parallel_tool_calls) == (ToolChoice("none"), False)
+    assert (out.params, out.compact) == ({"temperature": 0}, False)
+    assert list(ledger) == []
+
+
+def test_a_request_without_tools_has_no_choice_of_them() -> None:
+    assert ask_for_summary(replace(ASKED, tools=()), Ledger()).tool_choice is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "losses"),
+    [
+        (ToolChoice("auto", path="/c"), []),
+        (ToolChoice("none", path="/c"), []),
+        (ToolChoice("required", path="/c"), [(LossCode.ALTERED, "/c")]),
+        (ToolChoice("named", "look"), [(LossCode.ALTERED, "/tool_choice")]),
+    ],
+)
+def test_no_tool_is_called(choice: ToolChoice, losses: list[tuple[LossCode, str]]) -> None:
+    ledger = Ledger()
+    assert ask_for_summary(replace(ASKED, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
+    assert [(loss.code, loss.path) for loss in ledger] == losses
+
+
+@pytest.mark.parametrize(("path", "told"), [("/text/format", "/text/format"), ("", "/response_format")])
+def test_a_summary_has_no_schema(path: str, told: str) -> None:
+    ledger = Ledger()
+    out = ask_for_summary(replace(ASKED, response_format=ResponseFormat({}, path=path)), ledger)
+    assert out.response_format is None
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, told)]
+
+
+TEXT = [start_of(BlockKind.TEXT), TextDelta(0, "so "), TextDelta(0, "far\n"), BlockEnded(0)]
+THOUGHT = [start_of(BlockKind.REASONING, 1), ReasoningDelta(1, "hm"), BlockEnded(1)]
+CALL = [start_of(BlockKind.TOOL_CALL, 2), ArgumentsDelta(2, "{}"), BlockEnded(2)]
+OTHER = [start_of(BlockKind.TEXT, 3, 1), TextDelta(3, "x"), BlockEnded(3), Stopped(StopReason.END, choice=1)]
+MORE = [start_of(BlockKind.TEXT, 4), TextDelta(4, "and on"), BlockEnded(4)]
+END = Stopped(StopReason.END)
+DONE = Stopped(StopReason.COMPACTION)
+USED = Usage(1, 2)
+
+
+def staged(events: list[Event]) -> list[Event]:
+    stage = CompactStage()
+    checker = Checker()
+    out = [each for event in events for each in stage.send(event)]
+    for event in out:
+        checker.check(event)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("events", "summary"),
+    [
+        ([*TEXT], "so far"),
+        ([*THOUGHT, *TEXT, *CALL, Opaque("o", "k", {})], "so far"),
+        ([*OTHER, *TEXT], "so far"),
+        ([*TEXT, *MORE], "so far\n\n\nand on"),
+    ],
+)
+def test_the_text_is_the_summary(events: list[Event], summary: str) -> None:
+    assert staged([STARTED, *events, USED, END, ENDED]) == [STARTED, USED, Compacted(summary), DONE, ENDED]
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([END], "the model wrote no summary (end)"),
+        ([*CALL, Stopped(StopReason.TOOL_USE)], "the model wrote no summary (tool_use)"),
+        (
+            [*TEXT, Stopped(StopReason.MAX_TOKENS)],
+            "the model stopped before the summary was complete (max_tokens)",
+        ),
+    ],
+)
+def test_half_a_summary_is_none(events: list[Event], message: str) -> None:
+    out = staged([STARTED, *events])
+    assert out[0] == STARTED
+    assert isinstance(out[1], Failed)
+    assert (out[1].fault.kind, out[1].fault.message, out[1].fault.status) == (FaultKind.SERVER, message, 502)
+
+
+def test_a_failure_passes() -> None:
+    assert staged([STARTED, *TEXT[:2], Failed(FAULT)]) == [STARTED, Failed(FAULT)]

@@ -1,0 +1,196 @@
+"""What a request loses by leaving its protocol, whatever the target is."""
+
+import msgspec
+import pytest
+
+from dragoman._ir.losses import Ledger, Loss, LossCode
+from dragoman._ir.request import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    Namespace,
+    OpaquePart,
+    Param,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    ResponseFormat,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolRef,
+    ToolResult,
+)
+from dragoman._transforms.extensions import leave_protocol, refuse_held
+from dragoman._wire.exceptions import RemoteProtocolError
+
+X = {"x": 1}
+
+
+def left(request: Request) -> tuple[Request, list[tuple[LossCode, str]]]:
+    ledger = Ledger()
+    out = leave_protocol(request, ledger)
+    return out, [(loss.code, loss.path) for loss in ledger]
+
+
+def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) -> Request:
+    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_known_to_all_loses_nothing() -> None:
+    given = request(
+        Message("user", (Text("a"), Media("image", "url", "https://x"))),
+        Message("assistant", (Thought("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
+        Message("user", (ToolResult("c", (Text("b"),)),)),
+        tools=(FunctionTool("look"), CustomTool("run"), HostedTool("toy", "search", {})),
+        reasoning=ReasoningConfig(effort="low"),
+        response_format=ResponseFormat(),
+    )
+    out, losses = left(given)
+    assert out is given
+    assert losses == []
+
+
+def test_what_only_its_own_servers_hold_is_refused() -> None:
+    held: dict[Param, str] = {"thread": "no_thread"}
+    refuse_held(request(params={"temperature": 1}), held)
+    given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
+    with pytest.raises(RemoteProtocolError, match=r"^more\.thread: .* send all its messages") as caught:
+        refuse_held(given, held)
+    error = caught.value
+    assert (error.status_hint, error.code, error.path) == (400, "no_thread", "/more/thread")
+
+
+def test_every_unknown_field_is_entered_once() -> None:
+    given = request(
+        Message(
+            "user",
+            (
+                Text("a", extra=X, path="/m/0/0"),
+                Media("image", "url", "u", extra=X, path="/m/0/1"),
+                ToolResult("c", (Text("b", extra=X, path="/m/0/2/0"), Text("c")), extra=X, path="/m/0/2"),
+            ),
+            path="/m/0",
+            extra={"x": 1, "y/z": 2},
+        ),
+        Message(
+            "assistant",
+            (
+                Thought("t", extra=X, path="/m/1/0"),
+                Refusal("r", extra=X, path="/m/1/1"),
+                ToolCall("c", "look", "{}", extra=X, path="/m/1/2"),
+            ),
+        ),
+        tools=(
+            FunctionTool("look", extra=X, path="/t/0"),
+            CustomTool("run", extra=X, path="/t/1"),
+            HostedTool("toy", "search", {"x": 1}, path="/t/2"),
+        ),
+        reasoning=ReasoningConfig(extra=X, path="/r"),
+        response_format=ResponseFormat(extra=X, path="/f"),
+        extra=X,
+    )
+    out, losses = left(given)
+    assert out is given
+    paths = [path for _, path in losses]
+    assert paths == [
+        *["/x", "/t/0/x", "/t/1/x", "/r/x", "/f/x", "/m/0/x", "/m/0/y~1z", "/m/0/0/x", "/m/0/1/x"],
+        *["/m/0/2/x", "/m/0/2/0/x", "/m/1/0/x", "/m/1/1/x", "/m/1/2/x"],
+    ]
+    assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
+
+
+def test_what_its_protocol_defines_is_not_unknown() -> None:
+    defined = frozenset({"caller", "edits"})
+    given = request(
+        Message("assistant", (ToolCall("c", "look", "{}", extra={"caller": "code", "x": 1}, path="/m/0/0"),)),
+        extra={"management": {"edits": [], "caller": 1}, "other": {"edits": [], "x": 1}, "empty": {}},
+        defined=defined,
+    )
+    _, losses = left(given)
+    assert losses == [
+        (LossCode.DROPPED, "/management"),
+        (LossCode.UNKNOWN_FIELD, "/other"),
+        (LossCode.UNKNOWN_FIELD, "/empty"),
+        (LossCode.DROPPED, "/m/0/0/caller"),
+        (LossCode.UNKNOWN_FIELD, "/m/0/0/x"),
+    ]
+
+
+def test_what_the_reader_put_right_is_entered() -> None:
+    repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
+    _, losses = left(request(repairs=(repair,)))
+    assert losses == [(LossCode.REPAIRED, "/tools/0")]
+
+
+def test_namespaces_are_taken_apart() -> None:
+    given = request(
+        namespaces=(
+            Namespace("Files.", extra=X, path="/t/0"),
+            Namespace(path="/t/1"),
+        )
+    )
+    _, losses = left(given)
+    assert losses == [(LossCode.DROPPED, "/t/0/description"), (LossCode.UNKNOWN_FIELD, "/t/0/x")]
+
+
+def test_parts_without_a_counterpart_leave_their_words() -> None:
+    says = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
+    mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
+    plain = Text("words", path="/p", stand_in=True)
+    quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
+    given = request(
+        quiet,
+        Message("user", (Text("a"), says, mute, says)),
+        Message("user", (ToolResult("c", (Text("b"), says)), ToolResult("d", (Text("b"),)))),
+    )
+    out, losses = left(given)
+    assert out.messages[0] is quiet
+    assert out.messages[1].parts == (Text("a"), plain, mute, plain)
+    assert out.messages[2].parts == (ToolResult("c", (Text("b"), plain)), ToolResult("d", (Text("b"),)))
+    assert losses == [(LossCode.ALTERED, "/p")]
+
+
+def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> None:
+    plain, odd = Message("user", (Text("a"),)), Message("user", (Text("b", extra=X, path="/m/1/0"),))
+    out, losses = left(request(plain, odd))
+    assert out.messages == (plain, odd)
+    assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]
+
+
+def test_what_is_for_the_provider_goes_nowhere() -> None:
+    header = OpaquePart("toy", "header", {}, "/system/0", text="")
+    out, losses = left(request(Message("system", (header, Text("Be brief."))), Message("user", (Text("a"),))))
+    assert out.messages == (Message("system", (Text("Be brief."),)), Message("user", (Text("a"),)))
+    assert losses == [(LossCode.DROPPED, "/system/0")]
+
+
+LATE, OTHER = FunctionTool("late", path="/t/0", deferred=True), FunctionTool("other", path="/t/1")
+CALL = Message("assistant", (ToolCall("c", "late", "{}"),))
+SEARCHES = HostedTool("toy", "tool_search_tool_bm25", {}, "/t/2")
+CLIENT_SEARCHES = HostedTool("toy", "tool_search", {}, "/t/2", stand_in=FunctionTool("tool_search"))
+LOADED = msgspec.structs.replace(LATE, deferred=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "tools"),
+    [
+        pytest.param(request(tools=(LATE, OTHER)), (OTHER,), id="nothing has found it"),
+        (request(tools=(LATE, CLIENT_SEARCHES)), (CLIENT_SEARCHES,)),
+        pytest.param(request(tools=(LATE, SEARCHES)), (LATE, SEARCHES), id="nothing else would find it"),
+        pytest.param(request(CALL, tools=(LATE, OTHER)), (LATE, OTHER), id="it was called"),
+        (request(tools=(LATE, OTHER), tool_choice=ToolChoice("named", "late")), (LATE, OTHER)),
+        (request(tools=(LATE,), tool_choice=ToolChoice("allowed", allowed=(ToolRef("late"),))), (LATE,)),
+        (request(tools=(LOADED, OTHER)), (LOADED, OTHER)),
+    ],
+)
+def test_a_tool_whose_loading_is_deferred_waits_until_it_is_found(
+    given: Request, tools: tuple[Tool, ...]
+) -> None:
+    out, losses = left(given)
+    assert out.tools == tools
+    assert losses == ([(LossCode.DROPPED, "/t/0")] if len(tools) < len(given.tools) else [])

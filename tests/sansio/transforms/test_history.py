@@ -1,0 +1,228 @@
+"""Histories in, histories with pairs of calls and results out, and what the ledger says of it."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Media, Message, Request, Text, Thought, ToolCall, ToolResult
+from dragoman._transforms.history import end_with_user, mend_history
+from dragoman.codec import Target
+
+MISSING = "No result: the conversation went on before the tool had answered."
+
+
+def history(text: str) -> tuple[Message, ...]:
+    """`a:T Cx` is an assistant's text and its call x; `u:Rx` a result; `s:T` a system text; E an empty text.
+
+    Each letter stands for one part; `Cx*` is a call of a custom tool.
+    """
+    messages = []
+    for at, line in enumerate(filter(None, map(str.strip, text.split("|")))):
+        role, _, rest = line.partition(":")
+        parts = []
+        for number, word in enumerate(rest.split()):
+            path = f"/{at}/{number}"
+            kind = ToolKind.CUSTOM if word.endswith("*") else ToolKind.FUNCTION
+            name = word[1:].rstrip("*")
+            if word[0] == "C":
+                parts.append(ToolCall(name, "f", "{}", kind, path=path))
+            elif word[0] == "R":
+                parts.append(ToolResult(name, (Text("r"),), kind, path=path))
+            elif word[0] == "E":
+                parts.append(Text("", path=path))
+            elif word[0] == "M":
+                parts.append(Media("image", "url", "u", path=path))
+            elif word[0] == "H":
+                parts.append(Thought("hm", path=path))
+            else:
+                parts.append(Text(word, path=path))
+        messages.append(Message(ROLES[role], tuple(parts), f"/{at}"))
+    return tuple(messages)
+
+
+ROLES = {"a": "assistant", "u": "user", "s": "system", "d": "developer"}
+MARKED = "<tool_result>\nr\n</tool_result>"
+LETTERS = {value: key for key, value in ROLES.items()}
+
+
+def told(messages: tuple[Message, ...]) -> str:
+    lines = []
+    for message in messages:
+        words = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                words.append("C" + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
+            elif isinstance(part, ToolResult):
+                missing = part.parts == (Text(MISSING, path=part.path),) and part.is_error is True
+                words.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
+            else:
+                said = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
+                words.append({Media: "M", Thought: "H"}.get(type(part)) or said)
+        lines.append(f"{LETTERS[message.role]}:{' '.join(words)}")
+    return " | ".join(lines)
+
+
+def mended(text: str) -> tuple[str, list[str]]:
+    ledger = Ledger()
+    request = Request("toy", "m", history(text), {})
+    out = mend_history(request, ledger)
+    assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
+    if not len(ledger):
+        assert out is request
+    return told(out.messages), [loss.path for loss in ledger]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "u:hi",
+        "s:be | u:hi | a:yo | u:more",
+        "u:hi | a:Cx | u:Rx | a:done",
+        "u:hi | a:H t Cx Cy | u:Ry Rx more | a:done",
+        # one item each, as in Responses
+        "u:hi | a:H | a:Cx | a:Cy | a:t | u:Rx | u:Ry | u:more | a:Cz | u:Rz",
+        "u:M | a:Cx* | u:Rx* M",
+        "u:M hi",
+    ],
+)
+def test_a_sound_history_is_left_as_it_is(text: str) -> None:
+    assert mended(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "repairs"),
+    [
+        # results without calls
+        ("u:Rx hi", "u:O hi", ["/0/0"]),
+        ("u:hi | u:Rx", "u:hi | u:O", ["/1/0"]),
+        ("a:Cx | u:Rx Rx", "a:Cx | u:Rx | u:O", ["/1/1"]),
+        ("a:Cx | u:Ry Rx", "a:Cx | u:Rx | u:O", ["/1/0", "/1/1"]),
+        ("a:Rx t", "a:t", ["/0/0"]),
+        ("u:Cx | u:Rx", "u:Cx | u:O", ["/1/0"]),
+        # calls without results
+        ("a:Cx", "a:Cx | u:?x", ["/0/0"]),
+        ("a:Cx* Cy | u:Ry", "a:Cx* Cy | u:?x* Ry", ["/0/0"]),
+        ("a:Cx | u:hi", "a:Cx | u:?x | u:hi", ["/0/0"]),
+        ("a:Cx | u:hi | a:Cy | u:Ry", "a:Cx | u:?x | u:hi | a:Cy | u:Ry", ["/0/0"]),
+        # results that come late, or with text before them
+        ("a:Cx | u:hi | u:Rx", "a:Cx | u:Rx | u:hi", ["/2/0"]),
+        ("a:Cx | u:hi Rx", "a:Cx | u:Rx | u:hi", ["/1/1"]),
+        ("a:Cx Cy | u:Rx hi Ry", "a:Cx Cy | u:Rx Ry | u:hi", ["/1/2"]),
+        ("a:Cx | s:note | u:Rx", "a:Cx | u:Rx | s:note", ["/2/0"]),
+        ("a:Cx Cy | u:Rx | a:t | u:Ry", "a:Cx Cy | u:Rx Ry | a:t", ["/3/0"]),
+        ("a:Cx | u:hi | a:t | u:Rx", "a:Cx | u:Rx | u:hi | a:t", ["/3/0"]),
+        # ids that are used again
+        ("a:Cx Cx | u:Rx Rx", "a:Cx Cx_2 | u:Rx Rx_2", ["/0/1"]),
+        ("a:Cx | u:Rx | a:Cx | u:Rx", "a:Cx | u:Rx | a:Cx_2 | u:Rx_2", ["/2/0"]),
+        (
+            "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx | u:Rx",
+            "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx_3 | u:Rx_3",
+            ["/4/0"],
+        ),
+        ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/2/0", "/0/0"]),
+        # nothing said
+        ("u:E | a:t", "a:t", ["/0/0"]),
+        ("u:E hi E", "u:hi", ["/0/0", "/0/2"]),
+        ("u: | a:t", "a:t", ["/0"]),
+        ("a:Cx E | u:Rx", "a:Cx | u:Rx", ["/0/1"]),
+        ("a:Cx | u:E Rx", "a:Cx | u:Rx", ["/1/0"]),
+    ],
+)
+def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
+    assert mended(text) == (expected, repairs)
+
+
+def test_what_a_result_without_a_call_holds_is_the_users() -> None:
+    media = Media("image", "url", "u", path="/0/1")
+    result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
+    out = mend_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
+    assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
+
+
+def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
+    call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
+    out = mend_history(Request("toy", "m", (Message("assistant", (call,)),), {}), Ledger())
+    assert out.messages[1].parts == (
+        ToolResult("x", (Text(MISSING, path="/c"),), is_error=True, path="/c", hosted="shell"),
+    )
+
+
+WORDS = st.sampled_from(["t", "E", "M", "Cx", "Cy", "Cz", "Rx", "Ry", "Rz"])
+LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
+    lambda line: f"{line[0]}:{' '.join(line[1])}"
+)
+
+
+@given(st.lists(LINES, max_size=8).map(" | ".join))
+def test_every_history_comes_out_sound_and_loses_nothing_in_silence(text: str) -> None:
+    ledger = Ledger()
+    before = Request("toy", "m", history(text), {})
+    after = mend_history(before, ledger)
+    assert mend_history(after, Ledger()) is after
+    ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
+    answered = [
+        part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolResult)
+    ]
+    in_turns = [
+        part.call_id
+        for each in after.messages
+        if each.role == "assistant"
+        for part in each.parts
+        if isinstance(part, ToolCall)
+    ]
+    assert len(set(ids)) == len(ids) or any(each.role != "assistant" for each in after.messages)
+    assert sorted(answered) == sorted(in_turns)
+    arrived = {part.path for each in after.messages for part in each.parts}
+    told_of = {loss.path for loss in ledger}
+    for message in before.messages:
+        assert message.parts or message.path in told_of
+        for part in message.parts:
+            assert part.path in arrived or part.path in told_of
+
+
+def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
+    """Prompt caches live from it: what was mended once is mended the same way when the conversation goes on."""
+    turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
+    for end in (2, 4, 6):
+        whole = mend_history(Request("toy", "m", turns, {}), Ledger()).messages
+        part = mend_history(Request("toy", "m", turns[:end], {}), Ledger()).messages
+        assert whole[: len(part)] == part
+    assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
+
+
+CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
+
+
+@pytest.mark.parametrize(
+    ("prefill", "before", "added"),
+    [
+        (True, "u:a | a:b", False),
+        (False, "", False),
+        (False, "u:a", False),
+        (False, "u:a | a:Cx | u:Rx", False),
+        (False, "u:a | a:b", True),
+        (False, "u:a | a:H", True),
+    ],
+)
+def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", history(before), {})
+    out = end_with_user(request, Target(prefill=prefill), ledger)
+    assert (out is request) is not added
+    assert out.messages[: len(request.messages)] == request.messages
+    asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
+    assert out.messages[len(request.messages) :] == ((asks,) if added else ())
+    assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
+
+
+def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
+    [call, text, result] = history("a:Cx | u:T | u:Rx")
+    result = msgspec.structs.replace(result, extra={"more": 1})
+    ledger = Ledger()
+    out = mend_history(Request("toy", "m", (call, text, result), {}), ledger)
+    assert told(out.messages) == "a:Cx | u:Rx | u:T"
+    assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

@@ -1,0 +1,236 @@
+"""Structured output where the upstream cannot: what is asked instead, and what the client gets."""
+
+from typing import Any
+
+import pytest
+from core_events import FAULT, STARTED, start_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+    Text,
+    ToolChoice,
+)
+from dragoman._transforms.json_output import (
+    JSON_TOOL,
+    BareJsonStage,
+    JsonToolStage,
+    Way,
+    fit_format,
+    way_of,
+)
+from dragoman.codec import Target
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+FORM = ResponseFormat(SCHEMA, "n", "what it is", True, path="/format")
+ANY = ResponseFormat(path="/format")
+LIST = ResponseFormat({"type": "array"}, path="/format")
+TOOL = FunctionTool("look")
+
+NATIVE = Target()
+OBJECT = Target(structured="object")
+NONE = Target(structured="none")
+
+
+def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
+    messages = (Message("system", (Text("be"),)), Message("user", (Text("hi"),)))
+    return Request("toy", "m", messages, {}, response_format=form, **fields)
+
+
+@pytest.mark.parametrize(
+    ("request_", "target", "way"),
+    [
+        (asked(None), NONE, Way.NATIVE),
+        (asked(), NATIVE, Way.NATIVE),
+        (asked(ANY), OBJECT, Way.NATIVE),
+        (asked(), OBJECT, Way.OBJECT),
+        (asked(), NONE, Way.TOOL),
+        (asked(ANY), NONE, Way.TOOL),
+        (asked(LIST), NONE, Way.WORDS),
+        (asked(), Target(structured="none", forced_tools="no"), Way.WORDS),
+        # the client's own choices win
+        (asked(tools=(TOOL,)), NONE, Way.WORDS),
+        (asked(tool_choice=ToolChoice("none")), NONE, Way.WORDS),
+        (asked(reasoning=ReasoningConfig("adaptive")), NONE, Way.WORDS),
+        (asked(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, Way.WORDS),
+        (asked(reasoning=ReasoningConfig(effort="low")), NONE, Way.WORDS),
+        (asked(reasoning=ReasoningConfig(effort="none")), NONE, Way.TOOL),
+        (asked(reasoning=ReasoningConfig("disabled")), NONE, Way.TOOL),
+        (asked(reasoning=ReasoningConfig(show="omitted")), NONE, Way.TOOL),
+    ],
+)
+def test_the_way(request_: Request, target: Target, way: Way) -> None:
+    assert way_of(request_, target) is way
+
+
+def test_what_is_native_stays() -> None:
+    ledger = Ledger()
+    request = asked()
+    assert fit_format(request, NATIVE, ledger) == (request, Way.NATIVE)
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("form", "description", "parameters", "strict"),
+    [
+        (FORM, "what it is", SCHEMA, True),
+        (
+            ANY,
+            "Give the answer to the user by calling this tool: its input is the whole answer.",
+            {"type": "object"},
+            None,
+        ),
+    ],
+)
+def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, strict: bool | None) -> None:
+    ledger = Ledger()
+    request, way = fit_format(asked(form), NONE, ledger)
+    assert way is Way.TOOL
+    assert request.tools == (FunctionTool(JSON_TOOL, description, parameters, strict, path="/format"),)
+    assert request.tool_choice == ToolChoice("named", JSON_TOOL, path="/format")
+    assert (request.response_format, request.messages) == (None, asked().messages)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
+
+
+@pytest.mark.parametrize(
+    ("target", "form", "left", "words"),
+    [
+        (OBJECT, FORM, ANY, ["what it is", '{"type":"object","properties":{"a":{"type":"integer"}}}']),
+        (NONE, LIST, None, ['{"type":"array"}']),
+        (NONE, ANY, None, ["It must be a JSON object."]),
+    ],
+)
+def test_in_words(
+    target: Target, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
+) -> None:
+    ledger = Ledger()
+    request, _ = fit_format(asked(form, tools=(TOOL,)), target, ledger)
+    assert (request.response_format, request.tools, request.tool_choice) == (left, (TOOL,), None)
+    first, told, last = request.messages
+    assert (first, last) == asked().messages
+    assert told.role == "system"
+    assert isinstance(told.parts[0], Text)
+    assert all(word in told.parts[0].text for word in ["Answer with one JSON value", *words])
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
+
+
+def test_a_path_is_always_told() -> None:
+    ledger = Ledger()
+    fit_format(asked(ResponseFormat(SCHEMA)), NONE, ledger)
+    assert [loss.path for loss in ledger] == ["/response_format"]
+
+
+# The tool's answer
+
+
+def staged(stage: JsonToolStage | BareJsonStage, events: list[Event]) -> list[Event]:
+    return [each for event in events for each in stage.send(event)]
+
+
+def tool(block: int, *pieces: str, name: str = JSON_TOOL) -> list[Event]:
+    start = BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead(f"c{block}", name))
+    return [start, *[ArgumentsDelta(block, each) for each in pieces], BlockEnded(block)]
+
+
+def text(block: int, *pieces: str) -> list[Event]:
+    return [start_of(BlockKind.TEXT, block), *[TextDelta(block, each) for each in pieces], BlockEnded(block)]
+
+
+ANOTHER = tool(1, "{}", name="other")
+CALLED = Stopped(StopReason.TOOL_USE)
+END = Stopped(StopReason.END)
+CUT = Stopped(StopReason.MAX_TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected", "losses"),
+    [
+        ([*tool(0, "{", "}"), CALLED], [*text(0, "{", "}"), END], 0),
+        ([*tool(0, "{"), CUT], [*text(0, "{"), CUT], 0),
+        ([*text(0, "Well:"), *tool(1, "{}"), CALLED], [*text(1, "{}"), END], 1),
+        ([*tool(0, "{}"), *text(1, "Done."), CALLED], [*text(0, "{}"), END], 1),
+        ([*tool(0, "{}"), *tool(1, "{}"), CALLED], [*text(0, "{}"), END], 1),
+        # the model did not obey: what it said is better than nothing
+        ([*text(0, "No"), END], [*text(0, "No"), END], 0),
+        (
+            [*text(0, "a"), *tool(1, "{}", name="other"), CALLED],
+            [*tool(1, "{}", name="other"), *text(0, "a"), CALLED],
+            0,
+        ),
+        ([*text(0, "No")[:2], Failed(FAULT)], [*text(0, "No")[:2], Failed(FAULT)], 0),
+    ],
+)
+def test_the_client_sees_text(events: list[Event], expected: list[Event], losses: int) -> None:
+    ledger = Ledger()
+    assert staged(JsonToolStage(JSON_TOOL, ledger), [STARTED, *events, ENDED]) == [STARTED, *expected, ENDED]
+    assert len(ledger) == losses
+
+
+# The fence
+
+
+FENCES = [
+    ('{"a":1}', '{"a":1}'),
+    ('```json\n{"a":1}\n```', '{"a":1}'),
+    ('```\n{"a":1}\n```\n', '{"a":1}'),
+    ('\n ```json\n{"a":\n1}```', '{"a":\n1}'),
+    ("```json\n{}", "{}"),
+    ('```json\n{"a":"`` `"}\n```', '{"a":"`` `"}'),
+    ('{"a":"```"}', '{"a":"```"}'),
+    ("`x`", "`x`"),
+    ("``", "``"),
+    ("```json", "```json"),
+    ("", ""),
+    ("  7", "  7"),
+]
+
+
+@pytest.mark.parametrize(("given_", "bare"), FENCES)
+def test_a_fence_is_taken_off(given_: str, bare: str) -> None:
+    for size in (1, 2, 3, 100):
+        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+        out = staged(BareJsonStage(), [STARTED, *text(0, *pieces), END, ENDED])
+        assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
+        assert all(each.text for each in out if isinstance(each, TextDelta))
+        assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
+            type(STARTED), BlockStarted, BlockEnded, Stopped, type(ENDED),
+        ]  # fmt: skip
+
+
+@given(st.text("`a\n {", max_size=20), st.integers(1, 5))
+def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
+    def bare(size: int) -> str:
+        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+        out = staged(BareJsonStage(), text(0, *pieces))
+        return "".join(each.text for each in out if isinstance(each, TextDelta))
+
+    assert bare(size) == bare(100)
+
+
+def test_what_is_no_text_passes() -> None:
+    events: list[Event] = [
+        *tool(0, "```"),
+        start_of(BlockKind.REFUSAL, 1),
+        TextDelta(1, "```"),
+        BlockEnded(1),
+    ]
+    assert staged(BareJsonStage(), events) == events

@@ -1,0 +1,110 @@
+"""What is kept of an answer, and where it is put when the turn comes back without it."""
+
+from collections.abc import Sequence
+
+from core_events import SEAL, STARTED, start_of
+
+from dragoman._ir.events import (
+    ENDED,
+    BlockEnded,
+    BlockKind,
+    Event,
+    ReasoningDelta,
+    Seal,
+    SealDelta,
+    Stopped,
+    StopReason,
+)
+from dragoman._ir.request import Message, Request, Text, Thought, ToolCall
+from dragoman._transforms.reasoning_cache import Keeper, recall_thoughts
+
+CALL = ToolCall("c1", "look", "{}")
+OTHER = ToolCall("c2", "look", "{}")
+KEPT = (Thought("", SEAL), Thought("", None))
+
+
+def recalled(
+    *messages: Message, known: tuple[str, ...] = ("c1", "c2")
+) -> tuple[tuple[Message, ...], list[tuple[str, ...]]]:
+    asked: list[tuple[str, ...]] = []
+
+    def recall(calls: tuple[str, ...]) -> Sequence[Thought] | None:
+        asked.append(calls)
+        return KEPT if calls == known else None
+
+    request = Request("toy", "m", messages, {})
+    out = recall_thoughts(request, recall)
+    assert (out is request) is (out.messages == messages)
+    return out.messages, asked
+
+
+def test_a_turn_with_calls_gets_its_thoughts_back() -> None:
+    user = Message("user", (Text("hi"),))
+    turn = Message("assistant", (Text("well"), CALL, OTHER), "/1")
+    messages, asked = recalled(user, turn)
+    assert asked == [("c1", "c2")]
+    thoughts = (Thought("", SEAL, path="/1"), Thought("", None, path="/1"))
+    assert messages == (user, Message("assistant", (*thoughts, Text("well"), CALL, OTHER), "/1"))
+
+
+def test_readable_reasoning_gives_way_to_the_sealed_one() -> None:
+    turn = Message("assistant", (Thought("hm"), CALL))
+    messages, _ = recalled(turn, known=("c1",))
+    assert messages[0].parts == (*KEPT, CALL)
+
+
+def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
+    turn = Message("assistant", (Thought("hm", Seal("toy", {"reasoning_content": "hm"})), CALL))
+    messages, _ = recalled(turn, known=("c1",))
+    assert messages[0].parts == (*KEPT, CALL)
+    assert recalled(turn)[0] == (turn,)  # nothing was kept
+
+
+def test_what_needs_nothing_is_not_asked_for() -> None:
+    for turn in (
+        Message("assistant", (Text("no calls"),)),
+        Message("assistant", (Thought("hm", SEAL), CALL)),
+        Message("user", (CALL,)),
+    ):
+        assert recalled(turn) == ((turn,), [])
+
+
+def test_what_is_not_known_stays() -> None:
+    turn = Message("assistant", (CALL,))
+    assert recalled(turn) == ((turn,), [("c1",)])
+
+
+def kept(*events: Event) -> object:
+    keeper = Keeper()
+    for event in events:
+        assert keeper.send(event) == (event,)
+    return keeper.keepsake()
+
+
+THINKS: list[Event] = [
+    start_of(BlockKind.REASONING),
+    ReasoningDelta(0, "hm"),
+    SealDelta(0, SEAL),
+    BlockEnded(0),
+]
+CALLS: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), BlockEnded(1)]
+END: list[Event] = [Stopped(StopReason.TOOL_USE), ENDED]
+
+
+def test_calls_and_seals_are_kept() -> None:
+    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Thought("", SEAL),))
+
+
+def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
+    assert kept(STARTED, *THINKS, *END) is None
+    assert kept(STARTED, *CALLS, *END) is None
+
+
+def test_other_choices_are_not_kept() -> None:
+    others = [
+        start_of(BlockKind.REASONING, 2, 1),
+        SealDelta(2, SEAL),
+        BlockEnded(2),
+        start_of(BlockKind.TOOL_CALL, 3, 1),
+    ]
+    assert kept(STARTED, *others) is None

@@ -1,0 +1,190 @@
+"""What the client demanded and the model did not do is told at the end; nothing is held back or changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_events import STARTED, start_of
+
+from dragoman._ir.events import (
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    ReasoningDelta,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    HostedTool,
+    Request,
+    ResponseFormat,
+    Tool,
+    ToolChoice,
+)
+from dragoman._transforms.response_checks import MAX_TEXT, CheckStage, unenforced
+from dragoman.codec import Target
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+FORM = ResponseFormat(SCHEMA, strict=True)
+ANY_OBJECT = ResponseFormat()
+REQUIRED, NAMED = ToolChoice("required"), ToolChoice("named", "look")
+END = Stopped(StopReason.END)
+
+
+def text(*pieces: str, block: int = 0, choice: int = 0) -> list[Event]:
+    deltas = [TextDelta(block, piece) for piece in pieces]
+    return [start_of(BlockKind.TEXT, block, choice), *deltas, BlockEnded(block)]
+
+
+def call(name: str, block: int = 9, choice: int = 0) -> list[Event]:
+    head = ToolHead(f"call_{block}", name)
+    return [BlockStarted(block, BlockKind.TOOL_CALL, choice, head), BlockEnded(block)]
+
+
+def told(events: list[Event], form: Any = None, choice: Any = None) -> list[str]:
+    ledger = Ledger()
+    stage = CheckStage(form, choice, ledger)
+    assert stage.text is (form is not None)
+    assert [tuple(stage.send(event)) for event in events] == [(event,) for event in events]
+    return [f"{loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
+
+
+NO_JSON = "breach /content: the answer is not the JSON that was demanded"
+NO_MATCH = "breach /content: the answer does not match the demanded schema"
+THOUGHT: list[Event] = [start_of(BlockKind.REASONING), ReasoningDelta(0, "{}"), BlockEnded(0)]
+REFUSED: list[Event] = [start_of(BlockKind.REFUSAL), TextDelta(0, "No."), BlockEnded(0)]
+
+
+@pytest.mark.parametrize(
+    ("events", "form", "losses"),
+    [
+        ([*text('{"ci', 'ty": "Oslo"}'), END], FORM, []),
+        ([*text("The city is Oslo."), END], FORM, [NO_JSON]),
+        ([*text('```json\n{"city": "Oslo"}\n```'), END], FORM, [NO_JSON]),
+        ([*text('{"town": "Oslo"}'), END], FORM, [f"{NO_MATCH} (required)"]),
+        ([*text('{"city": 7}'), END], FORM, [f"{NO_MATCH} (type)"]),
+        ([*text("{}"), END], ANY_OBJECT, []),
+        ([*text("[]"), END], ANY_OBJECT, [f"{NO_MATCH} (type)"]),
+        ([*text("\ud83d"), END], FORM, [NO_JSON]),
+        ([*THOUGHT, END], FORM, [NO_JSON]),
+        ([END], FORM, [NO_JSON]),
+        # Cut into blocks by citations, or behind a comment.
+        ([*text('{"city": '), *text('"Oslo"}', block=1), END], FORM, []),
+        ([*text("I look."), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+        ([*text("I look."), *text('{"city": 7}', block=1), END], FORM, [f"{NO_MATCH} (type)"]),
+        # Not the answer yet, or no answer.
+        ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
+        ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+        # Cut, but it had gone another way before.
+        ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
+        ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
+        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
+        ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
+        ([*REFUSED, END], FORM, []),
+        # Of several answers, each has a stage of its own.
+        ([*text("no", choice=1), Stopped(StopReason.END, choice=1)], FORM, []),
+        ([*text("no", choice=1), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+        ([*text("no"), END], None, []),
+    ],
+)
+def test_schemas(events: list[Event], form: Any, losses: list[str]) -> None:
+    assert told([STARTED, *events], form) == losses
+
+
+@pytest.mark.parametrize(
+    ("form", "pieces", "why"),
+    [
+        (ResponseFormat({"pattern": "^a"}), ['"a"'], "the schema has keywords that are not judged"),
+        (FORM, ["x" * MAX_TEXT, "x", "x"], f"it has more than {MAX_TEXT} characters"),
+    ],
+)
+def test_what_cannot_be_judged_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
+    path = "unchecked /content: whether it matches the demanded schema is not known"
+    assert told([*text(*pieces), END], form) == [f"{path}: {why}"]
+
+
+NO_CALL = "breach /tool_calls: a tool call was demanded, and the model made none"
+OTHER = "breach /tool_calls: the model called another tool than the one that was demanded"
+
+
+@pytest.mark.parametrize(
+    ("events", "choice", "losses"),
+    [
+        ([*call("look"), END], REQUIRED, []),
+        ([*text("Hm."), END], REQUIRED, [NO_CALL]),
+        ([END], NAMED, [NO_CALL]),
+        ([*call("look"), Stopped(StopReason.TOOL_USE)], NAMED, []),
+        ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
+        ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
+        ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
+        # Cut: after words there was to be no call, after none there might have been.
+        ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
+        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
+        ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
+        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
+        ([*REFUSED, END], REQUIRED, []),
+        # A tool that a function stood in for, by whatever name it goes.
+        ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
+        ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
+    ],
+)
+def test_tool_choices(events: list[Event], choice: ToolChoice, losses: list[str]) -> None:
+    assert told([STARTED, *events], None, choice) == losses
+
+
+def asked(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
+    return Request("p", "m", (), {}, tools=tools, response_format=form, tool_choice=choice)
+
+
+ENFORCES = Target(enforces=frozenset({"schema", "tool_choice"}))
+ALLOWED = ToolChoice("allowed", required=True)
+LOOSE = ResponseFormat(SCHEMA)
+OPEN = ResponseFormat({"type": "object"}, strict=True)
+LOOK, SEARCH = FunctionTool("look"), HostedTool("web_search", "p", {})
+SEARCHED = ToolChoice("named", hosted="web_search")
+
+
+@pytest.mark.parametrize(
+    ("request_", "sent", "target", "checks"),
+    [
+        (asked(), asked(), Target(), (None, None)),
+        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), Target(), (FORM, REQUIRED)),
+        (msgspec.structs.replace(asked(FORM, REQUIRED), compact=True), asked(), Target(), (None, None)),
+        (asked(choice=NAMED), asked(choice=NAMED), Target(), (None, NAMED)),
+        (asked(choice=ALLOWED), asked(choice=ALLOWED), Target(), (None, ALLOWED)),
+        (asked(choice=ToolChoice("auto")), asked(choice=ToolChoice("auto")), Target(), (None, None)),
+        (asked(choice=ToolChoice("allowed")), asked(choice=ToolChoice("allowed")), Target(), (None, None)),
+        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), ENFORCES, (None, None)),
+        # Only strict schemas are kept to, and those that can be strict; any other JSON may be anything.
+        (asked(LOOSE), asked(LOOSE), ENFORCES, (LOOSE, None)),
+        (asked(OPEN), asked(OPEN), ENFORCES, (OPEN, None)),
+        (asked(ANY_OBJECT), asked(ANY_OBJECT), ENFORCES, (ANY_OBJECT, None)),
+        # A tool of the provider's own may be the one that is called.
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK), Target(), (None, REQUIRED)),
+        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK, SEARCH), Target(), (None, None)),
+        (asked(choice=SEARCHED), asked(None, SEARCHED, LOOK, SEARCH), Target(), (None, None)),
+        (asked(choice=NAMED), asked(None, NAMED, LOOK, SEARCH), Target(), (None, NAMED)),
+        # The upstream was not told of the demand.
+        (asked(FORM, REQUIRED), asked(), ENFORCES, (FORM, REQUIRED)),
+        (asked(choice=REQUIRED), asked(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),
+    ],
+)
+def test_what_the_upstream_enforces_is_not_checked(
+    request_: Request, sent: Request, target: Target, checks: Any
+) -> None:
+    assert unenforced(request_, sent, target) == checks

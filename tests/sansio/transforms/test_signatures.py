@@ -1,0 +1,144 @@
+"""Seals on their way out and back, and blocks that travel in them."""
+
+from typing import Any
+
+import pytest
+from core_events import STARTED, start_of
+from core_toy import toy
+
+from dragoman._ir.events import (
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Opaque,
+    Seal,
+    SealDelta,
+    Search,
+    Source,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Message, Request, Text, Thought
+from dragoman._transforms.signatures import MAX_SEALED_BYTES, SealStage, pin_seals
+
+UPSTREAM = toy("upstream")
+LOOSE = toy("upstream", pins_seals=False)
+MINE = Seal("upstream", {"sig": "x"}, "big")
+OTHERS = Seal("upstream", {"sig": "x"}, "small")
+UNKNOWN = Seal("upstream", {"sig": "x"})
+FOREIGN = Seal("elsewhere", {"sig": "x"}, "small")
+
+
+def thought(seal: Seal | None) -> Thought:
+    return Thought("hm", seal, path="/t")
+
+
+@pytest.mark.parametrize(
+    ("spec", "seal", "left"),
+    [
+        (UPSTREAM, MINE, MINE),
+        (UPSTREAM, UNKNOWN, UNKNOWN),
+        (UPSTREAM, FOREIGN, FOREIGN),  # the writer's business
+        (UPSTREAM, None, None),
+        (UPSTREAM, OTHERS, None),
+        (LOOSE, OTHERS, OTHERS),
+    ],
+)
+def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Seal | None, left: Seal | None) -> None:
+    ledger = Ledger()
+    messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(seal), Text("a"))))
+    request = Request("client", "big", messages, {})
+    out = pin_seals(request, spec, "big", ledger)
+    assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
+    assert (out is request) is (left is seal)
+    losses = [(loss.code, loss.path) for loss in ledger]
+    assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
+
+
+@pytest.mark.parametrize(
+    ("seal", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
+)
+def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
+    seal: Seal | None, left: Seal | None
+) -> None:
+    ledger = Ledger()
+    request = Request("client", "big", (Message("assistant", (thought(seal), Text("a"))),), {})
+    out = pin_seals(request, UPSTREAM, "big", ledger, readable=False)
+    assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
+    losses = [(loss.code, loss.path) for loss in ledger]
+    assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
+
+
+@pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
+def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
+    ledger = Ledger()
+    forged = Thought("hm", None, path="/t", forged=True)
+    turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
+    request = Request("client", "big", turns, {})
+    assert pin_seals(request, spec, "big", ledger) is request
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/t")]
+
+
+def staged(
+    events: list[Event], *, model: str = "big", **habits: Any
+) -> tuple[list[Event], list[tuple[LossCode, str]]]:
+    ledger = Ledger()
+    stage = SealStage(toy("client", **habits), model, ledger)
+    out = [each for event in events for each in stage.send(event)]
+    return out, [(loss.code, loss.path) for loss in ledger]
+
+
+@pytest.mark.parametrize(
+    ("model", "marked"), [("asked", Seal("upstream", {"sig": "x"}, "asked")), ("", MINE)]
+)
+def test_seals_are_marked_with_the_model_that_was_asked(model: str, marked: Seal) -> None:
+    events: list[Event] = [STARTED, start_of(BlockKind.REASONING), SealDelta(0, MINE), BlockEnded(0)]
+    out, losses = staged(events, model=model)
+    assert out == [*events[:2], SealDelta(0, marked), events[3]]
+    assert losses == []
+
+
+FOUND = Search(("what",), (Source("https://a.example", "A"),))
+BLOCK = Opaque("upstream", "thing", {"n": 1}, "/blocks/3", 2)
+SEARCH = Opaque("upstream", "search", {"n": 1}, "/blocks/3", search=FOUND)
+ASIDE = Opaque("upstream", "progress", {"n": 1}, "/blocks/3", carried=False)
+LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_SEALED_BYTES}, "/blocks/3")
+OWN = Opaque("client", "thing", {"n": 1})
+
+
+def sealed(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
+    return [
+        BlockStarted(block, BlockKind.REASONING, opaque.choice),
+        SealDelta(block, Seal("upstream", opaque.native, model)),
+        BlockEnded(block),
+    ]
+
+
+KEEPS = {"keeps_seals": True}
+SHOWS = {"shows_searches": True}
+
+
+@pytest.mark.parametrize(
+    ("event", "habits", "expected", "code"),
+    [
+        (OWN, KEEPS, [OWN], None),
+        (BLOCK, KEEPS, sealed(BLOCK), LossCode.SEALED),
+        (BLOCK, {}, [], LossCode.UNKNOWN_KIND),
+        (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
+        (SEARCH, KEEPS, sealed(SEARCH), LossCode.SEALED),
+        (SEARCH, KEEPS | SHOWS, [*sealed(SEARCH), SEARCH], LossCode.SEALED),
+        (SEARCH, SHOWS, [SEARCH], None),
+        (ASIDE, KEEPS, [], LossCode.UNKNOWN_KIND),
+        (LARGE, KEEPS, [], LossCode.DROPPED),
+    ],
+)
+def test_blocks_without_a_form(
+    event: Opaque, habits: dict[str, Any], expected: list[Event], code: LossCode | None
+) -> None:
+    assert staged([event], **habits) == (expected, [] if code is None else [(code, "/blocks/3")])
+
+
+def test_each_has_a_block_of_its_own() -> None:
+    out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **KEEPS)
+    assert out == [*sealed(BLOCK, model=""), TextDelta(0, "a"), *sealed(BLOCK, (1 << 40) + 1, model="")]

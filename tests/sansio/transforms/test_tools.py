@@ -1,0 +1,528 @@
+"""Tools, names and call ids as a target takes them, and the book for the way back."""
+
+import re
+
+import msgspec
+import pytest
+from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CodeExecution,
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    Message,
+    Request,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolRef,
+    ToolResult,
+    WebSearch,
+)
+from dragoman._ir.undo import Book, Origin
+from dragoman._transforms.tools import fit_call_id, fit_name, fit_tools
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target, ToolRule
+
+PLAIN = ToolRule(custom=False)
+STRICT = ToolRule(max_name=128, max_call_id=None, call_id_chars=True, custom=False)
+CUSTOM = ToolRule(custom=True, custom_usual=True)
+SPACES = ToolRule(custom=True, custom_usual=True, namespaces=True)
+FUNCTION = ToolKind.FUNCTION
+
+
+def request(
+    *tools: Tool, parts: tuple[ToolCall | ToolResult | Text, ...] = (), choice: ToolChoice | None = None
+) -> Request:
+    messages = (Message("assistant", parts),) if parts else ()
+    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
+
+
+def fitted(given_request: Request, rule: ToolRule, target: Target = Target()) -> tuple[Request, Book, Ledger]:
+    ledger = Ledger()
+    out, book = fit_tools(given_request, rule, target, ledger)
+    return out, book, ledger
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "rule", "wire"),
+    [
+        ("look", None, PLAIN, "look"),
+        ("a-b_C9", None, PLAIN, "a-b_C9"),
+        ("n" * 64, None, PLAIN, "n" * 64),
+        ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
+        ("n" * 65, None, STRICT, "n" * 65),
+        ("fs.read", None, PLAIN, "fs_read_*"),
+        ("fs/read", None, PLAIN, "fs_read_*"),
+        ("größe", None, PLAIN, "gr__e_*"),
+        ("", None, PLAIN, ""),
+        ("read", "fs", PLAIN, "fs__read"),
+        ("read", "fs.2", PLAIN, "fs_2__read_*"),
+        ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
+        ("read", "fs", SPACES, "read"),
+        ("re.ad", "fs", SPACES, "re_ad_*"),
+    ],
+)
+def test_fit_name(name: str, namespace: str | None, rule: ToolRule, wire: str) -> None:
+    found = fit_name(name, namespace, rule)
+    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
+    assert len(found) <= rule.max_name
+    assert fit_name(name, namespace, rule) == found
+
+
+def test_different_names_stay_different() -> None:
+    names = ["fs.read", "fs/read", "fs read", "n" * 65, "n" * 66, "n" * 64 + "m", "\ud83d", "\ude00"]
+    assert len({fit_name(name, None, PLAIN) for name in names}) == len(names)
+
+
+@PROPERTY
+@given(
+    st.text(max_size=90), st.none() | st.text(max_size=90), st.sampled_from([PLAIN, STRICT, CUSTOM, SPACES])
+)
+def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: ToolRule) -> None:
+    wire = fit_name(name, namespace, rule)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]*", wire)
+    assert len(wire) <= rule.max_name
+
+
+# Call ids
+
+
+@pytest.mark.parametrize(
+    ("call_id", "rule", "wire"),
+    [
+        ("call_1", PLAIN, "call_1"),
+        ("bash:0", PLAIN, "bash:0"),
+        ("bash:0", STRICT, "bash_0_*"),
+        ("c" * 64, PLAIN, "c" * 64),
+        ("c" * 65, PLAIN, "c" * 55 + "_*"),
+        ("c" * 256, STRICT, "c" * 256),
+        ("c" * 257, STRICT, "c" * 247 + "_*"),
+        ("call|fc_1", STRICT, "call_fc_1_*"),
+        ("", STRICT, ""),
+    ],
+)
+def test_fit_call_id(call_id: str, rule: ToolRule, wire: str) -> None:
+    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
+
+
+ODD_IDS = ["call_1", "bash:0", "bash_0", "c" * 80, "c" * 81, "é", "\ud83d"]
+
+
+@pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM], ids=["plain", "strict", "custom"])
+def test_call_and_result_keep_the_same_id(rule: ToolRule) -> None:
+    parts: tuple[ToolCall | ToolResult, ...] = ()
+    for each in ODD_IDS:
+        parts += (ToolCall(each, "look", "{}"), ToolResult(each, ()))
+    out, book, _ = fitted(request(parts=parts), rule)
+    found = [part.call_id for part in out.messages[0].parts]  # type: ignore[union-attr]
+    assert found[0::2] == found[1::2] == [fit_call_id(each, rule) for each in ODD_IDS]
+    assert len(set(found)) == len(ODD_IDS)
+    assert book.used_ids == frozenset(ODD_IDS)  # the client's own ids: those that it pairs by
+
+
+# What need not change does not
+
+
+def test_what_fits_is_given_as_it_is() -> None:
+    given_request = request(
+        FunctionTool("look"),
+        HostedTool("toy", "web_search", {"type": "web_search"}),
+        parts=(Text("a"), ToolCall("c1", "look", "{}"), ToolResult("c1", (Text("b"),))),
+        choice=ToolChoice("named", name="look"),
+    )
+    out, book, ledger = fitted(given_request, PLAIN)
+    assert out == given_request
+    assert out.messages[0] is given_request.messages[0]
+    assert (out.tools[0], book.origins, len(ledger)) == (given_request.tools[0], {}, 0)
+
+
+def test_an_empty_request() -> None:
+    out, book, _ = fitted(request(), PLAIN)
+    assert (out, book) == (request(), Book())
+
+
+# Names of tools, calls and choices change together
+
+
+def test_a_renamed_function() -> None:
+    wire = fit_name("fs.read", None, PLAIN)
+    given_request = request(
+        FunctionTool("fs.read", "Reads.", {"type": "object"}, path="/tools/0"),
+        FunctionTool("look"),
+        parts=(ToolCall("c1", "fs.read", '{"a":1}'), ToolCall("c2", "look", "{}")),
+        choice=ToolChoice("named", name="fs.read"),
+    )
+    out, book, ledger = fitted(given_request, PLAIN)
+    assert out.tools == (
+        FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"),
+        FunctionTool("look"),
+    )
+    assert out.messages[0].parts == (ToolCall("c1", wire, '{"a":1}'), ToolCall("c2", "look", "{}"))
+    assert out.tool_choice == ToolChoice("named", name=wire)
+    assert book.origins == {wire: Origin("fs.read", None, FUNCTION, wrapped=False)}
+    assert len(ledger) == 0
+
+
+def test_a_namespace_without_namespaces() -> None:
+    given_request = request(
+        FunctionTool("read", namespace="fs"),
+        CustomTool("edit", namespace="fs"),
+        parts=(ToolCall("c1", "read", "{}", namespace="fs"),),
+        choice=ToolChoice("named", name="read", namespace="fs"),
+    )
+    out, book, _ = fitted(given_request, CUSTOM)
+    assert out.tools == (FunctionTool("fs__read"), CustomTool("fs__edit"))
+    assert out.messages[0].parts == (ToolCall("c1", "fs__read", "{}"),)
+    assert out.tool_choice == ToolChoice("named", name="fs__read")
+    assert book.origins == {
+        "fs__read": Origin("read", "fs", FUNCTION, wrapped=False),
+        "fs__edit": Origin("edit", "fs", ToolKind.CUSTOM, wrapped=False),
+    }
+
+
+def test_a_namespace_with_namespaces() -> None:
+    tools = (FunctionTool("read", namespace="fs"), FunctionTool("read", namespace="db"), FunctionTool("read"))
+    given_request = request(*tools, parts=(ToolCall("c1", "read", "{}", namespace="db"),))
+    out, book, _ = fitted(given_request, SPACES)
+    assert (out, book.origins) == (given_request, {})
+
+
+@pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
+def test_collisions(rule: ToolRule) -> None:
+    """A name of its own that is what another tool's name becomes: the later one gives way."""
+    shortened = fit_name("fs.read", None, rule)
+    given_request = request(
+        FunctionTool("fs.read"),
+        FunctionTool(shortened),
+        parts=(ToolCall("c1", "fs.read", "{}"), ToolCall("c2", shortened, "{}")),
+    )
+    out, book, _ = fitted(given_request, rule)
+    first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
+    assert first == shortened
+    assert second != shortened
+    assert [part.name for part in out.messages[0].parts] == [first, second]  # type: ignore[union-attr]
+    assert {wire: origin.name for wire, origin in book.origins.items()} == {
+        first: "fs.read",
+        second: shortened,
+    }
+
+
+def test_a_flattened_name_collides_with_a_plain_one() -> None:
+    given_request = request(FunctionTool("fs__read"), FunctionTool("read", namespace="fs"))
+    out, book, _ = fitted(given_request, PLAIN)
+    first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
+    assert first == "fs__read"
+    assert re.fullmatch("fs__read_[0-9a-f]{8}", second)
+    assert book.origins == {second: Origin("read", "fs", FUNCTION, wrapped=False)}
+
+
+CHOICES: dict[str, tuple[ToolChoice | None, ToolChoice | None]] = {
+    "none at all": (None, None),
+    "auto": (ToolChoice("auto"), ToolChoice("auto")),
+    "required": (ToolChoice("required", path="/c"), ToolChoice("required", path="/c")),
+    "named": (ToolChoice("named", name="x.y"), ToolChoice("named", name=fit_name("x.y", None, PLAIN))),
+    "named custom": (
+        ToolChoice("named", name="patch", kind=ToolKind.CUSTOM),
+        ToolChoice("named", name="patch"),
+    ),
+    "allowed": (
+        ToolChoice(
+            "allowed", allowed=(ToolRef("x.y"), ToolRef("patch", kind=ToolKind.CUSTOM)), required=True
+        ),
+        ToolChoice(
+            "allowed", allowed=(ToolRef(fit_name("x.y", None, PLAIN)), ToolRef("patch")), required=True
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("choice", "expected"), CHOICES.values(), ids=CHOICES)
+def test_choices(choice: ToolChoice | None, expected: ToolChoice | None) -> None:
+    out, _, _ = fitted(request(FunctionTool("x.y"), CustomTool("patch"), choice=choice), PLAIN)
+    assert out.tool_choice == expected
+
+
+# Custom tools
+
+
+PATCH = CustomTool("patch", "Changes files.", path="/tools/0")
+CALL = ToolCall("c1", "patch", 'a "b"\n', ToolKind.CUSTOM, path="/messages/0/parts/0")
+RESULT = ToolResult("c1", (Text("ok"),), ToolKind.CUSTOM)
+
+
+def test_custom_tools_become_functions() -> None:
+    out, book, ledger = fitted(request(PATCH, parts=(CALL, RESULT)), PLAIN)
+    [tool] = out.tools
+    assert isinstance(tool, FunctionTool)
+    assert (tool.name, tool.parameters["required"]) == ("patch", ["input"])
+    assert out.messages[0].parts == (
+        ToolCall("c1", "patch", '{"input":"a \\"b\\"\\n"}', path="/messages/0/parts/0"),
+        ToolResult("c1", (Text("ok"),)),
+    )
+    assert book.origins == {"patch": Origin("patch", None, ToolKind.CUSTOM, wrapped=True)}
+    assert len(ledger) == 0
+
+
+def test_a_grammar_cannot_be_enforced() -> None:
+    tool = CustomTool("patch", grammar=Grammar("lark", "start: /x/"), path="/tools/0")
+    out, _, ledger = fitted(request(tool), PLAIN)
+    assert "start: /x/" in out.tools[0].description  # type: ignore[operator, union-attr]
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/tools/0/format")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told", "stays"),
+    [
+        (ToolRule(custom=False), None, False),
+        (ToolRule(custom=False), True, False),  # the protocol has no such thing
+        (ToolRule(custom=True), None, False),
+        (ToolRule(custom=True), True, True),
+        (CUSTOM, None, True),
+        (CUSTOM, True, True),
+        (CUSTOM, False, False),
+    ],
+)
+def test_who_takes_custom_tools(rule: ToolRule, told: bool | None, stays: bool) -> None:
+    given_request = request(PATCH, parts=(CALL, RESULT))
+    out, book, _ = fitted(given_request, rule, Target(custom_tools=told))
+    assert (out == given_request) is stays
+    assert bool(book.origins) is not stays
+
+
+def test_a_named_choice_of_a_custom_tool_that_stays() -> None:
+    choice = ToolChoice("named", name="x.y", kind=ToolKind.CUSTOM)
+    out, _, _ = fitted(request(CustomTool("x.y"), choice=choice), CUSTOM)
+    wire = fit_name("x.y", None, CUSTOM)
+    assert out.tool_choice == ToolChoice("named", name=wire, kind=ToolKind.CUSTOM)
+
+
+def test_the_same_conversation_gives_the_same_bytes() -> None:
+    given_request = request(FunctionTool("a.b"), PATCH, parts=(CALL, RESULT, ToolCall("x:y", "a.b", "{}")))
+    assert fitted(given_request, STRICT)[0] == fitted(given_request, STRICT)[0]
+
+
+@pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
+def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolRule) -> None:
+    def turn(call_id: str, name: str, namespace: str | None = None) -> tuple[Message, ...]:
+        call = Message("assistant", (ToolCall(call_id, name, "{}", namespace=namespace),))
+        return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
+
+    turns = (turn("c", "look"), turn("c.1", "lo.ok"), turn("d", "look", "fs"))
+    said = (Message("user", (Text("go on"),)),)
+    given = Request(protocol="toy", model="m", messages=sum((*turns, said, *turns), ()), raw={})
+    out, book, _ = fitted(given, rule)
+    assert out.messages[:6] == out.messages[7:]
+    assert out.messages[6] is said[0]
+    assert out.messages[7:9] == turns[0]  # nothing to change
+    for call, result in zip(out.messages[::2][:3], out.messages[1::2][:3], strict=True):
+        assert call.parts[0].call_id == result.parts[0].call_id  # type: ignore[union-attr]
+    assert book.used_ids == {"c", "c.1", "d"}
+
+
+def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
+    given = request(parts=(ToolResult("lost", (Text("a"),)),))
+    assert fitted(given, STRICT)[0].messages == given.messages
+
+
+# Tools that the client runs, of a kind that others do not know
+
+
+SHELL = HostedTool("toy", "shell", {"type": "shell"}, "/tools/0", stand_in=FunctionTool("shell", "Runs."))
+ODD = HostedTool("toy", "run_2", {"type": "run_2"}, "/tools/1", stand_in=FunctionTool("run.2"))
+SEARCH = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2")
+SEARCHES = HostedTool("toy", "web_search", {"type": "web_search"}, "/tools/2", use=WebSearch())
+SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecution())
+RUNS_SEARCHES = Target(hosted=frozenset({"web_search"}))
+
+
+def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
+    asked = request(SHELL, ODD)
+    ledger = Ledger()
+    fitted, book = fit_tools(asked, PLAIN, Target(), ledger, "toy")
+    assert (fitted.tools, book, len(ledger)) == (asked.tools, Book(), 0)
+
+
+def test_functions_stand_in_for_them() -> None:
+    out, book, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
+    wire = fit_name("run.2", None, PLAIN)
+    assert out.tools == (FunctionTool("shell", "Runs."), FunctionTool(wire), SEARCH)
+    assert book.origins == {
+        "shell": Origin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell"),
+        wire: Origin("run.2", None, ToolKind.FUNCTION, wrapped=False, hosted="run_2"),
+    }
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.ALTERED, "/tools/0"),
+        (LossCode.ALTERED, "/tools/1"),
+    ]
+
+
+@pytest.mark.parametrize("first", ["client", "vendor"])
+@pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
+def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
+    """Two tools of one name: the later one gets a hash, and calls in the history know whose they are."""
+    namesakes: dict[str, Tool] = {
+        "function": FunctionTool("shell", "Own."),
+        "custom": CustomTool("shell", "Own."),
+        "vendor": HostedTool("toy", "shell_2", {}, "/tools/1", stand_in=FunctionTool("shell", "Own.")),
+    }
+    own = namesakes[kind]
+    hosted = own.kind if isinstance(own, HostedTool) else None
+    calls = (ToolCall("c1", "shell", "{}", hosted="shell"), ToolCall("c2", "shell", "{}", hosted=hosted))
+    tools = (own, SHELL) if first == "client" else (SHELL, own)
+    out, book, _ = fitted(request(*tools, parts=calls), PLAIN)
+    wires = {
+        ("Own." in (tool.description or "")): tool.name
+        for tool in out.tools
+        if isinstance(tool, FunctionTool)
+    }
+    assert wires.keys() == {True, False}
+    assert [part.name for part in out.messages[0].parts if isinstance(part, ToolCall)] == [
+        wires[False],
+        wires[True],
+    ]
+    assert wires[first == "client"] == "shell"
+    assert re.fullmatch("shell_[0-9a-f]{8}", wires[first != "client"])
+    assert book.origins[wires[False]].hosted == "shell"
+    if wires[True] in book.origins:  # a function under its own name needs no entry
+        assert book.origins[wires[True]].hosted == hosted
+        assert book.origins[wires[True]].name == "shell"
+    else:
+        assert (kind, first) == ("function", "client")
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (ToolChoice("named", hosted="shell", path="/c"), ToolChoice("named", "shell", path="/c")),
+        (ToolChoice("named", hosted="web_search"), ToolChoice("named", hosted="web_search")),
+        (
+            ToolChoice("allowed", allowed=(ToolRef("", hosted="shell"), ToolRef("", hosted="web_search"))),
+            ToolChoice("allowed", allowed=(ToolRef("shell"), ToolRef("", hosted="web_search"))),
+        ),
+    ],
+)
+def test_choices_of_them(choice: ToolChoice, expected: ToolChoice) -> None:
+    out, _, _ = fitted(request(SHELL, SEARCHES, choice=choice), PLAIN, RUNS_SEARCHES)
+    assert out.tool_choice == expected
+
+
+LOOK = FunctionTool("look")
+
+
+def allowed(*kinds: str) -> ToolChoice:
+    return ToolChoice("allowed", allowed=tuple(ToolRef("", hosted=kind) for kind in kinds))
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "target", "refused"),
+    [
+        pytest.param((SEARCH,), None, RUNS_SEARCHES, "tools[2]", id="a tool that nobody else has"),
+        pytest.param((SEARCHES,), None, Target(), "tools[2]", id="the only tool"),
+        ((SEARCHES,), ToolChoice("required"), Target(), "tools[2]"),
+        ((SEARCHES, SANDBOX), ToolChoice("auto"), Target(), "tools[2]"),
+        ((SEARCHES,), None, RUNS_SEARCHES, None),
+        ((SEARCHES, SANDBOX), None, RUNS_SEARCHES, None),
+        ((SEARCHES, LOOK), None, Target(), None),
+        ((SEARCHES, LOOK), ToolChoice("required"), Target(), None),
+        ((SHELL,), None, Target(), None),
+        ((LOOK,), None, Target(), None),
+        pytest.param((SEARCHES,), ToolChoice("none"), Target(), None, id="no tool may be called"),
+        pytest.param(
+            (LOOK, SEARCHES, SANDBOX),
+            ToolChoice("named", hosted="code"),
+            Target(),
+            "tools[3]",
+            id="the demanded tool",
+        ),
+        ((LOOK, SEARCHES), ToolChoice("named", "look"), Target(), None),
+        ((LOOK, SEARCHES), ToolChoice("named", hosted="web_search"), RUNS_SEARCHES, None),
+        pytest.param(
+            (LOOK, SEARCHES), allowed("web_search"), Target(), "tools[2]", id="the only allowed tool"
+        ),
+        ((LOOK, SEARCHES, SHELL), allowed("web_search", "shell"), Target(), None),
+        ((LOOK, SEARCHES), allowed(), Target(), None),
+    ],
+)
+def test_a_request_whose_tool_the_upstream_does_not_run(
+    tools: tuple[Tool, ...], choice: ToolChoice | None, target: Target, refused: str | None
+) -> None:
+    given_request = request(*tools, choice=choice)
+    if refused is None:
+        fitted(given_request, CUSTOM, target)
+        return
+    with pytest.raises(RemoteProtocolError, match="the upstream does not run") as caught:
+        fitted(given_request, CUSTOM, target)
+    assert (caught.value.param, caught.value.status_hint, caught.value.code) == (
+        refused,
+        400,
+        "unsupported_value",
+    )
+
+
+def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
+    rule = ToolRule(hosted=frozenset({"web_search"}))
+    runs_all = Target(hosted=frozenset({"web_search", "code_execution"}))
+    fitted(request(SEARCHES), rule, runs_all)
+    with pytest.raises(RemoteProtocolError, match="does not run code"):
+        fitted(request(SANDBOX), rule, runs_all)
+
+
+def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:
+    choice = ToolChoice("allowed", allowed=(ToolRef("x.y", kind=ToolKind.CUSTOM),))
+    out, _, _ = fitted(request(CustomTool("x.y"), choice=choice), ToolRule(), Target(custom_tools=True))
+    assert out.tool_choice is not None
+    assert out.tool_choice.allowed == (ToolRef(fit_name("x.y", None, PLAIN), kind=ToolKind.CUSTOM),)
+
+
+@pytest.mark.parametrize("call_id", ["abcDEF123", "call_0", "", "toolu_01ABC", "abcdefgh_"])
+def test_ids_of_nine_letters_and_digits(call_id: str) -> None:
+    found = fit_call_id(call_id, PLAIN, "alnum9")
+    assert re.fullmatch("[a-zA-Z0-9]{9}", found)
+    assert (found == call_id) is (call_id == "abcDEF123")
+    assert fit_call_id(call_id, PLAIN, "alnum9") == found
+    call, result = ToolCall(call_id, "f", "{}"), ToolResult(call_id, ())
+    out, _, _ = fitted(request(parts=(call, result)), PLAIN, Target(call_ids="alnum9"))
+    assert [part.call_id for part in out.messages[0].parts] == [found, found]  # type: ignore[union-attr]
+
+
+# Lists of allowed tools
+
+F, G = FunctionTool("f", path="/tools/0"), FunctionTool("g", path="/tools/1")
+NO_LISTS = ToolRule(allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("refs", "required", "names", "mode", "losses"),
+    [
+        ((ToolRef("g"),), False, ["g"], "auto", ["/tools/0", "/tools/2"]),
+        ((ToolRef("g"),), True, ["g"], "required", ["/tools/0", "/tools/2"]),
+        ((ToolRef("f"), ToolRef("", hosted="web_search")), False, ["f", "web_search"], "auto", ["/tools/1"]),
+        ((ToolRef("g"), ToolRef("h")), False, ["g"], "auto", ["/tools/0", "/tools/2", "/tool_choice"]),
+        ((ToolRef("g", "ns"),), True, [], "required", ["/tools/0", "/tools/1", "/tools/2", "/tool_choice"]),
+    ],
+)
+def test_where_no_list_is_taken_the_other_tools_are_not_offered(
+    refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
+) -> None:
+    asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
+    for rule, target in (
+        (NO_LISTS, RUNS_SEARCHES),
+        (ToolRule(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
+    ):
+        out, _, ledger = fitted(asked, rule, target)
+        kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
+        assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
+        assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
+    out, _, ledger = fitted(asked, ToolRule(), RUNS_SEARCHES)
+    assert (out.tool_choice, list(ledger)) == (asked.tool_choice, [])

@@ -1,0 +1,341 @@
+"""Settings that an upstream does not take."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_toy import toy
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CacheMark,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Refusal,
+    Request,
+    Text,
+    Thought,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolRef,
+    ToolResult,
+)
+from dragoman._transforms.unsupported import (
+    fit_demands,
+    fit_marks,
+    fit_media,
+    fit_tool_demands,
+    name_session,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Target
+
+MANY = toy("many", choices=True)
+ONE = toy("one", choices=False, max_stops=1)
+PATHS: dict[Param, str] = {"stop": "/until", "n": "/count"}
+
+
+def fitted(
+    params: dict[Param, Any],
+    *,
+    spec: Any = ONE,
+    most: int = 1,
+    reasoning: ReasoningConfig | None = None,
+    **target: Any,
+) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
+    out, stops, answers = fit_demands(request, spec, Target(**target), most, ledger)
+    assert (out is request) is (out.params == params)
+    return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
+
+
+@pytest.mark.parametrize(
+    ("params", "options", "left", "stops", "answers", "lost"),
+    [
+        ({}, {}, {}, (), 1, []),
+        ({"temperature": 0}, {}, {"temperature": 0}, (), 1, []),
+        # False asks for what they do anyway who do not know the setting.
+        ({"store": False}, {"refuses": frozenset({"store"})}, {}, (), 1, []),
+        ({"store": True}, {"refuses": frozenset({"store"})}, {}, (), 1, ["/store"]),
+        (
+            {"temperature": 0, "seed": 1},
+            {"refuses": frozenset({"temperature", "top_p"})},
+            {"seed": 1},
+            (),
+            1,
+            ["/temperature"],
+        ),
+        ({"stop": "a"}, {}, {"stop": "a"}, (), 1, []),
+        ({"stop": ["a", "b"]}, {}, {"stop": ["a"]}, ("b",), 1, []),
+        ({"stop": ["a", "b"]}, {"spec": MANY}, {"stop": ["a", "b"]}, (), 1, []),
+        # a model that refuses `stop` loses nothing: it is looked for
+        ({"stop": ["a"]}, {"refuses": frozenset({"stop"})}, {}, ("a",), 1, []),
+        ({"n": 1}, {}, {}, (), 1, []),
+        ({"n": 2}, {"spec": MANY}, {"n": 2}, (), 1, []),
+        ({"n": 2}, {"most": 4}, {}, (), 2, []),
+        ({"n": 2}, {"most": 4, "spec": MANY, "refuses": frozenset({"n"})}, {}, (), 2, []),
+    ],
+)
+def test_what_is_left(
+    params: dict[Param, Any],
+    options: dict[str, Any],
+    left: dict[Param, Any],
+    stops: tuple[str, ...],
+    answers: int,
+    lost: list[str],
+) -> None:
+    assert fitted(params, **options) == (left, stops, answers, [(LossCode.DROPPED, path) for path in lost])
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "code", "message"),
+    [
+        (0, 4, "invalid_value", "n must be a positive integer"),
+        (True, 4, "invalid_value", "n must be a positive integer"),
+        ("2", 4, "invalid_value", "n must be a positive integer"),
+        (2, 1, "unsupported_value", "ask once for each answer"),
+        (9, 4, "unsupported_value", "ask for at most 4 at once"),
+    ],
+)
+def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message) as caught:
+        fitted({"n": value}, most=most)
+    assert (caught.value.path, caught.value.code, caught.value.status_hint) == ("/count", code, 400)
+
+
+SAMPLING: dict[Param, Any] = {"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "frequency_penalty": 1}
+AT_NONE = {"refuses": frozenset(SAMPLING), "sampling_at_none": True}
+PENALTY, ALL = ["/frequency_penalty"], [f"/{name}" for name in SAMPLING]
+
+
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [
+        pytest.param({"sampling_pair": False}, ["/top_p"], id="the temperature is kept"),
+        pytest.param({"sampling_pair": False, "refuses": frozenset({"temperature"})}, ["/temperature"]),
+        pytest.param({"sampling_pair": False, "refuses": frozenset({"top_p"})}, ["/top_p"]),
+        # its default effort is none
+        (AT_NONE, PENALTY),
+        ({**AT_NONE, "sampling_pair": False}, [*PENALTY, "/top_p"]),
+        ({**AT_NONE, "reasoning": ReasoningConfig(show="omitted")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="none")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig("disabled", "high")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="minimal"), "efforts": ("none", "low")}, PENALTY),
+        ({**AT_NONE, "reasoning": ReasoningConfig(effort="low")}, ALL),
+        ({**AT_NONE, "reasoning": ReasoningConfig("enabled", budget=2000)}, ALL),
+        ({**AT_NONE, "sampling_at_none": False}, ALL),
+    ],
+)
+def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: list[str]) -> None:
+    left, _, _, losses = fitted(SAMPLING, **options)
+    assert {f"/{name}" for name in SAMPLING.keys() - left.keys()} == set(lost)
+    assert sorted(losses, key=str) == sorted([(LossCode.DROPPED, path) for path in lost], key=str)
+
+
+# Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.
+NEVER = Target(forced_tools="no")
+NOT_THINKING = Target(forced_tools="not_thinking")
+ALWAYS_THINKS = Target(forced_tools="not_thinking", efforts=("low", "high"))
+UNTOLD = Target(forced_tools="not_thinking", reasoning_setting=None)
+NEVER_THINKS = Target(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
+REQUIRED = ToolChoice("required", path="/tool_choice")
+NAMED = ToolChoice("named", "f", path="/tool_choice")
+OFF = ReasoningConfig(mode="disabled")
+
+
+STRICT = FunctionTool("f", strict=True, path="/tools/0")
+LOOSE = FunctionTool("g", strict=False, path="/tools/1")
+PLAIN = (FunctionTool("f", path="/tools/0"), FunctionTool("g", path="/tools/1"))
+SEARCH = HostedTool("toy", "web_search", {})
+
+
+@pytest.mark.parametrize(
+    ("refuses", "fields", "left", "lost"),
+    [
+        (set(), {"tools": (STRICT, LOOSE), "parallel_tool_calls": False}, None, []),
+        ({"tool_strict"}, {"tools": (PLAIN[0], SEARCH)}, None, []),
+        (
+            {"tool_strict"},
+            {"tools": (STRICT, LOOSE, SEARCH)},
+            {"tools": (*PLAIN, SEARCH)},
+            ["/tools/0/strict"],
+        ),
+        ({"parallel_tool_calls"}, {}, None, []),
+        ({"parallel_tool_calls"}, {"parallel_tool_calls": True}, {"parallel_tool_calls": None}, []),
+        (
+            {"parallel_tool_calls"},
+            {"parallel_tool_calls": False, "parallel_path": "/one"},
+            {"parallel_tool_calls": None},
+            ["/one"],
+        ),
+    ],
+)
+def test_what_is_said_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, **fields)
+    out = fit_tool_demands(request, Target(refuses=frozenset(refuses)), ledger)
+    assert out == (request if left is None else msgspec.structs.replace(request, **left))
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
+
+
+def allowed(required: bool) -> ToolChoice:
+    return ToolChoice("allowed", allowed=(ToolRef("f"),), required=required, path="/tool_choice")
+
+
+@pytest.mark.parametrize(
+    ("target", "choice", "reasoning", "sent", "thinking", "lost"),
+    [
+        (Target(), REQUIRED, None, REQUIRED, None, []),
+        (NEVER, None, None, None, None, []),
+        (NEVER, ToolChoice("none"), None, ToolChoice("none"), None, []),
+        (NEVER, REQUIRED, None, None, None, ["/tool_choice"]),
+        (NEVER, NAMED, None, None, None, ["/tool_choice"]),
+        (NEVER, allowed(True), None, allowed(False), None, ["/tool_choice"]),
+        (NEVER, allowed(False), None, allowed(False), None, []),
+        (NOT_THINKING, ToolChoice("auto"), None, ToolChoice("auto"), None, []),
+        # it may think by default
+        (NOT_THINKING, NAMED, None, NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(effort="none"), NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(mode="disabled", path="/thinking"), NAMED, OFF, []),
+        (NOT_THINKING, NAMED, ReasoningConfig(mode="adaptive", path="/thinking"), NAMED, OFF, ["/thinking"]),
+        (NOT_THINKING, NAMED, ReasoningConfig(effort="low"), NAMED, OFF, ["/reasoning"]),
+        (ALWAYS_THINKS, NAMED, None, None, None, ["/tool_choice"]),
+        (UNTOLD, NAMED, None, None, None, ["/tool_choice"]),
+        (NEVER_THINKS, NAMED, None, NAMED, None, []),
+    ],
+)
+def test_a_demanded_call_and_thinking(
+    target: Target,
+    choice: ToolChoice | None,
+    reasoning: ReasoningConfig | None,
+    sent: ToolChoice | None,
+    thinking: ReasoningConfig | None,
+    lost: list[str],
+) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
+    out = fit_tool_demands(request, target, ledger)
+    assert (out.tool_choice, out.reasoning) == (sent, thinking)
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
+
+
+@pytest.mark.parametrize(
+    ("keys", "params", "named", "sent"),
+    [
+        (True, {}, "s1", "s1"),
+        pytest.param(True, {"prompt_cache_key": "own"}, "s1", "own", id="the client's own"),
+        pytest.param(False, {}, "s1", None, id="a host that knows no such member"),
+        (True, {"seed": 1}, None, None),
+    ],
+)
+def test_a_session_names_the_cache_of_the_prompt(
+    keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
+) -> None:
+    request = Request("toy", "m", (), {}, params=params)
+    out = name_session(request, Target(cache_keys=keys), lambda: named)
+    assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
+    assert name_session(request, Target(cache_keys=keys), None) is request
+
+
+# Cache marks
+
+NO_MARKS = Target(refuses=frozenset({"cache_control"}))
+
+
+def marked(path: str) -> CacheMark:
+    return CacheMark(f"{path}/cache_control")
+
+
+def test_marks_stay_where_nobody_refuses_them() -> None:
+    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
+    assert fit_marks(request, Target(), Ledger()) is request
+
+
+@pytest.mark.parametrize(
+    ("part", "left", "lost"),
+    [
+        (Text("a"), Text("a"), []),
+        (Text("a", marked("/p")), Text("a"), ["/p"]),
+        (
+            Text("a", marked("/p"), extra={"cache_control": {"scope": "x"}, "more": 1}),
+            Text("a", extra={"more": 1}),
+            ["/p"],
+        ),
+        (ToolCall("c", "f", "{}", cache=marked("/p")), ToolCall("c", "f", "{}"), ["/p"]),
+        (
+            ToolResult("c", (Text("a", marked("/p/0")),), cache=marked("/p")),
+            ToolResult("c", (Text("a"),)),
+            ["/p/0", "/p"],
+        ),
+        (
+            OpaquePart("toy", "k", {"a": 1, "cache_control": {}}, "/p"),
+            OpaquePart("toy", "k", {"a": 1}, "/p"),
+            ["/p"],
+        ),
+        (OpaquePart("toy", "k", [1]), OpaquePart("toy", "k", [1]), []),
+        (Refusal("no"), Refusal("no"), []),
+        (Thought("so"), Thought("so"), []),
+    ],
+)
+def test_marks_that_are_refused_come_off(part: Part, left: Part, lost: list[str]) -> None:
+    ledger = Ledger()
+    out = fit_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
+    assert out.messages[0].parts == (left,)
+    assert [(loss.code, loss.path) for loss in ledger] == [
+        (LossCode.DROPPED, f"{path}/cache_control") for path in lost
+    ]
+
+
+def test_marks_of_tools_and_of_the_whole_request() -> None:
+    tools: tuple[Tool, ...] = (
+        FunctionTool("f", cache=marked("/tools/0")),
+        HostedTool("toy", "h", {"type": "h", "cache_control": {}}, "/tools/1"),
+    )
+    params: dict[Param, Any] = {"prompt_cache_options": {"mode": "implicit"}, "seed": 1}
+    request = Request(
+        "toy", "m", (), {}, tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
+    )
+    ledger = Ledger()
+    out = fit_marks(request, NO_MARKS, ledger)
+    assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
+    assert out.params == {"seed": 1}
+    assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
+
+
+# Images and files
+
+IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
+WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", stand_in=True)
+
+
+@pytest.mark.parametrize(
+    ("part", "left"),
+    [
+        (Text("a"), Text("a")),
+        (IMAGE, WORDS),
+        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), WORDS))),
+        (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
+        (
+            Media("file", "base64", "AAAA", path="/p/1"),
+            Text("[file: left out, you cannot see files]", path="/p/1", stand_in=True),
+        ),
+        (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
+    ],
+)
+def test_images_and_files_that_are_refused_become_words(part: Part, left: Part) -> None:
+    ledger = Ledger()
+    request = Request("toy", "m", (Message("user", (part,)),), {})
+    out = fit_media(request, Target(refuses=frozenset({"image", "file"})), ledger)
+    assert out.messages[0].parts == (left,)
+    assert [(loss.code, loss.path) for loss in ledger] == (
+        [] if part == left else [(LossCode.DROPPED, "/p/1")]
+    )
+    assert fit_media(request, Target(), ledger) is request

@@ -1,0 +1,261 @@
+"""The door to JSON: what it takes, what it refuses and in which words."""
+
+import json
+import timeit
+
+import msgspec
+import pytest
+from core_chop import PROPERTY
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._wire import json as _json
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import (
+    MAX_DOCUMENT_BYTES,
+    decode,
+    decode_object,
+    encode,
+    encode_text,
+    is_object_text,
+    kind_of,
+    too_deep,
+)
+
+BIG = 10**40
+
+TAKEN: dict[str, tuple[bytes, object]] = {
+    "object": (b'{"b":1,"a":[true,null]}', {"b": 1, "a": [True, None]}),
+    "spaces": (b' \t\r\n{ "a" : 1 }\n', {"a": 1}),
+    "scalar": (b"7", 7),
+    "the last of two keys": (b'{"a":1,"a":2}', {"a": 2}),
+    "big integer": (b"%d" % BIG, BIG),
+    "float": (b"1.5e3", 1500.0),
+    "escapes": (rb'"\u00e9\/\n"', "é/\n"),
+    "surrogate pair": (rb'"\ud83d\ude00"', "😀"),
+    "lone high surrogate": (rb'"a\ud83d"', "a\ud83d"),
+    "lone low surrogate": (rb'{"a":"\ude00b"}', {"a": "\ude00b"}),
+    "lone surrogate as a key": (rb'{"\ud83d":1}', {"\ud83d": 1}),
+    "surrogates the wrong way round": (rb'"\ude00\ud83d"', "\ude00\ud83d"),
+    "lone surrogate beside numbers": (rb'["\ud83d",1.5,-2e-3,10000000000000000000000]', None),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), TAKEN.values(), ids=TAKEN)
+def test_taken(text: bytes, value: object) -> None:
+    assert decode(text) == (json.loads(text) if value is None else value)
+
+
+# What is refused, and what the message says. None of the texts' own words may come back.
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "truncated"),
+    "cut": (b'{"hush":"hush', "truncated"),
+    "a bare word": (b'{"a":hush}', r"byte 5"),
+    "NaN": (b"NaN", r"byte 0"),
+    "Infinity": (b'{"hush":Infinity}', r"byte 8"),
+    "NaN beside a lone surrogate": (rb'["\ud83dhush",NaN]', "surrogate"),
+    "Infinity beside a lone surrogate": (rb'["\ud83dhush",-Infinity]', "surrogate"),
+    "out of range": (b"1e999", "out of range"),
+    "out of range beside a lone surrogate": (rb'["\ud83dhush",1e999]', "surrogate"),
+    "negative, out of range, beside a lone surrogate": (rb'["\ud83dhush",-1e999]', "surrogate"),
+    "too many digits": (b"9" * 5000, "out of range"),
+    "too many digits beside a lone surrogate": (rb'["\ud83dhush",' + b"9" * 5000 + b"]", "surrogate"),
+    "trailing text": (b"1 hush", r"trailing characters"),
+    "trailing comma": (b'["hush",]', r"byte 8"),
+    "single quotes": (b"'hush'", r"byte 0"),
+    "control character": (b'"hush\n"', r"byte 5"),
+    "wrong escape": (rb'"hush\x"', r"invalid escape"),
+    "wrong escape beside a lone surrogate": (rb'"\ud83d\xhush"', "surrogate"),
+    "wrong hex": (rb'"\u00zzhush"', r"byte"),
+    "BOM": (b'\xef\xbb\xbf{"hush":1}', r"byte 0"),
+    "BOM before a lone surrogate": (b'\xef\xbb\xbf"hush\\ud83d"', r"byte 0"),
+    "UTF-16": ('"畜hush"'.encode("utf-16-le"), r"byte 1"),
+    "bytes that are no UTF-8": (b'{"hush":"\xff"}', r"not UTF-8 \(byte 9\)"),
+    "a key that is no UTF-8": (b'{"hush":1,"\xc3":2}', r"not UTF-8 \(byte 11\)"),
+    "a surrogate in UTF-8": (b'"hush\xed\xa0\xbd"', r"not UTF-8 \(byte 5\)"),
+    "no UTF-8 beside a lone surrogate": (b'["\\ud83d","\xff"]', "surrogate"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: bytes, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message) as caught:
+        decode(text)
+    assert caught.value.status_hint == 400
+    assert "hush" not in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+def test_byte_of_bad_utf8_is_that_of_the_strict_decoder() -> None:
+    assert _json._first_bad_byte(b"ab\xff") == 2
+    assert _json._first_bad_byte(b"ab") == 2
+
+
+@pytest.mark.promise("S7")
+def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_json, "MAX_DOCUMENT_BYTES", 8)
+    assert decode(b'"123456"') == "123456"
+    with pytest.raises(RemoteProtocolError, match="has 9 bytes; at most 8") as caught:
+        decode(b'"1234567"')
+    assert caught.value.status_hint == 413
+    with pytest.raises(RemoteProtocolError, match=r"the body is not valid JSON: .* at most 8") as caught:
+        decode_object(b'{"a":"12"}', "the body")
+    assert caught.value.status_hint == 413
+
+
+def test_the_size_limit_holds_for_every_vendors_bodies() -> None:
+    assert MAX_DOCUMENT_BYTES > 50_000_000
+
+
+def nested(depth: int, open_: bytes = b"[", close: bytes = b"]") -> bytes:
+    return open_ * depth + b"1" + close * depth
+
+
+@pytest.mark.parametrize("prefix", [b"", rb'"\ud83d",'])
+def test_honest_nesting_is_taken(prefix: bytes) -> None:
+    """The deepest schemas of the field have some thirty levels."""
+    text = b"[" + prefix + nested(120, b'{"a":', b"}") + b"]"
+    assert decode(text) == json.loads(text)
+    assert json.loads(encode(decode(text))) == json.loads(text)
+
+
+def test_brackets_are_no_depth() -> None:
+    flat = [[]] * 5000 + ["[" * 5000]
+    assert decode(encode(flat)) == flat
+    assert decode(encode(flat[-1])) == flat[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        nested(100_000),
+        nested(100_000, b'{"a":', b"}"),
+        b'["\\ud83d",' + nested(100_000) + b"]",
+        b"[" + nested(100_000) + b',"\\ud83d"]',
+    ],
+    ids=["open", "arrays", "objects", "after a lone surrogate", "before a lone surrogate"],
+)
+@pytest.mark.promise("S9")
+def test_deep_nesting_is_an_error(text: bytes) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(text)
+    # Where a lone surrogate comes first, the decoder has not looked further.
+    assert (
+        "surrogate" if b"ud83d" in text[:20] else "the JSON text is nested too deep"
+    ) in caught.value.message
+
+
+@pytest.mark.promise("S9")
+@pytest.mark.parametrize("text", [b"[" * 100_000, nested(100_000), nested(100_000, b'{"a":', b"}")])
+def test_deep_nesting_is_refused_within_10_ms(text: bytes) -> None:
+    def refuse() -> None:
+        with pytest.raises(RemoteProtocolError):
+            decode(text)
+
+    # The best of some: the machine may have other work.
+    assert min(timeit.repeat(refuse, number=1, repeat=20)) < 0.01
+
+
+def test_too_deep_is_the_same_error_wherever_it_is_met() -> None:
+    assert (too_deep().message, too_deep().status_hint) == ("the JSON text is nested too deep", 400)
+
+
+def test_object() -> None:
+    assert decode_object(b'{"a":1}', "the body") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b"null", "null"),
+        (b"true", "a boolean"),
+        (b"1", "a number"),
+        (b"1.5", "a number"),
+        (b'"hush"', "a string"),
+        (b'["hush"]', "an array"),
+    ],
+)
+def test_no_object(text: bytes, kind: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_object(text, "the body")
+    assert caught.value.message == f"the body must be a JSON object, not {kind}"
+    assert caught.value.code == "invalid_json"
+
+
+def test_no_json_at_all() -> None:
+    with pytest.raises(RemoteProtocolError, match=r"the body is not valid JSON: .*byte 5") as caught:
+        decode_object(b'{"a":hush}', "the body")
+    assert (caught.value.code, caught.value.status_hint) == ("invalid_json", 400)
+
+
+def test_kinds() -> None:
+    assert kind_of({}) == "an object"
+    assert kind_of(b"") == "bytes"
+
+
+# Encoding
+
+
+def test_compact_and_in_order() -> None:
+    value = {"b": "é", "a": [1, 2.5, None]}
+    assert encode(value) == '{"b":"é","a":[1,2.5,null]}'.encode()
+    assert encode_text(value) == '{"b":"é","a":[1,2.5,null]}'
+
+
+def test_lone_surrogates_keep_their_escapes() -> None:
+    value = {"a\ud83d": ["é\ude00", msgspec.Raw(b'{"x": [1]}')]}
+    assert encode(value) == b'{"a\\ud83d":["\\u00e9\\ude00",{"x":[1]}]}'
+    assert encode_text("\ud83d") == '"\\ud83d"'
+    assert decode(encode(value)) == {"a\ud83d": ["é\ude00", {"x": [1]}]}
+
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+# Any code points, lone surrogates included.
+ragged = st.text(st.characters(codec=None, categories=None, exclude_categories=()), max_size=5)
+
+
+@PROPERTY
+@given(documents, ragged)
+def test_round_trip(value: object, text: str) -> None:
+    assert decode(encode(value)) == value
+    assert json.loads(encode([value, text])) == json.loads(json.dumps([value, text]))
+
+
+@PROPERTY
+@given(
+    st.binary(max_size=40) | st.text('{}[]",:\\ud83eE+-.0123456789\n truefalsn', max_size=30).map(str.encode)
+)
+def test_never_another_exception(data: bytes) -> None:
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return
+    assert value == json.loads(data)
+    assert decode(encode(value)) == value
+
+
+# Objects as text
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("{}", True),
+        (' {"a": {"b": [1]}} ', True),
+        ('{"a":"\\ud83d"}', True),
+        ("", False),
+        ('{"a":', False),
+        ('{"a":1}}', False),
+        ("[]", False),
+        ('"{}"', False),
+        ('{"a":"\ud83d"}', False),
+        ("[" * 100_000, False),
+    ],
+)
+def test_is_object_text(text: str, whole: bool) -> None:
+    assert is_object_text(text) is whole

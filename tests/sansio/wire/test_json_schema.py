@@ -1,0 +1,172 @@
+"""Whether a value matches a JSON Schema: a table of keywords, what is left open, and the bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._wire.json_schema import Undecided, broken_keyword
+
+OPEN = "open"
+TREE = {
+    "type": "object",
+    "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+    "required": ["value", "next"],
+    "additionalProperties": False,
+}
+CITY = {"$defs": {"a/b": {"type": "string"}}, "properties": {"city": {"$ref": "#/$defs/a~1b"}}}
+PATTERN = {"pattern": "^(a+)+$"}
+
+# schema, value, the keyword that it breaks (None: none, OPEN: that cannot be told)
+CASES: list[tuple[Any, Any, str | None]] = [
+    (True, 1, None),
+    (False, 1, "false"),
+    ({}, {"a": [None]}, None),
+    ({"title": "T", "description": "d", "format": "date", "$schema": "s", "x": 1}, "no date", None),
+    ("no schema", 1, OPEN),
+    # type
+    ({"type": "string"}, "a", None),
+    ({"type": "string"}, 1, "type"),
+    ({"type": ["string", "null"]}, None, None),
+    ({"type": ["string", "null"]}, 0, "type"),
+    ({"type": "integer"}, 1.0, None),
+    ({"type": "integer"}, 1.5, "type"),
+    ({"type": "integer"}, True, "type"),
+    ({"type": "number"}, False, "type"),
+    ({"type": "number"}, 1.5, None),
+    ({"type": "boolean"}, False, None),
+    ({"type": "boolean"}, 0, "type"),
+    ({"type": "array"}, [], None),
+    ({"type": "object"}, [], "type"),
+    ({"type": "odd"}, [], OPEN),
+    # enum, const
+    ({"enum": ["a", None, {"b": [1]}]}, {"b": [1.0]}, None),
+    ({"enum": ["a", 1]}, True, "enum"),
+    ({"enum": "a"}, "a", OPEN),
+    ({"const": [False]}, [False], None),
+    ({"const": [False]}, [0], "const"),
+    # objects
+    (TREE, {"value": 1, "next": {"value": 2, "next": None}}, None),
+    (TREE, {"value": 1, "next": {"value": "2", "next": None}}, "anyOf"),
+    (TREE, {"value": 1}, "required"),
+    (TREE, {"value": 1, "next": None, "more": 1}, "additionalProperties"),
+    ({"properties": {"a": {"type": "string"}}}, {"b": 1}, None),
+    ({"properties": {"a": {"type": "string"}}}, ["a"], None),
+    ({"properties": []}, {"a": 1}, OPEN),
+    ({"required": ["a"]}, "no object", None),
+    ({"required": "a"}, {}, OPEN),
+    ({"additionalProperties": {"type": "string"}}, {"a": "b"}, None),
+    ({"additionalProperties": {"type": "string"}}, {"a": 1}, "type"),
+    ({"additionalProperties": False}, [1], None),
+    ({"additionalProperties": False, "patternProperties": {"^x": True}}, {"x": 1}, OPEN),
+    ({"additionalProperties": False, "properties": 1}, {}, OPEN),
+    ({"minProperties": 1}, {}, "minProperties"),
+    ({"maxProperties": 1}, {"a": 1}, None),
+    ({"maxProperties": 1}, {"a": 1, "b": 2}, "maxProperties"),
+    # arrays
+    ({"items": {"type": "string"}}, ["a", "b"], None),
+    ({"items": {"type": "string"}}, ["a", 1], "type"),
+    ({"items": False}, "no array", None),
+    ({"items": [{"type": "string"}]}, [1], OPEN),
+    ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], None),
+    ({"prefixItems": [{"type": "string"}], "items": False}, ["a", "b"], "items"),
+    ({"prefixItems": [{"type": "string"}]}, [1], "type"),
+    ({"prefixItems": 1}, [1], OPEN),
+    ({"prefixItems": 1}, "no array", None),
+    ({"minItems": 1}, [], "minItems"),
+    ({"maxItems": 1}, [1, 2], "maxItems"),
+    ({"uniqueItems": True}, [1, True, "1"], None),
+    ({"uniqueItems": True}, [{"a": 1}, {"a": 1.0}], "uniqueItems"),
+    ({"uniqueItems": False}, [1, 1], None),
+    # strings and numbers
+    ({"minLength": 2}, "é", "minLength"),
+    ({"maxLength": 1}, "ab", "maxLength"),
+    ({"maxLength": 1}, ["a", "b"], None),
+    ({"minimum": 1}, 1, None),
+    ({"minimum": 1}, 0.5, "minimum"),
+    ({"maximum": 1}, 2, "maximum"),
+    ({"exclusiveMinimum": 1}, 1, "exclusiveMinimum"),
+    ({"exclusiveMaximum": 1}, 1, "exclusiveMaximum"),
+    ({"minimum": 0, "exclusiveMinimum": True}, 0, OPEN),  # as draft 4 has it
+    ({"minimum": 1}, "a", None),
+    ({"multipleOf": 3}, 9, None),
+    ({"multipleOf": 3}, 10.0, "multipleOf"),
+    ({"multipleOf": 0.1}, 0.3, OPEN),
+    ({"multipleOf": 3}, "a", None),
+    # of schemas
+    ({"allOf": [{"type": "string"}, {"minLength": 2}]}, "a", "minLength"),
+    ({"allOf": 1}, "a", OPEN),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, None),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, "anyOf"),
+    ({"anyOf": [PATTERN, {"type": "string"}]}, "a", None),
+    ({"anyOf": [PATTERN, {"type": "null"}]}, "a", OPEN),
+    ({"anyOf": 1}, 1, OPEN),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 1.5, None),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 1, "oneOf"),
+    ({"oneOf": [{"type": "integer"}]}, "a", "oneOf"),
+    ({"oneOf": [PATTERN, {"type": "string"}]}, "a", OPEN),
+    ({"oneOf": 1}, 1, OPEN),
+    ({"not": {"type": "string"}}, 1, None),
+    ({"not": {"type": "string"}}, "a", "not"),
+    ({"not": PATTERN}, "a", OPEN),
+    # references
+    (CITY, {"city": "Oslo"}, None),
+    (CITY, {"city": 1}, "type"),
+    ({"$ref": "#/$defs/none"}, 1, OPEN),
+    ({"$ref": "https://example.com/schema"}, 1, OPEN),
+    ({"properties": {"a": {"$id": "https://example.com/", "type": "string"}}}, {"a": 1}, OPEN),
+    ({"$id": "https://example.com/", "type": "string"}, 1, "type"),
+    # What is not judged says nothing of values of other types, and hides no breach elsewhere.
+    (PATTERN, "a" * 60 + "!", OPEN),
+    (PATTERN, 1, None),
+    ({"if": {"type": "string"}, "then": False}, "a", OPEN),
+    ({"properties": {"a": PATTERN, "b": {"type": "string"}}}, {"a": "a", "b": 1}, "type"),
+    ({"items": {"anyOf": [PATTERN, {"type": "null"}]}, "maxItems": 1}, ["a", "b"], "maxItems"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "keyword"), CASES)
+def test_keywords(schema: Any, value: Any, keyword: str | None) -> None:
+    if keyword is OPEN:
+        with pytest.raises(Undecided, match="keywords that are not judged"):
+            broken_keyword(schema, value)
+    else:
+        assert broken_keyword(schema, value) == keyword
+
+
+def doubled(times: int) -> Any:
+    """A schema that asks the same of a value 2 ** times."""
+    names = {
+        f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} if n else {"type": "object"}
+        for n in range(times + 1)
+    }
+    return {"$defs": names, "$ref": f"#/$defs/a{times}"}
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "why"),
+    [
+        (doubled(40), {}, "too long"),
+        ({"items": {"enum": list(range(1000))}}, [-1.5] * 1000, None),  # the first one settles it
+        ({"items": {"enum": [*range(1000), -1]}}, [-1] * 1000, "too long"),
+        ({"items": {"required": ["a"] * 1000}}, [{"a": 1}] * 1000, "too long"),
+        ({"items": {f"x{n}": n for n in range(1000)}}, [1] * 1000, "too long"),
+        ({"$ref": "#"}, {}, "nested too deep"),
+        ({"items": {"$ref": "#"}}, nested(100_000), "nested too deep"),
+        ({"const": nested(100_000)}, 1, "nested too deep"),
+    ],
+)
+def test_bounds(schema: Any, value: Any, why: str | None) -> None:
+    if why is None:
+        assert broken_keyword(schema, value) == "enum"
+    else:
+        with pytest.raises(Undecided, match=why):
+            broken_keyword(schema, value)

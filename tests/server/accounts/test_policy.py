@@ -1,0 +1,479 @@
+"""The attempts of one request: which account is next, when to wait, when to give up."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman._ir.errors import Fault, FaultKind
+from dragoman._wire.exceptions import LocalProtocolError
+from dragoman_server.accounts.error_actions import Rule, Verdict
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.policy import (
+    Account,
+    Attempts,
+    AttemptState,
+    GiveUp,
+    Leg,
+    Offer,
+    Selection,
+    Wait,
+    order,
+)
+
+BUSY = Fault(FaultKind.RATE_LIMIT, "busy", status=429)
+WRONG = Fault(FaultKind.INVALID_REQUEST, "wrong", status=400)
+DOWN = Fault(FaultKind.SERVER, "down", status=500)
+
+
+def leg(*ids: str, rules: tuple[Rule, ...] = (), selection: Selection = Selection.LEAST_RECENTLY_USED) -> Leg:
+    return Leg(tuple(Account(each) for each in ids), selection, rules)
+
+
+class Try(NamedTuple):
+    leg: int
+    account: str
+
+
+class Driven(Attempts):
+    """Knows which account was taken last."""
+
+    last = ""
+
+
+def fail(attempts: Driven, fault: Fault = DOWN) -> Verdict:
+    """The newest attempt fails."""
+    return attempts.failed(attempts.last, fault)
+
+
+def take(
+    attempts: Driven, health: Mapping[str, Health] = {}, now: float = 0.0, draw: float = 0.0
+) -> Try | Wait | GiveUp:
+    """The next step; of an offer the first account is taken."""
+    step = attempts.next(health, now, draw)
+    if not isinstance(step, Offer):
+        return step
+    attempts.took(step.accounts[0])
+    attempts.last = step.accounts[0]
+    return Try(step.leg, step.accounts[0])
+
+
+def test_r6_each_account_once_in_the_order_of_the_chain() -> None:
+    attempts = Driven([leg("a", "b"), leg("c")])
+    steps: list[Try | Wait | GiveUp] = []
+    for _ in range(3):
+        steps.append(take(attempts))
+        assert fail(attempts) is Verdict.TROUBLE
+    assert steps == [Try(0, "a"), Try(0, "b"), Try(1, "c")]
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
+    assert (attempts.state, attempts.made) == (AttemptState.DONE, 3)
+
+
+def test_an_account_of_two_upstreams_is_two() -> None:
+    """The chain may name one account with two models, and may use both."""
+    attempts = Driven([leg("a"), leg("a")])
+    assert take(attempts, {}, 0.0) == Try(0, "a")
+    fail(attempts)
+    assert take(attempts, {}, 0.0) == Try(1, "a")
+
+
+def test_f10_the_requests_own_fault_goes_to_the_client_at_once() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    assert fail(attempts, WRONG) is Verdict.ANSWER
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+
+
+def test_an_upstreams_own_rules_count() -> None:
+    rule = Rule(Verdict.NEXT, statuses=frozenset({400}), words=("wrong",))
+    attempts = Driven([leg("a", "b", rules=(rule,))])
+    take(attempts)
+    assert fail(attempts, WRONG) is Verdict.NEXT
+    assert take(attempts, {}, 0.0) == Try(0, "b")
+
+
+def test_r6_at_most_so_many() -> None:
+    attempts = Driven([leg("a", "b", "c")], most=2)
+    for _ in range(2):
+        take(attempts)
+        fail(attempts)
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
+
+
+@pytest.mark.promise("R6")
+def test_a_resend_counts_among_the_attempts() -> None:
+    attempts = Driven([leg("a", "b", "c")], most=3)
+    take(attempts)
+    assert attempts.resend("a")
+    fail(attempts)
+    assert take(attempts) == Try(0, "b")
+    assert attempts.made == 3
+    assert not attempts.resend("b")
+    fail(attempts)
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
+
+
+def test_only_an_account_that_is_being_tried_is_asked_once_more() -> None:
+    attempts = Driven([leg("a", "b")])
+    with pytest.raises(LocalProtocolError, match="choosing, not trying"):
+        attempts.resend("a")
+    take(attempts)
+    with pytest.raises(LocalProtocolError, match="not being tried"):
+        attempts.resend("b")
+    attempts.committed()
+    assert not attempts.resend("a")  # another one had the client
+
+
+def test_nobody_is_asked_once_more_when_the_client_must_hear_of_another() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    assert not attempts.resend("b")
+
+
+def test_r6_who_rests_or_is_disabled_is_passed_over() -> None:
+    health = {"a": Health(disabled="401"), "b": Health(cools_until=5.0)}
+    attempts = Driven([leg("a", "b", "c")])
+    assert take(attempts, health, 4.0) == Try(0, "c")
+    fail(attempts, BUSY)
+    assert take(attempts, health, 5.0) == Try(0, "b")
+
+
+def test_f3_the_soonest_recovery_is_told() -> None:
+    health = {"a": Health(cools_until=50.0), "b": Health(cools_until=20.0), "c": Health(20.0, disabled="402")}
+    assert Driven([leg("a"), leg("b", "c")]).next(health, 1.0) == GiveUp(None, 20.0)
+
+
+EMPTY = Fault(FaultKind.BILLING, "empty", status=402)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([BUSY, EMPTY], BUSY),
+        ([EMPTY, BUSY], BUSY),
+        ([BUSY, DOWN], DOWN),
+        ([EMPTY, EMPTY], EMPTY),
+        ([BUSY, EMPTY, WRONG], WRONG),
+    ],
+)
+def test_f4_what_passes_is_told_rather_than_what_stays(faults: list[Fault], told: Fault) -> None:
+    attempts = Driven([leg("a", "b", "c")], most=len(faults))
+    for fault in faults:
+        take(attempts)
+        fail(attempts, fault)
+    assert attempts.next({}, 0.0) == GiveUp(told, None)
+
+
+def test_f10_the_requests_own_fault_is_no_matter_of_time() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    fail(attempts, WRONG)
+    assert attempts.next({"b": Health(cools_until=9.0)}, 0.0) == GiveUp(WRONG, None)
+
+
+def test_f3_those_that_were_tried_count_too() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts, {"b": Health(cools_until=90.0)})
+    fail(attempts, BUSY)
+    health = {"a": Health(cools_until=7.0), "b": Health(cools_until=90.0)}
+    assert attempts.next(health, 0.0) == GiveUp(BUSY, 7.0)
+
+
+def test_waiting_for_an_account_that_comes_back_soon() -> None:
+    health = {"a": Health(cools_until=5.0), "b": Health(cools_until=8.0)}
+    attempts = Driven([leg("a", "b")], patience=6.0)
+    assert attempts.next(health, 0.0) == Wait(5.0)
+    assert take(attempts, health, 5.0) == Try(0, "a")
+    fail(attempts, BUSY)
+    # Patience is for the whole request, and it began at 0.
+    assert attempts.next(health | {"a": Health(cools_until=99.0)}, 5.0) == GiveUp(BUSY, 8.0)
+
+
+def test_nobody_waits_for_an_account_that_was_tried() -> None:
+    attempts = Driven([leg("a")], patience=60.0)
+    take(attempts)
+    fail(attempts, BUSY)
+    assert attempts.next({"a": Health(cools_until=1.0)}, 0.0) == GiveUp(BUSY, 1.0)
+
+
+def test_no_account_at_all() -> None:
+    assert Driven([]).next({}, 0.0) == GiveUp(None, None)
+
+
+@pytest.mark.promise("R5")
+def test_r5_after_content_there_is_no_other_attempt() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.committed()
+    assert attempts.state is AttemptState.DONE
+    for call in (
+        lambda: attempts.next({}, 0.0),
+        lambda: fail(attempts),
+        attempts.committed,
+        lambda: attempts.hedge({}, 0.0),
+    ):
+        with pytest.raises(LocalProtocolError, match="are done"):
+            call()
+
+
+def test_one_at_a_time() -> None:
+    attempts = Driven([leg("a", "b")])
+    with pytest.raises(LocalProtocolError, match="choosing, not trying"):
+        attempts.failed("a", DOWN)
+    with pytest.raises(LocalProtocolError, match="choosing, not offered"):
+        attempts.took("a")
+    with pytest.raises(LocalProtocolError, match="choosing, not offered"):
+        attempts.full(1.0)
+    take(attempts)
+    with pytest.raises(LocalProtocolError, match="trying, not choosing"):
+        attempts.next({}, 0.0)
+
+
+def test_only_what_was_offered_is_taken() -> None:
+    attempts = Driven([leg("a", "b")])
+    assert attempts.next({"b": Health(disabled="401")}, 0.0) == Offer(0, ("a",))
+    with pytest.raises(LocalProtocolError, match="not offered"):
+        attempts.took("b")
+
+
+def test_any_of_the_offered_may_be_taken() -> None:
+    attempts = Driven([leg("a", "b", "c")])
+    assert attempts.next({}, 0.0) == Offer(0, ("a", "b", "c"))
+    attempts.took("b")
+    attempts.failed("b", DOWN)
+    assert attempts.next({}, 0.0) == Offer(0, ("a", "c"))
+
+
+def test_accounts_without_room_are_passed_over_for_a_time() -> None:
+    attempts = Driven([leg("a", "b"), leg("c")], patience=9.0)
+    attempts.next({}, 0.0)
+    attempts.full(4.0)
+    assert attempts.made == 0
+    assert attempts.next({}, 0.0) == Offer(1, ("c",))
+    attempts.full(3.0)
+    assert attempts.next({}, 0.0) == Wait(3.0)
+    assert attempts.next({}, 3.0) == Offer(1, ("c",))
+    attempts.full(99.0)
+    assert attempts.next({}, 3.0) == Wait(4.0)
+    assert attempts.next({}, 4.0) == Offer(0, ("a", "b"))
+
+
+def test_never_is_no_time_to_come_back() -> None:
+    attempts = Driven([leg("a")], patience=9.0)
+    attempts.next({}, 0.0)
+    attempts.full(math.inf)
+    assert attempts.next({}, 0.0) == GiveUp(None, None)
+
+
+def test_a_hedge_is_another_account_beside_the_first() -> None:
+    attempts = Driven([leg("a"), leg("a", "b")])
+    take(attempts)
+    assert attempts.hedge({}, 0.0) == Offer(1, ("b",))
+    attempts.took("b")
+    assert (attempts.state, attempts.made) == (AttemptState.TRYING, 2)
+    assert attempts.hedge({}, 0.0) is None
+    assert attempts.failed("b", DOWN) is Verdict.TROUBLE
+    assert attempts.state is AttemptState.TRYING
+    attempts.failed("a", BUSY)
+    assert attempts.next({}, 0.0) == Offer(1, ("a",))
+
+
+def test_a_hedge_without_room_leaves_the_first_alone() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.full(5.0)
+    assert attempts.state is AttemptState.TRYING
+    attempts.committed()
+
+
+def test_a_hedge_that_was_offered_stands_when_the_first_one_fails() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", DOWN)
+    assert attempts.state is AttemptState.OFFERED
+    attempts.took("b")
+    assert attempts.state is AttemptState.TRYING
+
+
+def test_a_hedge_that_finds_no_room_after_the_first_one_failed() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", DOWN)
+    attempts.full(5.0)
+    assert attempts.next({}, 0.0) == GiveUp(DOWN, 5.0)
+
+
+def test_a_hedge_that_was_offered_is_void_when_the_client_must_hear_of_the_first() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.failed("a", WRONG)
+    assert attempts.state is AttemptState.CHOOSING
+    with pytest.raises(LocalProtocolError, match="choosing, not offered"):
+        attempts.took("b")
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+
+
+def test_a_hedge_that_was_offered_is_void_when_content_went_out() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.committed()
+    with pytest.raises(LocalProtocolError, match="done, not offered"):
+        attempts.took("b")
+
+
+def test_one_that_is_dropped_says_nothing_of_its_account() -> None:
+    attempts = Driven([leg("a", "b")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    assert attempts.state is AttemptState.TRYING
+    attempts.dropped("b")
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+    with pytest.raises(LocalProtocolError, match="are done"):
+        attempts.dropped("b")
+
+
+def test_nobody_is_dropped_or_fails_before_a_first_one_runs() -> None:
+    attempts = Driven([leg("a", "b")])
+    attempts.next({}, 0.0)
+    for call in (lambda: attempts.failed("a", DOWN), lambda: attempts.dropped("a"), attempts.committed):
+        with pytest.raises(LocalProtocolError, match="offered, not trying"):
+            call()
+
+
+def test_a_hedge_counts_among_the_attempts() -> None:
+    attempts = Driven([leg("a", "b")], most=1)
+    take(attempts)
+    assert attempts.hedge({}, 0.0) is None
+
+
+def test_one_that_the_client_must_hear_of_ends_both() -> None:
+    attempts = Driven([leg("a", "b", "c")])
+    take(attempts)
+    attempts.hedge({}, 0.0)
+    attempts.took("b")
+    attempts.failed("a", WRONG)
+    attempts.failed("b", DOWN)
+    assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
+
+
+def test_r5_nothing_has_room() -> None:
+    attempts = Driven([leg("a")])
+    attempts.next({}, 0.0)
+    attempts.full(4.0)
+    assert attempts.next({}, 0.0) == GiveUp(None, 4.0)
+
+
+# Which one of several
+
+
+def used(**at: float) -> dict[str, Health]:
+    return {name: Health(used=when) for name, when in at.items()}
+
+
+def left(**shares: float) -> dict[str, Health]:
+    return {name: Health(remaining=share) for name, share in shares.items()}
+
+
+@pytest.mark.parametrize(
+    ("selection", "health", "draw", "offered"),
+    [
+        (Selection.LEAST_RECENTLY_USED, {}, 0.9, "abc"),
+        (Selection.LEAST_RECENTLY_USED, used(a=3.0, b=1.0, c=2.0), 0.9, "bca"),
+        (Selection.LEAST_RECENTLY_USED, used(a=3.0, b=1.0), 0.0, "cba"),
+        (Selection.WEIGHTED, {}, 0.0, "abc"),
+        (Selection.WEIGHTED, {}, 0.24, "abc"),
+        (Selection.WEIGHTED, used(a=1.0), 0.26, "bca"),
+        (Selection.WEIGHTED, {}, 0.74, "bac"),
+        (Selection.WEIGHTED, {}, 0.76, "cab"),
+        (Selection.WEIGHTED, {}, 1.0, "cab"),
+        (Selection.MOST_REMAINING, left(a=0.2, b=0.9, c=0.5), 0.0, "bca"),
+        (Selection.MOST_REMAINING, left(a=0.9), 0.0, "bca"),
+        (Selection.MOST_REMAINING, left(a=0.5) | used(b=9.0, c=8.0), 0.0, "cba"),
+    ],
+)
+def test_selection(selection: Selection, health: dict[str, Health], draw: float, offered: str) -> None:
+    accounts = [Account("a"), Account("b", 2.0), Account("c")]
+    assert "".join(order(accounts, health, selection, draw)) == offered
+
+
+def test_weights_are_kept_over_many_draws() -> None:
+    accounts = [Account("a", 1.0), Account("b", 3.0)]
+    draws = [number / 1000 for number in range(1000)]
+    chosen = [order(accounts, {}, Selection.WEIGHTED, draw)[0] for draw in draws]
+    assert chosen.count("b") == 750
+
+
+# Whatever happens
+
+IDS = ["a", "b", "c", "d", "e"]
+FAULTS = [BUSY, WRONG, DOWN, Fault(FaultKind.BILLING, "empty", status=402)]
+
+
+@pytest.mark.promise("R6")
+@given(
+    st.lists(st.lists(st.sampled_from(IDS), max_size=4, unique=True), max_size=3),
+    st.dictionaries(
+        st.sampled_from(IDS), st.builds(Health, st.floats(0, 50), disabled=st.none() | st.just("401"))
+    ),
+    st.lists(
+        st.tuples(st.sampled_from(FAULTS), st.floats(0, 20), st.floats(0, 0.999), st.booleans()),
+        min_size=30,
+        max_size=30,
+    ),
+    st.integers(0, 12),
+    st.floats(0, 100),
+    st.sampled_from(list(Selection)),
+)
+def test_r6_the_laws(
+    chain: list[list[str]],
+    health: dict[str, Health],
+    outcomes: list[tuple[Fault, float, float, bool]],
+    most: int,
+    patience: float,
+    selection: Selection,
+) -> None:
+    """At most so many attempts, each account of a leg once but for a resend, none that rests or is disabled, and it
+    always ends.
+    """
+    attempts = Driven([leg(*ids, selection=selection) for ids in chain], most=most, patience=patience)
+    tried: list[Try] = []
+    resent = 0
+    now = begun = 0.0
+    for fault, passed, draw, lost in outcomes:
+        step = take(attempts, health, now, draw)
+        if isinstance(step, GiveUp):
+            assert (step.fault is None) is (not tried)
+            assert step.soonest is None or step.soonest > now
+            return
+        if isinstance(step, Wait):
+            assert step.until > now
+            if not tried:
+                assert step.until <= begun + patience
+            now = step.until
+            continue
+        assert step not in tried
+        assert step.account in chain[step.leg]
+        assert health.get(step.account, Health()).usable(now)
+        tried.append(step)
+        if lost:
+            resent += attempts.resend(step.account)
+        assert len(tried) + resent == attempts.made <= most
+        now += passed
+        verdict = attempts.failed(step.account, fault)
+        health = health | {
+            step.account: health.get(step.account, Health()).after_failure(verdict, "why", now)
+        }
+    raise AssertionError("it never ends")

@@ -1,0 +1,42 @@
+"""How long an upstream wants to be left alone."""
+
+import pytest
+
+from dragoman_server.accounts.retry_after import MAX_SECONDS, retry_after
+
+# Wed, 21 Oct 2026 07:28:00 GMT
+NOW = 1792567680.0
+
+
+@pytest.mark.promise("R7")
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ([], None),
+        ([("retry-after", "7")], 7.0),
+        ([("retry-after", " 0.5 ")], 0.5),
+        ([("retry-after", "0")], 0.0),
+        ([("retry-after-ms", "1500")], 1.5),
+        ([("retry-after", "9"), ("retry-after-ms", "250")], 0.25),
+        ([("retry-after", "9"), ("retry-after-ms", "soon")], 9.0),
+        ([("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT")], 30.0),
+        ([("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT")], 0.0),
+        ([("retry-after", "Wed, 21 Oct 2026 09:28:30 +0200")], 30.0),
+        ([("retry-after", "Wednesday, 21-Oct-26 07:28:30 GMT")], 30.0),
+        ([("retry-after", "Wed Oct 21 07:28:30 2026")], 30.0),
+        ([("retry-after", "2592000")], 2592000.0),  # a month
+        ([("retry-after", "99999999999")], MAX_SECONDS),
+        ([("retry-after", "9" * 400)], MAX_SECONDS),
+        ([("retry-after", "soon")], None),
+        ([("retry-after", "nan")], None),
+        ([("retry-after", "-3")], None),
+        ([("retry-after", "1_0")], None),
+        ([("retry-after", "\u0661")], None),
+        ([("retry-after", "")], None),
+        ([("retry-after-ms", "x")], None),
+        ([("retry-after", "Wed, 99 Foo 99999999 07:28:00 GMT")], None),
+        ([("retry-after", "Wed, 21 Oct 999999 07:28:00 GMT")], None),
+    ],
+)
+def test_r7_in_every_form(headers: list[tuple[str, str]], seconds: float | None) -> None:
+    assert retry_after(headers, NOW) == seconds
