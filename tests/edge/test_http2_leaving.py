@@ -130,7 +130,7 @@ def test_a_client_that_leaves_closes_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, phase: str, leave: Callable[[Peer], None]
 ) -> None:
     for trial in trials():
-        begun = len(upstream.conversations)
+        begun = len(upstream.asked)
         with trial, Peer(gateway.connect()) as peer:
             peer.begin()
             ask(peer, 1, user=phase)
@@ -147,7 +147,7 @@ def test_a_client_that_leaves_closes_its_upstream(
 @pytest.mark.promise("R1", "R10")
 def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway, upstream: Upstream) -> None:
     for trial in trials():
-        begun = len(upstream.conversations)
+        begun = len(upstream.asked)
         with Peer(gateway.connect()) as peer:
             peer.begin()
             for stream_id in (1, 3):
@@ -176,7 +176,7 @@ def test_data_behind_a_refusal_hurts_nobody(
     gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
 ) -> None:
     """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""
-    begun = len(upstream.conversations)
+    begun = len(upstream.asked)
     with Peer(gateway.connect()) as peer, gateway.connect() as bystander:
         bystander.sendall(GET[:20])
         peer.begin()

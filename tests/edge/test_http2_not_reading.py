@@ -103,7 +103,7 @@ def test_a_closed_window_pauses_its_upstream_and_nobody_else(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     for trial in trials():
-        begun = len(upstream.conversations)
+        begun = len(upstream.asked)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
             asked_at = time.monotonic()
@@ -135,7 +135,7 @@ def test_any_progress_keeps_a_slow_stream(
     gateway: EdgeGateway, upstream: Upstream, certificate: Certificate
 ) -> None:
     for trial in trials():
-        begun = len(upstream.conversations)
+        begun = len(upstream.asked)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
             peer.send(*ask(peer, 1))
@@ -152,7 +152,7 @@ def test_twenty_clients_that_do_not_read_cost_little(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     """Ten keep the usual windows, which are soon closed; ten open them wide, so that the socket holds all back."""
-    begun = len(upstream.conversations)
+    begun = len(upstream.asked)
     before = most = gateway.resident_bytes
     with ExitStack() as stack:
         for number in range(20):
