@@ -59,7 +59,7 @@ _KEY = "drk_census"
 _WARM = 100
 # asyncio holds a hundred timers that were cancelled before it looks for such.
 _SOME = 150
-_SETTLING_S = 10.0
+_SETTLING_S = 30.0
 
 
 def _is_of_coverage(value: object) -> bool:
@@ -129,7 +129,7 @@ def left_behind(backend: str, clients: int, directory: Path) -> Behind:
             f"[server]\nsimulator = false\ndrain_s = 0\n{SERVER}\nsecret = '{'s' * 32}'\n"
             f'[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\nbase_url = "{upstream.url}"\n'
             f'models = ["m"]\nmodel_list = false\n{ways(upstream.url, deaf)}\n'
-            '[[accounts]]\nupstream = "up"\nname = "limited"\napi_key = "limited-0123"\nmost_at_once = 100000\n'
+            '[[accounts]]\nupstream = "up"\nname = "limited"\napi_key = "limited-0123"\nmax_concurrent_requests = 100000\n'
         )
         run = _Run(backend, clients, upstream, playing, load(environ={}, path=str(file)).settings)
         return anyio.run(run, backend=name, backend_options=options)
@@ -284,7 +284,7 @@ def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None
                 staying.close()
                 upstream.conversations.clear()
             client = staying.enter_context(socket.socket())
-            client.settimeout(10)
+            client.settimeout(_SETTLING_S)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             client.connect(address)
             with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionError):
@@ -342,4 +342,4 @@ def _look(client: socket.socket, phase: str, draw: random.Random) -> None:
         client.settimeout(0.05 if phase == "after the answer" else draw.choice((0.0001, 0.005)))
         with contextlib.suppress(TimeoutError, BlockingIOError):
             client.recv(100)
-        client.settimeout(10)
+        client.settimeout(_SETTLING_S)

@@ -13,10 +13,22 @@ import time
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import pytest
 from cfg_process import DEADLINE_S, Server
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
-__all__ = ["ALIAS", "KEEPALIVE_S", "PAIRS", "UPSTREAMS", "Gateway", "Pair", "Simulator"]
+__all__ = [
+    "ALIAS",
+    "CROSSED",
+    "KEEPALIVE_S",
+    "PAIRS",
+    "UPSTREAMS",
+    "Gateway",
+    "Pair",
+    "Simulator",
+    "each_backend",
+    "each_pair_and_backend",
+]
 
 # Protocol -> the name of the upstream that speaks it.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
@@ -47,6 +59,18 @@ class Pair(NamedTuple):
 
 
 PAIRS = [Pair(*pair) for pair in itertools.product(PROTOCOL_NAMES, PROTOCOL_NAMES)]
+# Each protocol once as the client's and once as the upstream's, where it is not the pair that matters.
+CROSSED = [Pair(*pair) for pair in zip(PROTOCOL_NAMES, [*PROTOCOL_NAMES[1:], PROTOCOL_NAMES[0]], strict=True)]
+
+each_backend = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+# All pairs on one backend, some on the other.
+each_pair_and_backend = pytest.mark.parametrize(
+    ("backend", "pair"),
+    [
+        *(pytest.param("asyncio", pair, id=f"asyncio-{pair}") for pair in PAIRS),
+        *(pytest.param("trio", pair, id=f"trio-{pair}") for pair in [*CROSSED, PAIRS[0]]),
+    ],
+)
 
 
 class Simulator(Server):

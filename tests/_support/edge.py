@@ -273,8 +273,17 @@ class EdgeGateway(Server):
     @property
     def worked_s(self) -> float:
         """Seconds of a processor that its event loop has used so far."""
-        fields = Path(f"/proc/{self.pid}/task/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime, see proc(5)
+        return sum(map(int, self._status[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether its event loop waits for something to do: it does not run, and nobody has stopped it."""
+        return self._status[0] == "S"
+
+    @property
+    def _status(self) -> list[str]:
+        """What proc(5) has of the thread of the event loop, from its state on."""
+        return Path(f"/proc/{self.pid}/task/{self.pid}/stat").read_text().rpartition(")")[2].split()
 
     @property
     def starved_s(self) -> float:

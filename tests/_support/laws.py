@@ -362,12 +362,21 @@ def _every(source: Source, client: str) -> bool:
     return True
 
 
+def _of_the_source(source: Source, client: str) -> bool:
+    """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
+    return client == PROTOCOL_NAMES[(PROTOCOL_NAMES.index(source.protocol) + 1) % len(PROTOCOL_NAMES)]
+
+
 def _of_one_protocol(source: Source, client: str) -> bool:
     return source.protocol == client and completes(source)
 
 
-def _complete(source: Source, client: str) -> bool:
-    return completes(source)
+def _complete_and_told_apart(source: Source, client: str) -> bool:
+    """The streams of the simple API differ, its whole answers do not."""
+    return completes(source) and client in [
+        *PROTOCOL_NAMES,
+        next(c for c in CLIENTS if c not in PROTOCOL_NAMES),
+    ]
 
 
 def _read(source: Source, client: str) -> bool:
@@ -389,12 +398,12 @@ def _sealed(source: Source, client: str) -> bool:
 Law = Callable[[Source, str], None]
 LAWS: dict[Law, Callable[[Source, str], bool]] = {
     the_network_may_cut_anywhere: _every,
-    line_endings_do_not_matter: _every,
-    the_same_answer_twice: _every,
+    line_endings_do_not_matter: _of_the_source,
+    the_same_answer_twice: _of_the_source,
     a_relay_changes_nothing: _of_one_protocol,
     streamed_and_folded_is_what_is_translated_whole: _complete_and_read,
     the_simple_api_says_the_same_in_all_its_forms: _simple,
-    a_whole_answer_means_what_its_stream_means: _complete,
+    a_whole_answer_means_what_its_stream_means: _complete_and_told_apart,
     what_is_written_is_read_again: _read,
     what_breaks_off_is_never_a_success: _every,
     sealed_reasoning_comes_back: _sealed,

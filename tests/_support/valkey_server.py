@@ -74,7 +74,7 @@ class ValkeyServer:
     def command(self, *words: str) -> bytes:
         """What it answers, empty when it cannot be reached."""
         with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
-            client.settimeout(5)
+            client.settimeout(_START_S)
             client.connect(str(self.socket))
             client.sendall(" ".join(words).encode() + b"\r\n")
             return client.recv(65_536)

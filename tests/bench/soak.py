@@ -39,7 +39,7 @@ def main() -> int:
     aborts = round(1000 * asked.minutes) if asked.aborts is None else asked.aborts
     behind = left_behind(asked.backend, aborts, directory)
     print(f"[{asked.backend}] {behind.line()}", flush=True)
-    return bool(figures.broken() or behind.found)
+    return bool(figures.broken() or figures.slow() or behind.found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One simulator and one gateway for each backend serve all tests of this folder.
 
-`gateway`, `sdk` and `pair` say what a test runs over: every backend of the gateway, sync and async clients,
-every client protocol to every upstream protocol.
+A test runs over every pair of protocols (`pair`) on one backend with the sync clients. The other backends and the async
+clients have the smoke of test_smoke.py, and what is about leaving and waiting: see each_backend of cl_processes.py.
 """
 
 from __future__ import annotations
@@ -43,9 +43,15 @@ def gateway_on(
         assert "Traceback" not in text, text
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def gateway(request: pytest.FixtureRequest, gateway_on: Callable[[str], Gateway]) -> Gateway:
-    return gateway_on(request.param)
+@pytest.fixture
+def backend() -> str:
+    """Of the gateway. Tests that need another one have it as a parameter."""
+    return "asyncio"
+
+
+@pytest.fixture
+def gateway(backend: str, gateway_on: Callable[[str], Gateway]) -> Gateway:
+    return gateway_on(backend)
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +62,15 @@ def sdk_of() -> Iterator[Callable[[str, str], Sdk]]:
         yield cache(lambda kind, url: stack.enter_context(kinds[kind](url)))
 
 
-@pytest.fixture(params=["sync", "async"])
-def sdk(request: pytest.FixtureRequest, gateway: Gateway, sdk_of: Callable[[str, str], Sdk]) -> Sdk:
-    return sdk_of(request.param, gateway.url)
+@pytest.fixture
+def kind() -> str:
+    """Of the clients. Tests that need the others have it as a parameter."""
+    return "sync"
+
+
+@pytest.fixture
+def sdk(kind: str, gateway: Gateway, sdk_of: Callable[[str, str], Sdk]) -> Sdk:
+    return sdk_of(kind, gateway.url)
 
 
 @pytest.fixture(params=PAIRS, ids=str)

@@ -41,11 +41,10 @@ def parsed(protocol: str, answer: Any) -> Any:
     return answer.parsed_output if protocol == MESSAGES else answer.output_parsed
 
 
-@pytest.mark.parametrize("way", [Way.WHOLE, Way.HELPER], ids=["parse", "stream"])
-def test_a_typed_answer(pair: Pair, sdk: Sdk, way: Way) -> None:
+def test_a_typed_answer(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Plan it") | {TYPED[pair.client]: Journey}
-    answer = sdk.parse(pair.client, body) if way is Way.WHOLE else sdk.final(pair.client, body)
-    assert parsed(pair.client, answer) == JOURNEY
+    for helper in (sdk.parse, sdk.final):
+        assert parsed(pair.client, helper(pair.client, body)) == JOURNEY
 
 
 @each_way
@@ -71,12 +70,12 @@ def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
-@pytest.mark.parametrize(("model", "stop"), [("length", Stop.LENGTH), ("filter", Stop.FILTER)])
-def test_an_answer_that_ends_early(pair: Pair, sdk: Sdk, way: Way, model: str, stop: Stop) -> None:
-    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
-    assert answer.meaning.stop is stop
-    assert answer.meaning.said(Kind.TEXT).startswith("A stood court")
-    assert answer.meaning.usages[0].output == {"length": 50, "filter": 20}[model]
+def test_an_answer_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
+    for model, stop, output in (("length", Stop.LENGTH, 50), ("filter", Stop.FILTER, 20)):
+        answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
+        assert answer.meaning.stop is stop
+        assert answer.meaning.said(Kind.TEXT).startswith("A stood court")
+        assert answer.meaning.usages[0].output == output
 
 
 HELPERS_ERROR: dict[str, type[Exception]] = {

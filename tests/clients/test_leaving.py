@@ -11,15 +11,17 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
-from cl_processes import Gateway, Pair, Simulator
+from cfg_process import DEADLINE_S
+from cl_processes import Gateway, Pair, Simulator, each_backend, each_pair_and_backend
 from cl_sdk import Sdk, async_clients, body_of, read_events, resource
 from oracle import CHAT, MESSAGES, RESPONSES
+from trials import trials
 
 pytestmark = pytest.mark.process
 
 ABORT_S = 0.25
 
-# Long enough for a busy machine to get the request through both processes.
+# Long enough for a machine that does little else to get the request through both processes.
 PATIENCE_S = 0.2
 
 
@@ -36,25 +38,23 @@ class Watched(list[Any]):
             self.has_words.set()
 
 
-@pytest.fixture
-def sync(gateway: Gateway, sdk_of: Any) -> Any:
-    return sdk_of("sync", gateway.url)
-
-
-def test_in_the_middle_of_a_stream(pair: Pair, sync: Sdk, simulator: Simulator) -> None:
-    before = simulator.settled()
-    body = body_of(pair.client, pair.model("pause@30"), "Hello")
-    stream = sync.create(pair.client, body, stream=True)
-    for event in stream:
-        if "stood" in str(event.to_dict()):
-            break
-    stream.close()
-    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+@each_pair_and_backend
+def test_in_the_middle_of_a_stream(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
+    for trial in trials():
+        before = simulator.settled()
+        body = body_of(pair.client, pair.model("pause@30"), "Hello")
+        stream = sdk.create(pair.client, body, stream=True)
+        for event in stream:
+            if "stood" in str(event.to_dict()):
+                break
+        with trial:
+            stream.close()
+            simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["before the first token", "in a whole request"])
+@each_pair_and_backend
 def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulator, stream: bool) -> None:
-    before = simulator.settled()
     body = body_of(pair.client, pair.model("silent@30"), "Hello")
 
     async def main() -> None:
@@ -66,32 +66,41 @@ def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulat
             await to_thread.run_sync(simulator.wait_for, "opened", before["opened"] + 1)
             tasks.cancel_scope.cancel()
 
-    anyio.run(main)
-    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+    for trial in trials():
+        before = simulator.settled()
+        anyio.run(main)
+        with trial:
+            simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-def test_when_it_has_waited_long_enough(pair: Pair, sync: Sdk, simulator: Simulator) -> None:
+@each_pair_and_backend
+def test_when_it_has_waited_long_enough(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     """A whole answer has no heartbeats, so the SDK's own timeout ends it."""
-    before = simulator.settled()
-    body = body_of(pair.client, pair.model("silent@30"), "Hello")
-    with pytest.raises(Exception, match="timed out") as raised:
-        sync.create(pair.client, body, timeout=PATIENCE_S)
-    assert type(raised.value).__name__ == "APITimeoutError"
-    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+    for trial in trials():
+        before = simulator.settled()
+        body = body_of(pair.client, pair.model("silent@30"), "Hello")
+        with pytest.raises(Exception, match="timed out") as raised:
+            sdk.create(pair.client, body, timeout=PATIENCE_S)
+        assert type(raised.value).__name__ == "APITimeoutError"
+        with trial:
+            simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-def test_after_some_heartbeats(pair: Pair, sync: Sdk, simulator: Simulator) -> None:
-    before = simulator.settled()
-    # The head of the response comes with the first heartbeat.
-    stream = sync.create(pair.client, body_of(pair.client, pair.model("silent@30"), "Hello"), stream=True)
-    stream.close()
-    simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
+@each_pair_and_backend
+def test_after_some_heartbeats(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
+    for trial in trials():
+        before = simulator.settled()
+        # The head of the response comes with the first heartbeat.
+        stream = sdk.create(pair.client, body_of(pair.client, pair.model("silent@30"), "Hello"), stream=True)
+        with trial:
+            stream.close()
+            simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
+@each_backend
 @pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES])
 def test_a_cancelled_task(gateway: Gateway, simulator: Simulator, protocol: str) -> None:
     """The async clients leave when their task is cancelled, in the middle of many streams."""
-    before = simulator.settled()
 
     async def main() -> None:
         one, other = async_clients(gateway.url)
@@ -101,20 +110,23 @@ def test_a_cancelled_task(gateway: Gateway, simulator: Simulator, protocol: str)
         async with one, other, anyio.create_task_group() as tasks:
             for each in into:
                 tasks.start_soon(read_events, client, protocol, body, each)
-            with anyio.fail_after(20):
+            with anyio.fail_after(DEADLINE_S):
                 for each in into:
                     await each.has_words.wait()
             tasks.cancel_scope.cancel()
 
-    anyio.run(main)
-    simulator.wait_for("aborted", before["aborted"] + 10, within_s=ABORT_S)
+    for trial in trials():
+        before = simulator.settled()
+        anyio.run(main)
+        with trial:
+            simulator.wait_for("aborted", before["aborted"] + 10, within_s=ABORT_S)
 
 
-def test_a_client_that_stays_aborts_nothing(pair: Pair, sync: Sdk, simulator: Simulator) -> None:
+def test_a_client_that_stays_aborts_nothing(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     before = simulator.settled()
     body = body_of(pair.client, pair.model("echo"), "Hello")
-    sync.create(pair.client, body)
-    sync.events(pair.client, body, [])
+    sdk.create(pair.client, body)
+    sdk.events(pair.client, body, [])
     after = simulator.settled()
     assert after["opened"] == before["opened"] + 2
     assert after["aborted"] == before["aborted"]

@@ -17,7 +17,7 @@ import anthropic
 import openai
 import pytest
 from cfg_process import Server
-from cl_processes import Gateway, Simulator
+from cl_processes import Gateway, Simulator, each_backend
 from cl_sdk import TIMEOUT_S, async_clients, sync_sdk
 from oracle import CHAT, MESSAGES, RESPONSES
 
@@ -102,9 +102,9 @@ def stateful_on(
         assert "Traceback" not in text, text
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def url(request: pytest.FixtureRequest, stateful_on: Callable[[str], StatefulGateway]) -> str:
-    return stateful_on(request.param).url
+@pytest.fixture
+def url(backend: str, stateful_on: Callable[[str], StatefulGateway]) -> str:
+    return stateful_on(backend).url
 
 
 @pytest.fixture
@@ -135,6 +135,7 @@ each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "respon
 # Stored responses.
 
 
+@each_backend
 @each_upstream
 def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
     previous, words = None, 0
@@ -214,9 +215,10 @@ def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
         assert list(stream) == events[5:]
 
 
+@each_backend
 @each_upstream
 def test_an_answer_that_nobody_waited_for_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
-    with client.responses.create(model=f"{upstream}/slow", input="one", stream=True) as stream:
+    with client.responses.create(model=f"{upstream}/pause@30", input="one", stream=True) as stream:
         for event in stream:
             if event.type == "response.created":
                 id = event.response.id
@@ -393,6 +395,7 @@ def test_what_cannot_be_counted(claude: anthropic.Anthropic, client: openai.Open
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@each_backend
 async def test_the_async_clients(url: str) -> None:
     client, claude = async_clients(url)
     async with client, claude:

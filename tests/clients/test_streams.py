@@ -1,19 +1,19 @@
-"""Many streams at once, slow and silent ones, an alias, and the third event loop."""
+"""Many streams at once, slow and silent ones, and an alias."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair
-from cl_sdk import Sdk, Way, ask, async_clients, body_of, each_way, fold, next_turn, read_events
+from cfg_process import DEADLINE_S
+from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair, each_backend
+from cl_sdk import Sdk, Way, ask, async_clients, body_of, fold, read_events
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Kind, Stop
 from sim_bodies import PATHS
+from trials import trials
 
 pytestmark = pytest.mark.process
 
@@ -38,6 +38,7 @@ def read_all(gateway: Gateway, jobs: list[tuple[str, Any]], within_s: float) -> 
     return [fold(protocol, [event.to_dict() for event in events]) for (protocol, _), events in results]
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "uvloop"])
 def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
     """Each has a text of its own, at a pace that keeps all of them open together."""
     pairs = [PAIRS[number % len(PAIRS)] for number in range(100)]
@@ -46,17 +47,18 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
         (pair.client, body_of(pair.client, pair.model("echo@12"), text))
         for pair, text in zip(pairs, texts, strict=True)
     ]
-    answers = read_all(gateway, jobs, within_s=30)
+    answers = read_all(gateway, jobs, within_s=DEADLINE_S)
     assert [answer.meaning.said(Kind.TEXT) for answer in answers] == texts
     assert {answer.meaning.stop for answer in answers} == {Stop.END}
 
 
+@each_backend
 def test_slow_answers_come_whole_through_all_heartbeats(gateway: Gateway) -> None:
     models = ("slow", "silent@0.7", "pause@0.7")
     jobs = [
         (pair.client, body_of(pair.client, pair.model(model), "Hello")) for pair in PAIRS for model in models
     ]
-    answers = read_all(gateway, jobs, within_s=30)
+    answers = read_all(gateway, jobs, within_s=DEADLINE_S)
     texts = {answer.meaning.said(Kind.TEXT) for answer in answers}
     assert len(texts) == 1
     assert len(texts.pop().split()) == 20
@@ -78,43 +80,25 @@ def test_the_stream_helpers_stand_heartbeats(gateway: Gateway, sdk_of: Any) -> N
         assert list(pool.map(words, PAIRS)) == [20] * len(PAIRS)
 
 
+@each_backend
 def test_there_are_heartbeats(gateway: Gateway) -> None:
     """So the tests before can fail. All heartbeats stand before the first word."""
 
     def count(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello") | {"stream": True}
-        answer = httpx2.post(gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=30)
+        answer = httpx2.post(gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=DEADLINE_S)
         silence = answer.content.partition(b"stood")[0]
         return sum(line.startswith(HEARTBEATS[pair.client]) for line in silence.split(b"\n"))
 
-    with ThreadPoolExecutor(len(PAIRS)) as pool:
-        counts = dict(zip(PAIRS, pool.map(count, PAIRS), strict=True))
-    # Three where both clocks are exact. A busy machine makes the silence longer or the first wait late.
-    assert {pair: n for pair, n in counts.items() if not 2 <= n <= 8} == {}
+    for trial in trials():
+        with ThreadPoolExecutor(len(PAIRS)) as pool:
+            counts = dict(zip(PAIRS, pool.map(count, PAIRS), strict=True))
+        # Three where both clocks are exact. A busy machine makes the silence longer or the first wait late.
+        with trial:
+            assert {pair: n for pair, n in counts.items() if not 2 <= n <= 8} == {}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
     answer = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
     assert answer.meaning.said(Kind.TEXT) == "Hello there"
-
-
-@pytest.fixture
-def on_uvloop(gateway_on: Callable[[str], Gateway], sdk_of: Any) -> Any:
-    pytest.importorskip("uvloop")
-    return sdk_of("sync", gateway_on("uvloop").url)
-
-
-@each_way
-def test_uvloop_serves_the_same(pair: Pair, on_uvloop: Sdk, way: Way) -> None:
-    body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
-    first = ask(on_uvloop, pair.client, way, body)
-    calls = [(call.name, json.loads(call.text)["days"]) for call in first.meaning.calls]
-    assert calls == [("look", 2), ("see", 2)]
-    second = ask(on_uvloop, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
-    assert second.meaning.said(Kind.TEXT) == "look returned: one\nsee returned: two"
-
-
-def test_uvloop_serves_many_at_once(gateway_on: Callable[[str], Gateway]) -> None:
-    pytest.importorskip("uvloop")
-    test_a_hundred_streams_at_once(gateway_on("uvloop"))

@@ -169,4 +169,4 @@ def test_the_process_stops_while_it_unpacks(running: tuple[Upstream, EdgeGateway
         begun = time.monotonic()
         gateway.signal(signal.SIGTERM)
         gateway.wait()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 25, "it has waited for all of drain_s"

@@ -31,7 +31,7 @@ ATTACK = """
 const chat = GATE + PATH, body = BODY;
 const read = async (url, options) => {
   try {
-    const answer = await fetch(url, {signal: AbortSignal.timeout(2000), ...options});
+    const answer = await fetch(url, {signal: AbortSignal.timeout(20000), ...options});
     return `${answer.type} ${answer.status} ${await answer.text()}`;
   } catch (error) { return "nothing"; }
 };

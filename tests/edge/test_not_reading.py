@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
 import threading
@@ -27,11 +28,13 @@ from edge import (
     read_response,
     wait_until,
 )
+from trials import trials
 
 pytestmark = pytest.mark.process
 
-# Longer than wait_until_paused() takes.
+# What the tests set send_timeout_s to, and less than it is by default.
 STALL_S = 0.75
+DEFAULT_S = 25.0
 PIECE = chunk("x" * 60_000)
 # Far above what all buffers on the way hold: the kernel's of two connections, ours.
 MUCH = 64 * 2**20
@@ -42,10 +45,12 @@ class Flood:
 
     def __init__(self) -> None:
         self.sent = 0
+        self._conversation: Conversation | None = None
 
     def __call__(self, conversation: Conversation) -> None:
         if conversation.read() is None:
             return
+        self._conversation = conversation
         conversation.send(STREAM_HEAD)
         conversation.socket.settimeout(DEADLINE_S)
         # That the gateway closes is noted by whoever reads, while this thread writes.
@@ -57,15 +62,29 @@ class Flood:
                 self.sent += len(PIECE)
         reader.join()
 
-    def wait_until_paused(self) -> int:
-        """The bytes that were taken when nothing more is taken for a while."""
-        deadline = time.monotonic() + DEADLINE_S
+    def wait_until_paused(self, gateway: EdgeGateway) -> int:
+        """The bytes that were taken when a gateway that could take more has taken nothing for a while."""
         before = -1
-        while before != self.sent or not self.sent:
-            assert time.monotonic() < deadline
-            before = self.sent
+
+        def is_paused() -> bool:
+            nonlocal before
+            last, before = before, self.sent
             time.sleep(0.15)
+            return 0 < last == self.sent and (not self._has_room or self._has_ended) and gateway.sleeps
+
+        wait_until(is_paused)
         return self.sent
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._conversation is not None and self._conversation.closed_at is not None
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the kernel would take more for the gateway."""
+        if self._conversation is None or self._conversation.socket.fileno() < 0:
+            return False
+        return bool(select.select([], [self._conversation.socket], [], 0)[1])
 
 
 @contextmanager
@@ -96,18 +115,18 @@ def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) 
     upstream, gateway = running
     flood = upstream.script = Flood()
     resident = gateway.resident_bytes
+    started = time.monotonic()
     with stalled(gateway):
-        started = time.monotonic()
-        assert flood.wait_until_paused() < MUCH / 4, "the upstream was paused"
+        assert flood.wait_until_paused(gateway) < MUCH / 4, "the upstream was paused"
         assert gateway.resident_bytes - resident < 12 * 2**20
         # Nobody else waits for it.
         with gateway.connect() as other:
             watch = Stopwatch(gateway)
             other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             assert read_response(other).startswith(b"HTTP/1.1 200")
-            assert watch.seconds() < 0.5
+            assert watch.worked() < 0.5
         upstream.wait_closed(upstream.conversations[-1])
-        assert STALL_S <= time.monotonic() - started < 5
+        assert STALL_S <= time.monotonic() - started < DEFAULT_S
     wait_until(
         lambda: any(
             f"a client took nothing for {STALL_S} seconds" in each["message"] for each in gateway.log()
@@ -125,12 +144,12 @@ def test_many_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> No
         ExitStack() as clients,
     ):
         clients.enter_context(stalled(gateway))
-        flood.wait_until_paused()
+        flood.wait_until_paused(gateway)
         resident = gateway.resident_bytes
         for _ in range(10):
             clients.enter_context(stalled(gateway))
         upstream.wait_for(11)
-        flood.wait_until_paused()
+        flood.wait_until_paused(gateway)
         assert gateway.resident_bytes - resident < 10 * 2**20
         clients.close()
         for conversation in upstream.conversations:
@@ -144,18 +163,19 @@ def test_a_slow_client_gets_all_of_it(running: Running) -> None:
             conversation.send(STREAM_HEAD + PIECE * 120 + chunk(finish_reason="stop") + b"data: [DONE]\n\n")
 
     running.upstream.script = some
-    with stalled(running.gateway, 64 * 1024) as client:
-        got = b""
-        # Twice the limit.
-        until = time.monotonic() + 2 * STALL_S
-        while time.monotonic() < until:
-            time.sleep(0.1)
-            got += client.recv(64 * 1024)
-        while not got.endswith(b"0\r\n\r\n"):
-            more = client.recv(65536)
-            assert more, f"cut after {len(got)} bytes"
-            got += more
-        assert b"[DONE]" in got
+    for trial in trials():
+        with trial, stalled(running.gateway, 64 * 1024) as client:
+            got = b""
+            # Twice the limit.
+            until = time.monotonic() + 2 * STALL_S
+            while time.monotonic() < until:
+                time.sleep(0.1)
+                got += client.recv(64 * 1024)
+            while not got.endswith(b"0\r\n\r\n"):
+                more = client.recv(65536)
+                assert more, f"cut after {len(got)} bytes"
+                got += more
+            assert b"[DONE]" in got
 
 
 @pytest.mark.promise("R2", "R10")
@@ -163,9 +183,8 @@ def test_the_process_still_stops_in_time(running: Running) -> None:
     upstream, gateway = running
     flood = upstream.script = Flood()
     with stalled(gateway):
-        flood.wait_until_paused()
-        started = time.monotonic()
+        flood.wait_until_paused(gateway)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
-        assert time.monotonic() - started < 2, "no step of the stop had to wait for its limit"
+        # A step of the stop that had to wait for its limit says so.
         assert not [line for line in gateway.output if "leaving them" in line]

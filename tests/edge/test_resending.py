@@ -22,6 +22,7 @@ from edge import (
     wait_until,
     whole,
 )
+from trials import trials
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("R6")]
 
@@ -110,14 +111,16 @@ def test_what_nobody_read_is_sent_once_more_and_counted(
             conversation.until_closed()
 
     upstream.script = closes_when_asked_again
-    for each in upstream.conversations:
-        each.socket.close()
-    before, conversation = len(requests(upstream)), f"race {resetting}"
-    account = ask(gateway, conversation)["account"]
-    line = ask(gateway, conversation)
-    assert len(requests(upstream)) == before + 2  # beside the one that was never read
-    assert (line["account"], line["attempts"]) == (account, 2)
-    (failure,) = line["failures"]
-    assert failure["account"] == account
-    assert "the idle connection was closed" in failure["cause"]
-    assert failure["seconds"] < 0.5
+    for trial in trials():
+        for each in upstream.conversations:
+            each.socket.close()
+        before, conversation = len(requests(upstream)), f"race {resetting}"
+        account = ask(gateway, conversation)["account"]
+        line = ask(gateway, conversation)
+        assert len(requests(upstream)) == before + 2  # beside the one that was never read
+        assert (line["account"], line["attempts"]) == (account, 2)
+        (failure,) = line["failures"]
+        assert failure["account"] == account
+        assert "the idle connection was closed" in failure["cause"]
+        with trial:
+            assert failure["seconds"] < 0.5

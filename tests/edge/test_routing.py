@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cfg_process import DEADLINE_S
 from edge import EdgeGateway, Upstream
 
 from dragoman_server.keys import CLIENT_KEY_PREFIX, hash_client_key
@@ -80,7 +81,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 @pytest.mark.promise("S1", "S16")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_the_path_alone_decides(port: int, host: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
     found = {}
     for capabilities in TARGETS:
         statuses = []

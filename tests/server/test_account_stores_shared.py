@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
 import pytest
 from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
 from http_certificate import make_certificate
+from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -286,18 +288,22 @@ async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, 
 async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
-    careful = ResilientStore(SQLiteAccountStore(path), MemoryAccountStore())
-    async with store.running(), careful.running():
+    async with store.running(), AsyncExitStack() as running:
+        stores = [ResilientStore(SQLiteAccountStore(path), MemoryAccountStore()) for _ in range(MOST)]
+        for careful in stores:
+            await running.enter_async_context(careful.running())
         lock = sqlite3.connect(path, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(AccountStoreError, match="locked"):
                 await take(store, A)
-            began = time.perf_counter()
-            assert await take(careful, A) == "up/a"
-            # The lock itself is waited for half a second.
-            assert time.perf_counter() - began < 0.4
-            assert careful.local_decisions == 1
+            for trial, careful in zip(trials(), stores, strict=False):
+                began = time.perf_counter()
+                assert await take(careful, A) == "up/a"
+                assert careful.local_decisions == 1
+                # The lock itself is waited for half a second.
+                with trial:
+                    assert time.perf_counter() - began < 0.4
         finally:
             lock.close()
         with anyio.fail_after(PATIENCE_S):
@@ -457,17 +463,15 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
         ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore()),
         ValkeyAccountStore(server.url),
     )
-    slowest, requests = 0.0, 0
+    times: list[float] = []
     limited = Candidate("up/limited", max_concurrent_requests=1)
     resting = Candidate("up/resting")
 
     async def request(*passed_over: Candidate) -> None:
-        nonlocal slowest, requests
-        requests += 1
-        began, lease = time.perf_counter(), f"l{requests}"
+        began, lease = time.perf_counter(), f"l{len(times)}"
         assert await store.take([*passed_over, A], None, lease, NOW) == AccountGrant("up/a", lease)
         await store.give_back(AccountGrant("up/a", lease), A, 10.0, NOW)
-        slowest = max(slowest, time.perf_counter() - began)
+        times.append(time.perf_counter() - began)
 
     async with store.running():
         await store.take([limited], None, "held", NOW)
@@ -492,9 +496,10 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
             await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))
             assert plain.health()["up/late"].cooldown_until == NOW + 1000
             assert plain.health()["up/bad"].disabled == "by hand"
-    print(f"\nslowest of {requests} requests: {slowest * 1000:.1f} ms")
-    # Single ones may meet a machine that is busy.
-    assert slowest < 1.0
+    *_, slow, slowest = sorted(times)
+    print(f"\nslowest of {len(times)} requests: {slowest * 1000:.1f} ms, and {slow * 1000:.1f} ms")
+    # One may meet a machine that is busy; a store that is waited for would be so by more than one.
+    assert slow < 1.0
 
 
 @pytest.mark.promise("R11")
@@ -503,12 +508,14 @@ async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(ser
     async with store.running():
         assert await take(store, A) == "up/a"
         server.pause()
-        began = time.perf_counter()
+        times = []
         for _ in range(50):
+            began = time.perf_counter()
             assert await take(store, A) == "up/a"
-        waited = time.perf_counter() - began
+            times.append(time.perf_counter() - began)
         assert store.is_open
-        # A few of them waited 50 ms, the others not at all.
+        # A few of them waited 50 ms, the others not at all; one may meet a machine that is busy.
+        waited = sum(times) - max(times)
         assert waited < 1.0
         server.resume()
         await until(lambda: not store.is_open)

@@ -86,7 +86,7 @@ async def test_it_is_ready_when_it_serves(nursery: trio.Nursery, listener: socke
     running = Running(Application(), listener)
     nursery.start_soon(running.run)
     await running.ready.wait()
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with await running.ask(b"/hello", until=b"end"):
             pass
 

@@ -1,0 +1,52 @@
+"""The other event loops and the async clients, over some pairs; all pairs on one loop are in the other files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from cl_processes import CROSSED, PAIRS, Gateway, Pair
+from cl_sdk import Sdk, ask, body_of, each_way, next_turn
+from oracle import CHAT, MESSAGES, RESPONSES, Kind
+
+API_ERROR: dict[str, Any] = {CHAT: openai.APIError, MESSAGES: anthropic.APIError, RESPONSES: openai.APIError}
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.parametrize(("backend", "kind"), [("trio", "async"), ("uvloop", "sync")]),
+    pytest.mark.parametrize("pair", [*CROSSED, PAIRS[0]], ids=str),
+]
+
+
+@pytest.fixture
+def gateway(backend: str, gateway_on: Any) -> Gateway:
+    if backend == "uvloop":
+        pytest.importorskip("uvloop")
+    found: Gateway = gateway_on(backend)
+    return found
+
+
+@each_way
+def test_a_tool_loop(pair: Pair, sdk: Sdk, way: Any) -> None:
+    body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
+    first = ask(sdk, pair.client, way, body)
+    calls = [(call.name, json.loads(call.text)["days"]) for call in first.meaning.calls]
+    assert calls == [("look", 2), ("see", 2)]
+    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
+    assert second.meaning.said(Kind.TEXT) == "look returned: one\nsee returned: two"
+
+
+@each_way
+def test_errors(pair: Pair, sdk: Sdk, way: Any) -> None:
+    """In the status, in the middle of a stream, by the end of a connection, and the gateway's own."""
+    asked = [pair.model(name) for name in ("error-429", "error-mid", "cut", "cut-end", "ecko")]
+    for model in [*asked, "nobody/echo"]:
+        with pytest.raises(API_ERROR[pair.client]):
+            ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
+
+
+def test_a_typed_answer_and_the_models(pair: Pair, sdk: Sdk) -> None:
+    assert pair.model("echo") in sdk.models(pair.client)
