@@ -16,8 +16,12 @@ from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
-from dragoman.protocols.openai_responses.errors import error_object, response_error
-from dragoman.protocols.openai_responses.tables import ERRORS, RESPONSE_ERROR_CODES
+from dragoman.protocols.openai_responses.errors import (
+    ERRORS,
+    RESPONSE_ERROR_CODES,
+    error_object,
+    response_error,
+)
 
 ORIGIN = "openai_responses"
 K = ErrorKind

@@ -26,7 +26,7 @@ from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_responses import SPEC
-from dragoman.protocols.openai_responses.read_response import _HANDLERS
+from dragoman.protocols.openai_responses.response_in import _HANDLERS
 from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
 
 

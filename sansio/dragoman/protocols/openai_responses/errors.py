@@ -10,7 +10,99 @@ from __future__ import annotations
 from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
-from dragoman.protocols.openai_responses import tables
+
+# Codes and types of errors that say more than the status, in bodies and in streams.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_hard_limit_reached": ErrorKind.BILLING,
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "invalid_prompt": ErrorKind.INVALID_REQUEST,
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "overloaded": ErrorKind.OVERLOADED,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "permission_error": ErrorKind.PERMISSION,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "server_error": ErrorKind.SERVER,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+    "slow_down": ErrorKind.OVERLOADED,
+    "vector_store_timeout": ErrorKind.TIMEOUT,
+}
+# Some servers put the type in the place of the code (DeepSeek, for all statuses): where there is one, it says more.
+GENERIC_CODES = frozenset(("invalid_request_error",))
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", None),
+    ErrorKind.TIMEOUT: ("server_error", None),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", None),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", None),
+    ErrorKind.TRUNCATED: ("server_error", None),
+    ErrorKind.UNREADABLE: ("server_error", None),
+    ErrorKind.MISCONFIGURED: ("server_error", None),
+    ErrorKind.CANCELLED: ("server_error", None),
+}
+# Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
+FIXED_CODES = frozenset((ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT))
+
+# `response.error.code` is a closed list; these are its members.
+RESPONSE_ERROR_CODES = frozenset(
+    (
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "vector_store_timeout",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_content_policy_violation",
+        "invalid_image_mode",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    )
+)
+# What stands in for codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has
+# no `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt`
+# makes agents give up at once instead of sending the same prompt again five times.
+RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
+    ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
+    ErrorKind.INVALID_REQUEST: "invalid_prompt",
+    ErrorKind.TOO_LARGE: "invalid_prompt",
+    ErrorKind.UNPROCESSABLE: "invalid_prompt",
+    ErrorKind.RATE_LIMIT: "rate_limit_exceeded",
+    ErrorKind.BILLING: "rate_limit_exceeded",
+}
+DEFAULT_RESPONSE_ERROR = "server_error"
+
+# Statuses that OpenAI's servers do not use, and what they use instead.
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
+
 
 # Longer texts are dumps, not messages.
 _MAX_MESSAGE = 2000
@@ -65,15 +157,15 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
 
 
 def _kind(code: str | None, sort: str | None, status: int | None, message: str) -> ErrorKind:
-    kind = tables.KIND_BY_CODE.get(code or "")
-    if code in tables.GENERIC_CODES and status is not None:
+    kind = KIND_BY_CODE.get(code or "")
+    if code in GENERIC_CODES and status is not None:
         kind = None
-    if kind is None and code in tables.RESPONSE_ERROR_CODES:
+    if kind is None and code in RESPONSE_ERROR_CODES:
         kind = ErrorKind.INVALID_REQUEST  # all that are left speak of the prompt or its images
     if kind is None and status is not None:
         kind = kind_of_status(status)
     if kind is None:
-        kind = tables.KIND_BY_CODE.get(sort or "", ErrorKind.SERVER)
+        kind = KIND_BY_CODE.get(sort or "", ErrorKind.SERVER)
     if kind is ErrorKind.NOT_FOUND and status == 400:
         kind = (
             ErrorKind.INVALID_REQUEST
@@ -113,8 +205,8 @@ def _plain_text(status: int, body: bytes) -> str:
 
 def error_object(error: WireError) -> JSONObject:
     """{message, type, param, code}: all four are required, the last two may be null."""
-    sort, code = tables.ERRORS[error.kind]
-    if error.code is not None and error.kind not in tables.FIXED_CODES:
+    sort, code = ERRORS[error.kind]
+    if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
     return {"message": error.message, "type": sort, "param": error.param, "code": code}
 
@@ -124,14 +216,14 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     status = error.status
     if status is None or not 400 <= status < 600:
         status = STATUS_BY_KIND[error.kind]
-    return tables.STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
+    return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
 
 def response_error(error: WireError) -> JSONObject:
     """`response.error`: its code is from a closed list."""
     code = error.code
-    if code not in tables.RESPONSE_ERROR_CODES:
-        code = tables.RESPONSE_ERROR_BY_KIND.get(error.kind, tables.DEFAULT_RESPONSE_ERROR)
+    if code not in RESPONSE_ERROR_CODES:
+        code = RESPONSE_ERROR_BY_KIND.get(error.kind, DEFAULT_RESPONSE_ERROR)
     return {"code": code, "message": error.message}
 
 

@@ -14,8 +14,8 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.common import text_or_none
-from dragoman.protocols.openai_responses.envelope import ResponseBuilder
+from dragoman.protocols.openai_responses.checks import text_or_none
+from dragoman.protocols.openai_responses.content_out import ResponseBuilder
 from dragoman.protocols.openai_responses.errors import error_event, parse_error, response_error
 from dragoman.protocols.openai_responses.usage import read_usage
 

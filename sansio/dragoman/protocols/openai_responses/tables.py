@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
+
+NAME = "openai_responses"
+
 
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
 
@@ -230,98 +232,6 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 }
 # Reasons after which the conversation goes on elsewhere or otherwise, though the status says no such thing.
 LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
-
-# Codes and types of errors that say more than the status, in bodies and in streams.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "billing_hard_limit_reached": ErrorKind.BILLING,
-    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
-    "insufficient_quota": ErrorKind.BILLING,
-    "invalid_api_key": ErrorKind.AUTHENTICATION,
-    "invalid_prompt": ErrorKind.INVALID_REQUEST,
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "model_not_found": ErrorKind.NOT_FOUND,
-    "overloaded": ErrorKind.OVERLOADED,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "permission_error": ErrorKind.PERMISSION,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
-    "request_too_large": ErrorKind.TOO_LARGE,
-    "server_error": ErrorKind.SERVER,
-    "server_is_overloaded": ErrorKind.OVERLOADED,
-    "slow_down": ErrorKind.OVERLOADED,
-    "vector_store_timeout": ErrorKind.TIMEOUT,
-}
-# Some servers put the type in the place of the code (DeepSeek, for all statuses): where there is one, it says more.
-GENERIC_CODES = frozenset(("invalid_request_error",))
-
-# kind -> (type, code) of the error object.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    ErrorKind.PERMISSION: ("permission_error", None),
-    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    ErrorKind.METHOD: ("invalid_request_error", None),
-    ErrorKind.TIMEOUT: ("server_error", None),
-    ErrorKind.CONFLICT: ("conflict", None),
-    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", None),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
-    ErrorKind.SERVER: ("server_error", None),
-    ErrorKind.UNREACHABLE: ("server_error", None),
-    ErrorKind.TRUNCATED: ("server_error", None),
-    ErrorKind.UNREADABLE: ("server_error", None),
-    ErrorKind.MISCONFIGURED: ("server_error", None),
-    ErrorKind.CANCELLED: ("server_error", None),
-}
-# Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
-FIXED_CODES = frozenset((ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT))
-
-# `response.error.code` is a closed list; these are its members.
-RESPONSE_ERROR_CODES = frozenset(
-    (
-        "server_error",
-        "rate_limit_exceeded",
-        "invalid_prompt",
-        "data_residency_mismatch",
-        "bio_policy",
-        "misalignment_policy_violation",
-        "vector_store_timeout",
-        "invalid_image",
-        "invalid_image_format",
-        "invalid_base64_image",
-        "invalid_image_url",
-        "image_too_large",
-        "image_too_small",
-        "image_parse_error",
-        "image_content_policy_violation",
-        "invalid_image_mode",
-        "image_file_too_large",
-        "unsupported_image_media_type",
-        "empty_image_file",
-        "failed_to_download_image",
-        "image_file_not_found",
-    )
-)
-# What stands in for codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has
-# no `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt`
-# makes agents give up at once instead of sending the same prompt again five times.
-RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
-    ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
-    ErrorKind.INVALID_REQUEST: "invalid_prompt",
-    ErrorKind.TOO_LARGE: "invalid_prompt",
-    ErrorKind.UNPROCESSABLE: "invalid_prompt",
-    ErrorKind.RATE_LIMIT: "rate_limit_exceeded",
-    ErrorKind.BILLING: "rate_limit_exceeded",
-}
-DEFAULT_RESPONSE_ERROR = "server_error"
-
-# Statuses that OpenAI's servers do not use, and what they use instead.
-STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
 

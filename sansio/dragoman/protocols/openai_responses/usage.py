@@ -10,7 +10,7 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_responses import tables
+from dragoman.protocols.openai_responses.tables import CACHE_WRITE_COUNTERS
 
 _WRITES = "cache_write_tokens_details"
 
@@ -66,7 +66,7 @@ def _writes(name: str, value: JSON) -> JSONObject | None:
     if name == "input_tokens_details" and type(value.get(_WRITES)) is dict:
         found: JSONObject = value[_WRITES]
         return found
-    names = tables.CACHE_WRITE_COUNTERS.get(name)
+    names = CACHE_WRITE_COUNTERS.get(name)
     if names is None or not value.keys() <= names.keys():
         return None
     return {ours: _count(value.get(theirs)) or 0 for theirs, ours in names.items()}

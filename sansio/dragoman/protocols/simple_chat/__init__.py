@@ -10,9 +10,9 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ProtocolSpec, ToolLimits
 from dragoman.protocols.simple_chat.errors import write_error
-from dragoman.protocols.simple_chat.read_request import read_request
+from dragoman.protocols.simple_chat.request_in import read_request
+from dragoman.protocols.simple_chat.response_out import SimpleWriter, write_whole
 from dragoman.protocols.simple_chat.tables import NAME
-from dragoman.protocols.simple_chat.write_response import SimpleWriter, write_whole
 
 __all__ = ["SPEC"]
 

@@ -12,6 +12,7 @@ from base64 import b64encode
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
+    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -26,10 +27,16 @@ from dragoman._ir.request import (
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses import tables
-from dragoman.protocols.openai_responses.citations import has_unmapped_citations, write_citations
-from dragoman.protocols.openai_responses.marks import BreakpointWriter
-from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
+from dragoman.protocols.openai_responses.tables import (
+    CACHE_TTL_NAMES,
+    ITEMS_WITHOUT_MESSAGE,
+    MARKABLE_PARTS,
+    NAME,
+    RESPONSE_ONLY_FIELDS,
+    SAME_FILE_STORE,
+    TRANSLATED_ITEMS,
+)
 
 # Fields of items that repeat or merely label what the IR holds: printed again for the same protocol.
 _KEPT = ("status", "name", "namespace", "caller")
@@ -104,7 +111,7 @@ class InputWriter:
             end = len(raw) if index is None else index
             # Of the others a pass has left out those that have no message any more.
             self._items += [
-                item for item in raw[self._next : end] if item.get("type") in tables.ITEMS_WITHOUT_MESSAGE
+                item for item in raw[self._next : end] if item.get("type") in ITEMS_WITHOUT_MESSAGE
             ]
             self._next = max(self._next, end)
 
@@ -236,7 +243,7 @@ class InputWriter:
                 path=part.path,
                 code="unsupported_value",
             )
-        if part.source == "file_id" and self._request.protocol not in tables.SAME_FILE_STORE:
+        if part.source == "file_id" and self._request.protocol not in SAME_FILE_STORE:
             self._ledger.dropped(part.path, "the file lies in another vendor's store")
             return None
         if part.context:
@@ -350,7 +357,7 @@ class InputWriter:
             self._put_sealed(part, {name: value for name, value in native.items() if value not in (None, "")})
 
     def _put_sealed(self, part: Reasoning, native: JSONObject) -> None:
-        item = {name: value for name, value in native.items() if name not in tables.RESPONSE_ONLY_FIELDS}
+        item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
         self._items.append(item)
         self._sealed[id(item)] = part.path
 
@@ -402,7 +409,7 @@ def _sealed_item(seal: Signature) -> JSONObject | None:
     """
     native: JSON = seal.native if seal.origin == NAME else None
     kind = native.get("type") if type(native) is dict else None
-    return native if type(kind) is str and kind not in tables.TRANSLATED_ITEMS else None
+    return native if type(kind) is str and kind not in TRANSLATED_ITEMS else None
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:
@@ -423,3 +430,83 @@ def _uri(part: Media) -> str:
     if part.source == "base64" and (part.media_type is not None or part.kind == "image"):
         return f"data:{part.media_type or 'image/png'};base64,{part.data}"
     return part.data
+
+
+# "Up to 4 explicit breakpoints a request."
+MAX_CACHE_MARKS = 4
+
+_FIELD = "prompt_cache_breakpoint"
+_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
+
+
+def as_breakpoint(mark: CacheMark) -> JSONObject:
+    written: JSONObject = {"mode": "explicit"}
+    if mark.ttl is not None:
+        written["ttl"] = CACHE_TTL_NAMES[mark.ttl]
+    return written
+
+
+class BreakpointWriter:
+    """Puts the marks of one request where they go.
+
+    taken: whether the upstream takes any.
+    """
+
+    __slots__ = ("_ledger", "_placed", "_taken")
+
+    def __init__(self, taken: bool, ledger: Ledger) -> None:
+        self._taken = taken
+        self._ledger = ledger
+        self._placed: list[tuple[str, JSONObject]] = []
+
+    def put(self, mark: CacheMark, part: JSONObject) -> None:
+        """Mark a content part that takes marks. Of two on one part the longer one stays."""
+        if not self._taken:
+            self._ledger.dropped(mark.path, "this upstream takes no cache breakpoints")
+            return
+        if _FIELD not in part:
+            self._placed.append((mark.path, part))
+            part[_FIELD] = as_breakpoint(mark)
+        elif mark.ttl == "long":
+            part[_FIELD] = as_breakpoint(mark)
+
+    def put_on_output(self, mark: CacheMark, item: JSONObject) -> None:
+        """Mark the output of a tool."""
+        self.put(mark, _last_of_output(item) if self._taken else {})
+
+    def move(self, mark: CacheMark, items: list[JSON]) -> None:
+        """Mark the nearest content part of the items before the place of a mark."""
+        part = _last_part(items) if self._taken else None
+        if part is not None:
+            self._ledger.altered(mark.path, "moved to the content part before it: nothing else takes a mark")
+            self.put(mark, part)
+        elif self._taken:
+            self._ledger.dropped(mark.path, "no content part stands before it, and nothing else takes a mark")
+        else:
+            self.put(mark, {})
+
+    def finish(self) -> None:
+        """Take off what is too much."""
+        for path, part in self._placed[:-MAX_CACHE_MARKS]:
+            del part[_FIELD]
+            self._ledger.dropped(
+                path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
+            )
+
+
+def _last_part(items: list[JSON]) -> JSONObject | None:
+    for item in reversed(items):
+        if item["type"] in _OUTPUTS:
+            return _last_of_output(item)
+        if item["type"] == "message" and item["content"][-1]["type"] in MARKABLE_PARTS:
+            last: JSONObject = item["content"][-1]
+            return last
+    return None
+
+
+def _last_of_output(item: JSONObject) -> JSONObject:
+    """The last part of a tool's output, which becomes a list when it was a string."""
+    if type(item["output"]) is str:
+        item["output"] = [{"type": "input_text", "text": item["output"]}]
+    last: JSONObject = item["output"][-1]
+    return last

@@ -7,6 +7,7 @@ item's place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -20,22 +21,33 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningForm,
     Signature,
+    Started,
+    Stopped,
     ToolHead,
     ToolKind,
+    Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.citations import write_url_citation
+from dragoman.protocols.openai_responses.checks import objects_in, text_or_none, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,
     has_unmapped_arguments,
     parse_call_arguments,
 )
-from dragoman.protocols.openai_responses.common import objects_in
-from dragoman.protocols.openai_responses.tables import SUMMARY_ORIGIN
-from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.tables import (
+    DEFAULT_TIER,
+    LOSSY_STOP_REASONS,
+    NAME,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+    STOP_REASON_NAMES,
+    STOP_REASONS,
+    SUMMARY_ORIGIN,
+)
+from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
 
 AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
 
@@ -312,3 +324,125 @@ def added_opaque(event: Opaque) -> JSONObject:
 def refusal_block(number: int, explanation: str) -> AssembledBlock:
     """What a refused answer without any text says instead."""
     return AssembledBlock(number=number, kind=BlockKind.REFUSAL, text=explanation)
+
+
+# Request fields that the response repeats as they came, with what stands there when the client named none: numbers are
+# required where the request may have null (Open Responses, `ResponseResource`).
+_ECHO: dict[str, JSON] = {
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+class ResponseBuilder:
+    """Makes the Response objects of one answer."""
+
+    __slots__ = ("_exchange", "_fixed", "_ledger", "id")
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._exchange = context
+        self.id = context.response_id("resp_", "")
+        self._fixed = _fixed(context)
+
+    def started(self, started: Started) -> None:
+        """Note what the upstream said when it started."""
+        self.id = self._exchange.response_id("resp_", started.id)
+        self._note_tier(started.service_tier)
+
+    def _note_tier(self, said: str | None) -> None:
+        tier = SERVICE_TIER_ALIASES.get(said or "", said)
+        if tier in SERVICE_TIERS:
+            self._fixed["service_tier"] = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "no such service tier in Responses")
+
+    def response(
+        self,
+        status: str,
+        *,
+        output: Sequence[JSON] = (),
+        usage: Usage | None = None,
+        error: JSONObject | None = None,
+        incomplete: str | None = None,
+    ) -> JSONObject:
+        """One Response object. Nullable fields are there too: the vendor's server sends all of them."""
+        figures = None if usage is None else write_usage(usage, self._ledger)
+        tool_usage = None if usage is None else write_tool_usage(usage)
+        if usage is not None:
+            self._note_tier(usage.service_tier)
+        completed_at = None
+        if status == "completed":
+            completed_at = self._exchange.now if self._exchange.clock is None else self._exchange.clock()
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self._exchange.now,
+            "status": status,
+            "completed_at": completed_at,
+            "error": error,
+            "incomplete_details": None if incomplete is None else {"reason": incomplete},
+            "model": self._exchange.model,
+            "output": output,
+            "usage": figures,
+            **({} if tool_usage is None else {"tool_usage": tool_usage}),
+            **self._fixed,
+        }
+
+
+def _fixed(context: ResponseContext) -> JSONObject:
+    raw = context.request.raw if context.request.protocol == NAME else {}
+    out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
+    out["service_tier"] = DEFAULT_TIER
+    if raw.get("prompt_cache_retention") is not None:
+        out["prompt_cache_retention"] = raw["prompt_cache_retention"]
+    for name, default in _ECHO.items():
+        value = raw.get(name)
+        out[name] = default if value is None else value
+    out["reasoning"] = {"effort": None, "summary": None, **(raw.get("reasoning") or {})}
+    text: JSONObject = {"format": {"type": "text"}}
+    text.update({name: value for name, value in (raw.get("text") or {}).items() if value is not None})
+    out["text"] = text
+    out["tools"] = [_echo_tool(tool) for tool in raw.get("tools") or ()]
+    return out
+
+
+def _echo_tool(tool: JSONObject) -> JSONObject:
+    """ "parameters" and "strict" are required in the answer, though not in the request."""
+    if tool.get("type") == "function":
+        return {"parameters": None, **tool, "strict": tool.get("strict") or False}
+    return tool
+
+
+def end_status(stop: Stopped) -> tuple[str, str | None]:
+    """Status and reason of incompleteness."""
+    # The other reasons that only this protocol has come back by their own names.
+    native = stop.native if STOP_REASONS.get(stop.native or "") is stop.reason else None
+    reason = native or STOP_REASON_NAMES.get(stop.reason)
+    return ("completed", None) if reason is None else ("incomplete", reason)
+
+
+def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
+    """Enter what an ended response cannot say. A stop that nobody upstream named is the gateway's own doing."""
+    if stop.reason in LOSSY_STOP_REASONS and stop.native and end_status(stop)[1] is None:
+        ledger.altered("/status", f"the upstream stopped for {stop.reason.value}, which is told as completed")
+    if text_or_none(stop.sequence):
+        ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
+    if stop.explanation and not explained:
+        ledger.dropped(
+            "/stop_details/explanation", "the answer has text; Responses has no place for the explanation"
+        )

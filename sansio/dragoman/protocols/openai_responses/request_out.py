@@ -1,17 +1,149 @@
-"""Settings, reasoning and text format -> what a Responses upstream takes."""
+"""Request -> body for a Responses upstream.
+
+Strategy: items, tools and settings each have a writer. Towards an upstream that the client speaks to in its own
+protocol, what the document has no form for is printed again from `extra`, opaque parts and the client's own body.
+For everybody else nothing is stored unless the client wants it, and reasoning comes back encrypted, so that it can
+travel through the client.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from dragoman._ir.effort import DEFAULT_EFFORT, effort_of_budget, fit_effort
-from dragoman._ir.losses import Ledger
+from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.parameters import Converter, hash_longer_than, write_params
-from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
+from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.strict_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses import tables
+from dragoman.protocols.openai_responses.messages_out import BreakpointWriter, InputWriter
+from dragoman.protocols.openai_responses.tables import (
+    EFFORT_IMPLIES_SUMMARY,
+    INCLUDE_LOGPROBS,
+    INCLUDE_REASONING,
+    MAX_SAFETY_IDENTIFIER,
+    MAX_USER,
+    MIN_OUTPUT_TOKENS,
+    NAME,
+    NATIVE_PARAM_NAMES,
+    NO_OP_VALUES,
+    PARAM_NAMES,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+    VERBATIM_FIELDS,
+)
+from dragoman.protocols.openai_responses.tools import (
+    note_unsent_servers,
+    sum_max_uses,
+    write_tool_choice,
+    write_tools,
+)
+
+# "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
+_JSON_WORDS = "Answer with one JSON object."
+
+
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """The body.
+
+    Raises RemoteProtocolError for audio: an answer without it would be another answer.
+    """
+    same_protocol = request.protocol == NAME
+    mends = same_protocol and capabilities.relay == "rewrite"
+    marks = BreakpointWriter(
+        (same_protocol and not mends) or capabilities.cache_marks == "breakpoint", ledger
+    )
+    out: JSONObject = {"model": request.model}
+    messages = request.messages
+    if messages and _is_instructions(messages, same_protocol):
+        text = messages[0].parts[0]
+        assert isinstance(text, Text)
+        out["instructions"] = text.text
+        messages = messages[1:]
+    elif same_protocol and request.raw.get("instructions") == "":
+        out["instructions"] = ""
+    items = InputWriter(request, capabilities, marks, ledger).items(messages)
+    if not same_protocol:
+        marks.finish()
+        _mention_json(request, items, ledger)
+        out["input"] = items
+    elif type(request.raw.get("input")) is str and len(items) == 1:
+        out["input"] = request.raw["input"]
+    elif request.raw.get("input") is not None:
+        out["input"] = items
+    _write_tools(request, capabilities, out, ledger)
+    if request.parallel_tool_calls is not None:
+        out["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.stream:
+        out["stream"] = True
+    if same_protocol:
+        write_native_settings(request, out, ledger)
+        if mends:
+            marks.finish()
+            rewrite_settings(request, capabilities, out, ledger)
+    else:
+        write_settings(request, capabilities, out, ledger)
+    return out
+
+
+def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    same_protocol = request.protocol == NAME
+    # Those that an item of the input declares are printed there.
+    tools = [tool for tool in request.tools if not (same_protocol and tool.path.startswith("/input/"))]
+    written = write_tools(tools, request, capabilities, ledger) if tools else []
+    if written:
+        out["tools"] = written
+    uses = None if same_protocol else sum_max_uses(tools, capabilities, ledger)
+    if "mcp_servers" in request.params:
+        note_unsent_servers(request, capabilities, ledger)
+    if uses is not None:
+        out["max_tool_calls"] = uses
+    choice = request.tool_choice
+    if choice is None:
+        return
+    if choice.mode == "required" and not written and not same_protocol:
+        ledger.dropped(choice.path, "there is no tool that could be called")
+        return
+    chosen = write_tool_choice(choice, request.tools, request, capabilities, ledger)
+    if chosen is not None:
+        out["tool_choice"] = chosen
+
+
+def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool:
+    """Whether the first message goes into `instructions`, which holds one plain text.
+
+    Several system texts, or one with a cache mark, stay items: joining them would lose where one ends.
+    """
+    first = messages[0]
+    if same_protocol:
+        return first.path == "/instructions"
+    if first.role != "system" or len(first.parts) != 1 or first.name is not None:
+        return False
+    part = first.parts[0]
+    if type(part) is not Text or part.cache is not None or part.citations:
+        return False
+    return len(messages) < 2 or messages[1].role not in ("system", "developer")
+
+
+def _mention_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
+    """See _JSON_WORDS: the word is put at the end, where it disturbs no cached prefix."""
+    form = request.response_format
+    if form is None or form.schema is not None or any(_mentions_json(item) for item in items):
+        return
+    content = [{"type": "input_text", "text": _JSON_WORDS}]
+    items.append({"type": "message", "role": "system", "content": content})
+    ledger.add(
+        LossCode.REPAIRED,
+        form.path or "/response_format",
+        "the server wants the word JSON in the input: an instruction was added",
+    )
+
+
+def _mentions_json(item: JSONObject) -> bool:
+    content = item.get("content")
+    return type(content) is list and any("json" in (part.get("text") or "").lower() for part in content)
+
 
 _DEFAULT_SCHEMA_NAME = "response"
 
@@ -26,7 +158,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, tables.PARAM_NAMES, _CONVERTERS, out, ledger)
+    write_params(request, PARAM_NAMES, _CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
             ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
@@ -42,9 +174,9 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
             out["reasoning"] = reasoning
             # Models that do not reason answer it with "Encrypted content is not supported with this model", so
             # only a client that speaks of reasoning gets it.
-            include.append(tables.INCLUDE_REASONING)
+            include.append(INCLUDE_REASONING)
     if request.params.get("logprobs"):
-        include.append(tables.INCLUDE_LOGPROBS)
+        include.append(INCLUDE_LOGPROBS)
     if include and "include" not in capabilities.refuses:
         out["include"] = include
     elif request.params.get("logprobs"):
@@ -54,23 +186,21 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
 def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
     """The same for a request of this protocol. What has several forms in the document is printed as it came."""
     raw = request.raw
-    write_params(request, tables.NATIVE_PARAM_NAMES, _OWN_CONVERTERS, out, ledger)
-    for name in tables.VERBATIM_FIELDS:
+    write_params(request, NATIVE_PARAM_NAMES, _OWN_CONVERTERS, out, ledger)
+    for name in VERBATIM_FIELDS:
         if raw.get(name) is not None:
             out[name] = raw[name]
-    for name in (*tables.NO_OP_VALUES, "include", "stream_options"):
+    for name in (*NO_OP_VALUES, "include", "stream_options"):
         if name in raw and name not in out:
             out[name] = raw[name]
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it stood for a reference among the items
-    out.update(
-        {name: value for name, value in (request.extra or {}).items() if name not in tables.VERBATIM_FIELDS}
-    )
+    out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
 
 
 def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
-    for name in (*tables.NO_OP_VALUES, "include"):
+    for name in (*NO_OP_VALUES, "include"):
         if name in capabilities.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
@@ -90,7 +220,7 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     if capabilities.efforts == ():
         reasoning.clear()
         # "Encrypted content is not supported with this model."
-        include = [each for each in out.pop("include", ()) if each != tables.INCLUDE_REASONING]
+        include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
         if include:
             out["include"] = include
     if "summary" not in fitted:
@@ -169,7 +299,7 @@ def _wants_summary(
     if capabilities.summaries == "requested" or config.display is not None:
         return asked
     # Clients that want thinking without a word on seeing it.
-    means_show = effort is not None and protocol in tables.EFFORT_IMPLIES_SUMMARY
+    means_show = effort is not None and protocol in EFFORT_IMPLIES_SUMMARY
     return means_show or config.mode in ("adaptive", "enabled")
 
 
@@ -194,8 +324,8 @@ def _text_alone(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    tier = tables.SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
-    if tier in tables.SERVICE_TIERS:
+    tier = SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
+    if tier in SERVICE_TIERS:
         return tier
     ledger.dropped(path, "no such service tier in Responses")
     return None
@@ -208,9 +338,9 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if type(value) is int and value < tables.MIN_OUTPUT_TOKENS:
-        ledger.altered(path, f"raised to {tables.MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
-        return tables.MIN_OUTPUT_TOKENS
+    if type(value) is int and value < MIN_OUTPUT_TOKENS:
+        ledger.altered(path, f"raised to {MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
+        return MIN_OUTPUT_TOKENS
     return value
 
 
@@ -219,11 +349,11 @@ _CONVERTERS: Mapping[Param, Converter] = {
     "max_output_tokens": _output_tokens,
     "mcp_servers": _consumed,  # see `note_servers`
     "modalities": _text_alone,
-    "safety_identifier": hash_longer_than(tables.MAX_SAFETY_IDENTIFIER),
+    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
     "speed": _speed,
     "store": _consumed,
-    "user": hash_longer_than(tables.MAX_USER),
+    "user": hash_longer_than(MAX_USER),
     "verbosity": _consumed,
 }
 _OWN_CONVERTERS: Mapping[Param, Converter] = {

@@ -42,10 +42,32 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses import write_items as items
-from dragoman.protocols.openai_responses.envelope import ResponseBuilder, end_status, note_stop
+from dragoman.protocols.openai_responses.content_out import (
+    TEXT_KINDS,
+    ItemIds,
+    ResponseBuilder,
+    added_item,
+    added_opaque,
+    announced_client_call,
+    as_function_call,
+    empty_part,
+    end_status,
+    event_logprob,
+    finished_item,
+    finished_part,
+    goes_into_content,
+    is_client_run,
+    is_empty_text,
+    note_stop,
+    refusal_block,
+    unfinished_item,
+    write_client_call,
+    write_compaction,
+    write_reasoning_part,
+    write_search_call,
+)
 from dragoman.protocols.openai_responses.errors import error_event, response_error
-from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.tables import NAME
 
 _NO_LOGPROBS = b',"logprobs":[]}\n\n'
 _END = b"}\n\n"
@@ -58,7 +80,7 @@ class ResponsesWriter:
         self._exchange = context
         self._ledger = ledger
         self._envelope = ResponseBuilder(context, ledger)
-        self._ids = items.ItemIds(context)
+        self._ids = ItemIds(context)
         self._sequence = 0
         self._index = 0  # of the open or the next item
         self._output: list[JSON] = []  # the finished items, encoded
@@ -134,7 +156,7 @@ class ResponsesWriter:
         out = b""
         explains = _explains(stop, self._spoke)
         if explains:
-            out = self._whole_block(items.refusal_block(-1, stop.explanation or ""))
+            out = self._whole_block(refusal_block(-1, stop.explanation or ""))
         note_stop(stop, explains, self._ledger)
         status, reason = end_status(stop)
         response = self._envelope.response(status, output=self._output, usage=self._usage, incomplete=reason)
@@ -150,7 +172,7 @@ class ResponsesWriter:
             block = self._block(self._start, False)
             if self._holds and block.tool is not None:
                 out = self._client_call(block, block.tool)
-            elif not items.is_empty_text(block):
+            elif not is_empty_text(block):
                 self._leave_open(block)
         out += encode_frame(encode(error_event(event.error, self._sequence)), b"error")
         self._sequence += 1
@@ -164,10 +186,10 @@ class ResponsesWriter:
         self._item_id = self._ids.for_block(event, self._index)
         self._texts, self._parts, self._part, self._seal = [], [], None, None
         self._annotations, self._logprobs = [], []
-        self._holds = event.tool is not None and items.is_client_run(event.tool)
+        self._holds = event.tool is not None and is_client_run(event.tool)
         if self._holds:
             return b""
-        item = items.added_item(event, self._item_id)
+        item = added_item(event, self._item_id)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         if event.tool is not None:
             self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
@@ -176,7 +198,7 @@ class ResponsesWriter:
             refusal = event.kind is BlockKind.REFUSAL
             name = "refusal" if refusal else "output_text"
             self._set_delta(f"response.{name}.delta", ',"content_index":0', _END if refusal else _NO_LOGPROBS)
-            part = items.empty_part(event.kind)
+            part = empty_part(event.kind)
             out += self._in_item("response.content_part.added", content_index=0, part=part)
         return out
 
@@ -197,7 +219,7 @@ class ResponsesWriter:
         else:
             block = self._block(start, event.complete)
             out = self._text_done(block)
-        return out + self._item_done(items.finished_item(block, self._item_id, self._exchange, self._ledger))
+        return out + self._item_done(finished_item(block, self._item_id, self._exchange, self._ledger))
 
     def _block(self, start: BlockStarted, complete: bool) -> AssembledBlock:
         """The open block, with all that has come of it."""
@@ -218,7 +240,7 @@ class ResponsesWriter:
         )
 
     def _text_done(self, block: AssembledBlock) -> bytes:
-        part = items.finished_part(block, self._ledger)
+        part = finished_part(block, self._ledger)
         out = b""
         if block.kind is BlockKind.REFUSAL:
             out = self._in_item("response.refusal.done", content_index=0, refusal=block.text)
@@ -230,7 +252,7 @@ class ResponsesWriter:
                     annotation_index=index,
                     annotation=annotation,
                 )
-            logprobs = [items.event_logprob(token) for token in block.logprobs]
+            logprobs = [event_logprob(token) for token in block.logprobs]
             out += self._in_item(
                 "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
             )
@@ -241,7 +263,7 @@ class ResponsesWriter:
         item is done, whatever its status says, so its item is not done. It is the last item, and the response that
         ends the stream shows it as it is.
         """
-        item = items.unfinished_item(block, self._item_id, self._index, self._exchange, self._ledger)
+        item = unfinished_item(block, self._item_id, self._index, self._exchange, self._ledger)
         if item is not None:
             self._output.append(item)
         self._start = None
@@ -254,12 +276,12 @@ class ResponsesWriter:
         """
         self._holds = False
         if block.complete:
-            item = items.write_client_call(block, self._item_id, self._index, self._ledger)
+            item = write_client_call(block, self._item_id, self._index, self._ledger)
             if item is not None:
-                added = items.announced_client_call(tool, item)
+                added = announced_client_call(tool, item)
                 out = self._frame("response.output_item.added", output_index=self._index, item=added)
                 return out + self._commands(item) + self._item_done(item)
-        out = self._block_started(items.as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
+        out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
         if block.text:
             out += self.send(ArgumentsDelta(block.number, block.text))
         return out + self._block_ended(BlockEnded(block.number, block.complete))
@@ -291,13 +313,13 @@ class ResponsesWriter:
     def _opaque(self, event: Opaque) -> bytes:
         if event.origin != NAME:
             return self._search(event)
-        item = items.added_opaque(event)
+        item = added_opaque(event)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(event.native)
 
     def _search(self, event: Opaque) -> bytes:
         self._item_id = self._ids.for_item("ws", self._index)
-        item = items.write_search_call(event, self._item_id, self._ledger)
+        item = write_search_call(event, self._item_id, self._ledger)
         added = {**item, "status": "in_progress"}
         out = self._frame("response.output_item.added", output_index=self._index, item=added)
         for state in ("in_progress", "searching", "completed"):
@@ -305,7 +327,7 @@ class ResponsesWriter:
         return out + self._item_done(item)
 
     def _compacted(self, event: Compacted) -> bytes:
-        item = items.write_compaction(event, self._ids.for_item("cmp", self._index), self._exchange)
+        item = write_compaction(event, self._ids.for_item("cmp", self._index), self._exchange)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(item)
 
@@ -329,7 +351,7 @@ class ResponsesWriter:
 
     def _is_open(self, form: ReasoningForm) -> bool:
         assert self._start is not None
-        return items.goes_into_content(self._start, form)
+        return goes_into_content(self._start, form)
 
     def _open_part(self, event: ReasoningDelta) -> bytes:
         self._part = (event.part, event.form)
@@ -338,7 +360,7 @@ class ResponsesWriter:
         names = _REASONING_EVENTS[in_content]
         index = sum(1 for part in self._parts if self._is_open(part.form) is in_content)
         self._set_delta(f"{names.text}.delta", f',"{names.index}":{index}', _END)
-        empty = items.write_reasoning_part(ReasoningPart(event.form, ""), in_content)
+        empty = write_reasoning_part(ReasoningPart(event.form, ""), in_content)
         return self._in_item(f"{names.part}.added", **{names.index: index}, part=empty)
 
     def _close_part(self) -> bytes:
@@ -351,7 +373,7 @@ class ResponsesWriter:
         names = _REASONING_EVENTS[in_content]
         index = sum(1 for each in self._parts if self._is_open(each.form) is in_content)
         self._parts.append(part)
-        done = items.write_reasoning_part(part, in_content)
+        done = write_reasoning_part(part, in_content)
         return self._in_item(f"{names.text}.done", **{names.index: index}, text=part.text) + self._in_item(
             f"{names.part}.done", **{names.index: index}, part=done
         )
@@ -370,9 +392,7 @@ class ResponsesWriter:
         self._logprobs += event.tokens
         assert self._start is not None
         if self._start.kind is BlockKind.TEXT:
-            self._tail = b',"logprobs":%b}\n\n' % encode(
-                [items.event_logprob(token) for token in event.tokens]
-            )
+            self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
             self._tail_once = True
         return b""
 
@@ -435,20 +455,18 @@ def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Led
     """The body of a whole answer, equal to the response that ends a stream of the same events."""
     envelope = ResponseBuilder(context, ledger)
     envelope.started(answer.started)
-    ids = items.ItemIds(context)
+    ids = ItemIds(context)
     stop = answer.stops[0] if answer.stops else Stopped(StopReason.END)
     blocks = list(answer.blocks)
-    spoke = any(isinstance(block, AssembledBlock) and block.kind in items.TEXT_KINDS for block in blocks)
+    spoke = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
     failed = answer.error is not None
     if failed:
         blocks = [
-            block
-            for block in blocks
-            if not (isinstance(block, AssembledBlock) and items.is_empty_text(block))
+            block for block in blocks if not (isinstance(block, AssembledBlock) and is_empty_text(block))
         ]
     explains = not failed and _explains(stop, spoke)
     if explains:
-        blocks.append(items.refusal_block(-1, stop.explanation or ""))
+        blocks.append(refusal_block(-1, stop.explanation or ""))
     output: list[JSON] = []
     for index, block in enumerate(blocks):
         item = _whole_item(block, index, ids, context, ledger)
@@ -464,27 +482,27 @@ def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Led
 def _whole_item(
     block: AssembledBlock | Opaque | Compacted,
     index: int,
-    ids: items.ItemIds,
+    ids: ItemIds,
     context: ResponseContext,
     ledger: Ledger,
 ) -> JSONObject | None:
     """The item at this place, None when it cannot be shown."""
     if isinstance(block, Compacted):
-        return items.write_compaction(block, ids.for_item("cmp", index), context)
+        return write_compaction(block, ids.for_item("cmp", index), context)
     if isinstance(block, Opaque):
         if block.origin != NAME:
-            return items.write_search_call(block, ids.for_item("ws", index), ledger)
+            return write_search_call(block, ids.for_item("ws", index), ledger)
         native: JSONObject = block.native
         return native
     item_id = ids.for_block(block, index)
     if block.tool is not None:
-        if block.complete and items.is_client_run(block.tool):
-            item = items.write_client_call(block, item_id, index, ledger)
+        if block.complete and is_client_run(block.tool):
+            item = write_client_call(block, item_id, index, ledger)
             if item is not None:
                 return item
-        if items.is_client_run(block.tool):
-            block = items.as_function_call(block)
+        if is_client_run(block.tool):
+            block = as_function_call(block)
             item_id = ids.for_block(block, index)
         if not block.complete:
-            return items.unfinished_item(block, item_id, index, context, ledger)
-    return items.finished_item(block, item_id, context, ledger)
+            return unfinished_item(block, item_id, index, context, ledger)
+    return finished_item(block, item_id, context, ledger)

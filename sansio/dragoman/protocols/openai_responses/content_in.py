@@ -31,10 +31,9 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.protocols.openai_responses.common import objects_in, text_or_none
-from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE
-from dragoman.protocols.openai_responses.wire import NAME
-from dragoman.protocols.openai_responses.words import search_queries
+from dragoman.protocols.openai_responses.checks import objects_in, text_or_none
+from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
+from dragoman.protocols.openai_responses.tool_items_in import search_queries
 
 NextNumber = Callable[[], int]
 

@@ -33,15 +33,23 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses import tables
-from dragoman.protocols.openai_responses.common import text_or_none
-from dragoman.protocols.openai_responses.errors import parse_error
-from dragoman.protocols.openai_responses.read_items import (
+from dragoman.protocols.openai_responses.checks import text_or_none
+from dragoman.protocols.openai_responses.content_in import (
     CallItem,
     MessageItem,
     OutputItem,
     ReasoningItem,
     new_item,
+)
+from dragoman.protocols.openai_responses.errors import parse_error
+from dragoman.protocols.openai_responses.tables import (
+    AUTO_TIER,
+    EVENT_FIELDS,
+    ITEM_SHAPE,
+    LOST_EVENTS,
+    PROGRESS_EVENTS,
+    RESPONSE_SHAPE,
+    STOP_REASONS,
 )
 from dragoman.protocols.openai_responses.usage import read_usage
 
@@ -127,10 +135,10 @@ class ResponsesReader:
         if handle is None:
             self._note_unhandled(kind, value)
         else:
-            if not value.keys() <= tables.EVENT_FIELDS:
+            if not value.keys() <= EVENT_FIELDS:
                 index = value.get("output_index")
                 path = f"/output/{index}" if type(index) is int else ""
-                unknown = {name: value[name] for name in value if name not in tables.EVENT_FIELDS}
+                unknown = {name: value[name] for name in value if name not in EVENT_FIELDS}
                 self._ledger.unknown_fields(path, unknown)
             handle(self, value, out)
         return out
@@ -139,10 +147,10 @@ class ResponsesReader:
         """Progress is no loss; what is in no finished item is one, and so is what nobody knows."""
         index = event.get("output_index")
         path = f"/output/{index}" if type(index) is int else ""
-        lost = tables.LOST_EVENTS.get(kind)
+        lost = LOST_EVENTS.get(kind)
         if lost is not None:
             self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
-        elif kind and kind not in tables.PROGRESS_EVENTS:
+        elif kind and kind not in PROGRESS_EVENTS:
             self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
 
     def eof(self) -> Sequence[Event]:
@@ -176,7 +184,7 @@ class ResponsesReader:
         self._started = True
         self._model = text_or_none(response.get("model")) or ""
         tier = text_or_none(response.get("service_tier"))
-        self._tier = None if tier == tables.AUTO_TIER else tier
+        self._tier = None if tier == AUTO_TIER else tier
         created = response.get("created_at")
         out.append(
             Started(
@@ -200,7 +208,7 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
-        note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
+        note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             out.append(Failed(_fault(response, status)))
@@ -211,7 +219,7 @@ class ResponsesReader:
         for item in self._all:
             item.close(out, complete)
         usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
-        if tier not in (None, tables.AUTO_TIER, self._tier):
+        if tier not in (None, AUTO_TIER, self._tier):
             usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
@@ -237,11 +245,11 @@ class ResponsesReader:
             return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
         details = response.get("incomplete_details")
         reason = text_or_none(details.get("reason")) if type(details) is dict else None
-        if reason is not None and reason not in tables.STOP_REASONS:
+        if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
                 "/incomplete_details/reason", "an unknown reason was taken for the output limit"
             )
-        return Stopped(tables.STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
+        return Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
 
     # Events that carry an item.
 
@@ -274,7 +282,7 @@ class ResponsesReader:
 
     def _settle(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
         """Give what a finished item holds beyond what came before. known: what came before of it."""
-        note_unread(item, tables.ITEM_SHAPE, f"/output/{index}", self._ledger)
+        note_unread(item, ITEM_SHAPE, f"/output/{index}", self._ledger)
         if known is None:
             known = self._add(item, index, out)
         known.done(item, out)

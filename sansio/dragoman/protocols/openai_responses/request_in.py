@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.parameters import read_params
-from dragoman._ir.request import (
-    Message,
-    Namespace,
-    Param,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-)
+from dragoman._ir.request import Message, Namespace, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_responses import tables, wire
-from dragoman.protocols.openai_responses.common import (
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_BODY,
+    KNOWN_FORMAT,
+    KNOWN_REASONING,
+    KNOWN_TEXT_CONFIG,
     extra_fields,
     invalid_value,
     missing_field,
     optional_text,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.read_input import InputReader
-from dragoman.protocols.openai_responses.read_tools import read_tool_choice, read_tools
-from dragoman.protocols.openai_responses.repair import repair_request
-from dragoman.protocols.openai_responses.wire import NAME
+from dragoman.protocols.openai_responses.messages_in import InputReader
+from dragoman.protocols.openai_responses.tables import (
+    IMPLIED_INCLUDES,
+    INCLUDE_LOGPROBS,
+    NAME,
+    NATIVE_FIELDS,
+    NO_OP_VALUES,
+    PARAM_PATHS,
+    PARAM_TYPES,
+    PARAMS,
+)
+from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -51,9 +55,9 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         text = Text(instructions, path="/instructions")
         found.messages.append(Message("system", (text,), "/instructions"))
     _read_input(body, found)
-    extra = extra_fields(body, wire.KNOWN_BODY) or {}
+    extra = extra_fields(body, KNOWN_BODY) or {}
     params, form = _read_params(body, extra)
-    paths = tables.PARAM_PATHS
+    paths = PARAM_PATHS
     if found.reference is not None and "previous_response_id" not in params:
         # The same wish as that setting: part of the conversation is only in the vendor's store.
         params["previous_response_id"], place = found.reference
@@ -75,7 +79,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         extra=extra or None,
         compact=found.compact,
         repairs=repairs,
-        defined=tables.NATIVE_FIELDS,
+        defined=NATIVE_FIELDS,
     )
 
 
@@ -92,7 +96,7 @@ def _read_input(body: JSONObject, found: InputReader) -> None:
 
 
 def _check_types(body: JSONObject) -> None:
-    for name, (types, words) in tables.PARAM_TYPES.items():
+    for name, (types, words) in PARAM_TYPES.items():
         value = body.get(name)
         # bool is an int in Python, and never one in JSON.
         if value is not None and (type(value) not in types):
@@ -101,24 +105,24 @@ def _check_types(body: JSONObject) -> None:
 
 def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
     """The settings, and the text format as it came."""
-    params = read_params(body, tables.PARAMS)
-    for name, nothing in tables.NO_OP_VALUES.items():
-        param = tables.PARAMS[name]
+    params = read_params(body, PARAMS)
+    for name, nothing in NO_OP_VALUES.items():
+        param = PARAMS[name]
         if param in params and params[param] == nothing:
             del params[param]
     include = body.get("include")
     if include:
-        if tables.INCLUDE_LOGPROBS in include:
+        if INCLUDE_LOGPROBS in include:
             params["logprobs"] = True
         for index, name in enumerate(include):
             if type(name) is not str:
                 raise wrong_type(f"/include/{index}", "a string", name)
-        if not tables.IMPLIED_INCLUDES.issuperset(include):
+        if not IMPLIED_INCLUDES.issuperset(include):
             params["include"] = include
     text: JSONObject = body.get("text") or {}
     if text.get("verbosity") is not None:
         params["verbosity"] = text["verbosity"]
-    unknown = extra_fields(text, wire.KNOWN_TEXT_CONFIG)
+    unknown = extra_fields(text, KNOWN_TEXT_CONFIG)
     if unknown:
         extra["text"] = unknown
     form = text.get("format")
@@ -154,7 +158,7 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return ResponseFormat(extra=extra_fields(value, wire.KNOWN_FORMAT), path=path)
+        return ResponseFormat(extra=extra_fields(value, KNOWN_FORMAT), path=path)
     if kind != "json_schema":
         raise invalid_value(f"{path}/type", "text, json_schema or json_object")
     if type(value.get("schema")) is not dict:
@@ -164,7 +168,7 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
         name=optional_text(value, path, "name"),
         description=optional_text(value, path, "description"),
         strict=value.get("strict"),
-        extra=extra_fields(value, wire.KNOWN_FORMAT),
+        extra=extra_fields(value, KNOWN_FORMAT),
         path=path,
     )
 
@@ -177,7 +181,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
     # `generate_summary` is the old name of `summary`.
     shown = next((name for name in ("summary", "generate_summary") if value.get(name) is not None), None)
-    extra = extra_fields(value, wire.KNOWN_REASONING) or {}
+    extra = extra_fields(value, KNOWN_REASONING) or {}
     extra.pop("generate_summary", None)
     if shown is not None and value[shown] != "auto":
         extra[shown] = value[shown]  # how long the summary shall be
@@ -194,3 +198,94 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         effort_path=effort_path,
         display_path="" if shown is None else f"/reasoning/{shown}",
     )
+
+
+_CALLS = frozenset(("function_call", "custom_tool_call"))
+_NESTED = "in the form of Chat Completions: it was read as what it means"
+
+
+def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
+    """The body, itself if nothing is wrong with it, and what was put right."""
+    repairs: list[Loss] = []
+    tools = _flat_tools(body.get("tools"), repairs)
+    choice = _flat_choice(body.get("tool_choice"), repairs)
+    items = _named_calls(body.get("input"), repairs)
+    if not repairs:
+        return body, ()
+    fields = {"tools": tools, "tool_choice": choice, "input": items}
+    return {**body, **{name: value for name, value in fields.items() if name in body}}, tuple(repairs)
+
+
+def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:
+    if type(tools) is not list or not any(map(_is_nested, tools)):
+        return tools
+    flat: list[JSON] = []
+    for index, tool in enumerate(tools):
+        if _is_nested(tool):
+            repairs.append(Loss(LossCode.REPAIRED, f"/tools/{index}", _NESTED))
+            tool = {"strict": False, **_flat(tool)}  # its default there; here it is true
+        flat.append(tool)
+    return flat
+
+
+def _is_nested(tool: JSON) -> bool:
+    return (
+        type(tool) is dict
+        and tool.get("type") == "function"
+        and "name" not in tool
+        and type(tool.get("function")) is dict
+    )
+
+
+def _flat(tool: JSONObject) -> JSONObject:
+    around = {name: value for name, value in tool.items() if name != "function"}
+    return {**tool["function"], **around}
+
+
+def _flat_choice(choice: JSON, repairs: list[Loss]) -> JSON:
+    if _is_nested(choice):
+        repairs.append(Loss(LossCode.REPAIRED, "/tool_choice", _NESTED))
+        return _flat(choice)
+    if type(choice) is dict and choice.get("type") == "allowed_tools":
+        inner = choice.get("allowed_tools")
+        if "tools" not in choice and type(inner) is dict and type(inner.get("tools")) is list:
+            repairs.append(Loss(LossCode.REPAIRED, "/tool_choice", _NESTED))
+            return {
+                "type": "allowed_tools",
+                **inner,
+                "tools": [_flat(ref) if _is_nested(ref) else ref for ref in inner["tools"]],
+            }
+    return choice
+
+
+def _named_calls(items: JSON, repairs: list[Loss]) -> JSON:
+    """The items, with a `call_id` for calls that have none and whose `id` an output names."""
+    if type(items) is not list or not any(map(_is_nameless, items)):
+        return items
+    answered = {
+        item.get("call_id")
+        for item in items
+        if type(item) is dict and not _is_call(item) and type(item.get("call_id")) is str
+    }
+    named: list[JSON] = []
+    for index, item in enumerate(items):
+        if _is_nameless(item) and item["id"] in answered:
+            repairs.append(Loss(LossCode.REPAIRED, f"/input/{index}", "its id was read as its call_id"))
+            item = {
+                "call_id" if name == "id" else name: value
+                for name, value in item.items()
+                if name != "call_id"
+            }
+        named.append(item)
+    return named
+
+
+def _is_nameless(item: JSON) -> bool:
+    return (
+        type(item) is dict and item.get("call_id") is None and _is_call(item) and type(item.get("id")) is str
+    )
+
+
+def _is_call(item: JSONObject) -> bool:
+    kind = item.get("type")
+    return type(kind) is str and kind in _CALLS

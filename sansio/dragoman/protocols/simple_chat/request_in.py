@@ -12,7 +12,11 @@ from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, kind_of
 from dragoman.protocols.simple_chat.tables import NAME, PARAM_PATHS, PARAMS, ROLES
-from dragoman.protocols.simple_chat.wire import KNOWN_BODY, KNOWN_MESSAGE
+
+# `model` may be left out: the server has a default then.
+KNOWN_BODY = frozenset(("model", "messages", "temperature"))
+KNOWN_MESSAGE = frozenset(("role", "content"))
+
 
 # No other JSON type is a number; a boolean is one to isinstance().
 _NUMBERS = (int, float)

@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
+    CacheMark,
     FunctionTool,
     HostedTool,
     Media,
@@ -31,27 +32,50 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman.protocols.openai_responses import tables, wire
-from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
-from dragoman.protocols.openai_responses.common import (
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_ADDITIONAL_TOOLS,
+    KNOWN_CALL_OUTPUT,
+    KNOWN_COMPACTION,
+    KNOWN_CONFIGURATION,
+    KNOWN_CUSTOM_CALL,
+    KNOWN_FUNCTION_CALL,
+    KNOWN_INPUT_FILE,
+    KNOWN_INPUT_IMAGE,
+    KNOWN_MESSAGE,
+    KNOWN_OUTPUT_TEXT,
+    KNOWN_REASONING_ITEM,
+    KNOWN_REFUSAL,
     extra_fields,
     invalid_value,
     missing_field,
     objects_in,
     optional_text,
+    read_citations,
+    read_image,
     required_text,
+    split_data_uri,
     text_or_none,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.read_client_items import (
+from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+from dragoman.protocols.openai_responses.tables import (
+    CACHE_TTLS,
+    NAME,
+    PLAIN_MARKS,
+    PROVIDER_OUTPUTS,
+    ROLES,
+    SUMMARY_ORIGIN,
+    SUMMARY_PREFIX,
+    USER_ITEMS,
+)
+from dragoman.protocols.openai_responses.tool_items_in import (
     read_client_call,
     read_client_output,
+    render_text,
 )
-from dragoman.protocols.openai_responses.read_parts import read_parts
-from dragoman.protocols.openai_responses.read_tools import read_tools
-from dragoman.protocols.openai_responses.wire import NAME
-from dragoman.protocols.openai_responses.words import render_text
+from dragoman.protocols.openai_responses.tools import read_tools
 
 # Bound here, for an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
@@ -114,7 +138,7 @@ class InputReader:
                 continue
             if kind == "compaction_trigger" and index == len(items) - 1:
                 self.compact = True
-                self._note_extra(item, path, wire.KNOWN_COMPACTION)
+                self._note_extra(item, path, KNOWN_COMPACTION)
                 continue
             special = _SPECIAL.get(kind, InputReader._opaque)
             special(self, item, path, kind)
@@ -126,8 +150,8 @@ class InputReader:
             self.messages.append(Message("user", (), path, extra=left))
 
     def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
-        result = kind.endswith("_output") and kind not in tables.PROVIDER_OUTPUTS
-        user = result or kind in tables.USER_ITEMS
+        result = kind.endswith("_output") and kind not in PROVIDER_OUTPUTS
+        user = result or kind in USER_ITEMS
         role: Role = "user" if user else "assistant"
         part = OpaquePart(NAME, kind, item, path, render_text(kind, item))
         self.messages.append(Message(role, (part,), path))
@@ -146,19 +170,19 @@ class InputReader:
             seal = self._sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
         else:
             seal = Signature(NAME, item)
-        extra = extra_fields(item, wire.KNOWN_REASONING_ITEM)
+        extra = extra_fields(item, KNOWN_REASONING_ITEM)
         thought = Reasoning(text, seal, optional_text(item, path, "id"), extra, path, forged=seal is None)
         self.messages.append(Message("assistant", (thought,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
         seal = self._sealer.unwrap(text_or_none(item.get("encrypted_content")) or "")
-        native = seal.native if seal is not None and seal.origin == tables.SUMMARY_ORIGIN else None
+        native = seal.native if seal is not None and seal.origin == SUMMARY_ORIGIN else None
         summary = text_or_none(native.get("summary")) if type(native) is dict else None
         if summary is None:
             self._opaque(item, path, kind)
             return
-        text = Text(tables.SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
-        self.messages.append(Message("user", (text,), path, extra=extra_fields(item, wire.KNOWN_COMPACTION)))
+        text = Text(SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
+        self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
 
     def _search(self, item: JSONObject, path: str, kind: str) -> None:
         """A search that another vendor made was told twice: sealed for its maker, and so that clients can show it.
@@ -203,7 +227,7 @@ class InputReader:
     def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
         """Tools that are declared in mid-conversation; for everybody else they are tools."""
         self._add_tools(item, path, found=False)
-        self._note_extra(item, path, wire.KNOWN_ADDITIONAL_TOOLS)
+        self._note_extra(item, path, KNOWN_ADDITIONAL_TOOLS)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
         """Add tools. One that is known already is the same tool, as it was told last. A search that has found a
@@ -230,7 +254,7 @@ class InputReader:
             self.effort = (effort, f"{path}/reasoning/effort")
         if type(text) is dict and text.get("format") is not None:
             self.format = (text["format"], f"{path}/text/format")
-        known = set(wire.KNOWN_CONFIGURATION)
+        known = set(KNOWN_CONFIGURATION)
         for name, said in (("reasoning", {"effort"}), ("text", {"format"})):
             value = item.get(name)
             if value is not None and not (type(value) is dict and value.keys() <= said):
@@ -252,7 +276,7 @@ def _key(tool: Tool) -> JSON:
 
 def _read_message(item: JSONObject, path: str) -> Message:
     role = item.get("role")
-    if type(role) is not str or role not in tables.ROLES:
+    if type(role) is not str or role not in ROLES:
         if role is None:
             raise missing_field(f"{path}/role")
         raise invalid_value(f"{path}/role", "user, assistant, system or developer")
@@ -274,7 +298,7 @@ def _read_message(item: JSONObject, path: str) -> Message:
         path,
         phase=optional_text(item, path, "phase"),
         item_id=optional_text(item, path, "id"),
-        extra=extra_fields(item, wire.KNOWN_MESSAGE),
+        extra=extra_fields(item, KNOWN_MESSAGE),
     )
 
 
@@ -300,7 +324,7 @@ def _read_call(item: JSONObject, path: str) -> Message:
         optional_text(item, path, "namespace"),
         optional_text(item, path, "id"),
         None,
-        _extra_of_call(item, wire.KNOWN_CUSTOM_CALL if custom else wire.KNOWN_FUNCTION_CALL),
+        _extra_of_call(item, KNOWN_CUSTOM_CALL if custom else KNOWN_FUNCTION_CALL),
         path,
     )
     return Message("assistant", (call,), path)
@@ -324,7 +348,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
         parts = tuple(
             [
                 # No tool can refuse: such a part is kept as it is, and its words go on as text.
-                OpaquePart(wire.NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
+                OpaquePart(NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
                 for part, raw in zip(read_parts(output, where), output, strict=True)
             ]
         )
@@ -345,7 +369,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
         None,
         None if plain else optional_text(item, path, "id"),
         None,
-        None if plain else _extra_of_call(item, wire.KNOWN_CALL_OUTPUT),
+        None if plain else _extra_of_call(item, KNOWN_CALL_OUTPUT),
         path,
     )
     return Message("user", (result,), path)
@@ -368,3 +392,97 @@ _SPECIAL: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = {
     "reasoning": InputReader._thought,
     "web_search_call": InputReader._search,
 }
+
+
+_TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
+
+
+def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
+    """The parts of a list at `path`. Raises RemoteProtocolError for one that is no part."""
+    if len(content) == 1:  # as nearly always
+        return (_read_part(content[0], path + "/0"),)
+    return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
+
+
+def _read_part(part: JSON, path: str) -> Part:
+    if type(part) is not dict:
+        raise wrong_type(path, "an object", part)
+    kind = part.get("type")
+    if type(kind) is not str:
+        raise missing_field(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
+    if kind in _TEXT_PARTS:
+        text = part.get("text")
+        if type(text) is not str:
+            at = f"{path}/text"
+            raise missing_field(at) if text is None else wrong_type(at, "a string", text)
+        if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
+            return Text(
+                text, None, None, None, path
+            )  # the second is what servers answer and clients send back
+        return _read_text(text, part, path)
+    if kind == "input_image":
+        return _read_image(part, path)
+    if kind == "input_file":
+        return _read_file(part, path)
+    if kind == "refusal" and type(part.get("refusal")) is str:
+        return Refusal(part["refusal"], extra_fields(part, KNOWN_REFUSAL), path)
+    return OpaquePart(NAME, kind, part, path)
+
+
+def _read_text(text: str, part: JSONObject, path: str) -> Text:
+    mark, extra = read_cache_mark(part, path, KNOWN_OUTPUT_TEXT)
+    if extra and not extra.get("logprobs", True):
+        # Empty: says nothing.
+        extra = {name: value for name, value in extra.items() if name != "logprobs"} or None
+    annotations = part.get("annotations") or None
+    return Text(text, mark, annotations, extra, path, read_citations(annotations))
+
+
+def read_cache_mark(
+    part: JSONObject, path: str, known: frozenset[str]
+) -> tuple[CacheMark | None, JSONObject | None]:
+    """The cache mark, and the fields beside the known ones. A mark that says more is among those, whole."""
+    extra = extra_fields(part, known)
+    mark = part.get("prompt_cache_breakpoint")
+    if type(mark) is not dict:
+        return None, extra
+    ttl = text_or_none(mark.get("ttl")) or ""
+    if mark not in PLAIN_MARKS:
+        extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
+    return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_TTLS.get(ttl)), extra
+
+
+def _read_image(part: JSONObject, path: str) -> Media:
+    detail = optional_text(part, path, "detail")
+    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_IMAGE)
+    return read_image(part, path, detail=detail, cache=mark, extra=extra)
+
+
+def _read_file(part: JSONObject, path: str) -> Media:
+    name = optional_text(part, path, "filename")
+    detail = optional_text(part, path, "detail")
+    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_FILE)
+    data = part.get("file_data")
+    if type(data) is str:
+        media_type, encoded = split_data_uri(data)
+        bare = data if encoded is None else encoded
+        return Media("file", "base64", bare, media_type, name, detail, cache=mark, extra=extra, path=path)
+    for field in ("file_url", "file_id"):
+        value = part.get(field)
+        if type(value) is str:
+            source = "url" if field == "file_url" else "file_id"
+            return Media(
+                "file",
+                source,  # type: ignore[arg-type]
+                value,
+                filename=name,
+                detail=detail,
+                cache=mark,
+                extra=extra,
+                path=path,
+            )
+    raise RemoteProtocolError(
+        f"{dotted_path(path)} needs file_data, file_url or file_id, a string",
+        path=path,
+        code="missing_required_parameter",
+    )
