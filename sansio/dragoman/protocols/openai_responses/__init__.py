@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
-from dragoman.protocols.openai_responses.observer import END_MARKS, ResponsesObserver
+from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
 from dragoman.protocols.openai_responses.request_out import write_request
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
@@ -36,7 +36,7 @@ SPEC = UpstreamSpec(
     is_native_error=is_native_error,
     write_error=write_error,
     observer=ResponsesObserver,
-    end_markers=END_MARKS,
+    end_markers=END_MARKERS,
     output_member="output",
     max_stop_sequences=0,
     shows_searches=True,

@@ -1,4 +1,8 @@
-"""Small helpers of the readers: what is extra, what is a text, and the commonest complaints."""
+"""Sets of known fields, checks of JSON types, and the citations and images that several readers and writers share.
+
+A field outside of the known ones goes into `extra`: it is printed again towards another Responses server, and is a
+loss towards any other protocol.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dragoman._ir.request import Citation, Media, Text
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, kind_of
 
-# The request.
+# A request.
 KNOWN_BODY = frozenset(
     (
         "model",
@@ -55,17 +59,17 @@ KNOWN_MESSAGE = frozenset(("type", "role", "content", "id", "status", "phase"))
 KNOWN_FUNCTION_CALL = frozenset(("type", "call_id", "name", "arguments", "id", "namespace", "status"))
 # A call of a custom tool. It has no status.
 KNOWN_CUSTOM_CALL = frozenset(("type", "call_id", "name", "input", "id", "namespace", "status"))
-# The result of a function or of a custom tool.
+# The result of a function or a custom tool.
 KNOWN_CALL_OUTPUT = frozenset(("type", "call_id", "output", "id", "name", "namespace", "status"))
-# Reasoning: summaries for people, content where it is open, ciphertext for the model.
+# Reasoning: summaries for people, content where the server shows it, ciphertext for the model.
 KNOWN_REASONING_ITEM = frozenset(("type", "id", "summary", "content", "encrypted_content", "status"))
-# A call of a tool that the client runs and whose form the vendor implies, of any kind.
+# A call of a tool that the client runs and whose form the vendor defines, of any kind.
 KNOWN_CLIENT_CALL = frozenset(
     ("type", "id", "call_id", "action", "actions", "arguments", "operation", "status")
 )
-# What such a tool gave back.
+# The result of such a tool.
 KNOWN_CLIENT_OUTPUT = frozenset(("type", "id", "call_id", "output", "tools", "status"))
-# What takes the place of a conversation.
+# The summary that replaces a conversation.
 KNOWN_COMPACTION = frozenset(("type", "id", "encrypted_content"))
 # Settings that change in mid-conversation.
 KNOWN_CONFIGURATION = frozenset(("type", "id", "reasoning", "text"))
@@ -90,36 +94,44 @@ KNOWN_CUSTOM_TOOL = frozenset(("type", "name", "description", "format"))
 
 
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """The fields of `value` that are not known, None when there are none."""
+    """Return the fields of `value` outside of `known`, None if there are none. Fields that are null count."""
     if value.keys() <= known:
         return None
     return {name: field for name, field in value.items() if name not in known}
 
 
 def text_or_none(value: JSON) -> str | None:
-    """A text that is not empty, None for everything else: servers send null, "" and worse."""
+    """Return a string that is not empty, None for everything else. Servers send null, "" and other types."""
     return value if type(value) is str and value else None
 
 
+def int_or_none(value: JSON) -> int | None:
+    return value if type(value) is int else None
+
+
+def object_or_empty(value: JSON) -> JSONObject:
+    return value if type(value) is dict else {}
+
+
 def objects_in(value: JSON) -> list[JSONObject]:
-    """The objects of a list; nothing when it is none."""
+    """Return the objects of a list, [] for a value that is no list."""
     return [each for each in value if type(each) is dict] if type(value) is list else []
 
 
-def required_text(item: JSONObject, path: str, name: str) -> str:
-    """A text that must be there and not be empty. Raises RemoteProtocolError."""
-    value = item.get(name)
-    if type(value) is str and value:
-        return value
-    raise missing_field(f"{path}/{name}") if not value else wrong_type(f"{path}/{name}", "a string", value)
+def required_text(value: JSONObject, name: str, path: str) -> str:
+    """Return a string field that must not be empty. Raises RemoteProtocolError."""
+    found = value.get(name)
+    if type(found) is str and found:
+        return found
+    raise missing_field(f"{path}/{name}") if not found else wrong_type(f"{path}/{name}", "a string", found)
 
 
-def optional_text(item: JSONObject, path: str, name: str) -> str | None:
-    """A text that may be absent, null or empty: None then. Raises RemoteProtocolError for other types."""
-    value = item.get(name)
-    if value is None or type(value) is str:
-        return value or None
-    raise wrong_type(f"{path}/{name}", "a string", value)
+def optional_text(value: JSONObject, name: str, path: str) -> str | None:
+    """Return a string field, None if it is absent, null or empty. Raises RemoteProtocolError for other types."""
+    found = value.get(name)
+    if found is None or type(found) is str:
+        return found or None
+    raise wrong_type(f"{path}/{name}", "a string", found)
 
 
 def missing_field(path: str) -> RemoteProtocolError:
@@ -128,39 +140,31 @@ def missing_field(path: str) -> RemoteProtocolError:
     )
 
 
-def wrong_type(path: str, words: str, value: object) -> RemoteProtocolError:
+def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
     return RemoteProtocolError(
-        f"{dotted_path(path)} must be {words}, not {kind_of(value)}", path=path, code="invalid_type"
+        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
     )
 
 
-def invalid_value(path: str, words: str) -> RemoteProtocolError:
-    """`words` says what the value must be."""
-    return RemoteProtocolError(f"{dotted_path(path)} must be {words}", path=path, code="invalid_value")
+def invalid_value(path: str, expected: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{dotted_path(path)} must be {expected}", path=path, code="invalid_value")
 
 
 def read_citations(annotations: JSON) -> tuple[Citation, ...]:
-    """The web pages that annotations cite."""
+    """Return the web pages that annotations cite. Other kinds name files in the vendor's store."""
     found = []
     for each in objects_in(annotations):
         url = text_or_none(each.get("url"))
         if url is not None:
-            start, end = each.get("start_index"), each.get("end_index")
-            found.append(
-                Citation(
-                    url,
-                    text_or_none(each.get("title")),
-                    start if type(start) is int else None,
-                    end if type(end) is int else None,
-                )
-            )
+            start, end = int_or_none(each.get("start_index")), int_or_none(each.get("end_index"))
+            found.append(Citation(url, text_or_none(each.get("title")), start, end))
     return tuple(found)
 
 
 def write_url_citation(
     url: str, title: str | None, start: int | None, end: int | None, length: int
 ) -> JSONObject:
-    """An annotation. All its fields are required; `length` of the text ends a span that is not told."""
+    """Return a `url_citation`. All its fields are required, so a span without an end runs to `length` of the text."""
     return {
         "type": "url_citation",
         "url": url,
@@ -171,7 +175,7 @@ def write_url_citation(
 
 
 def write_citations(part: Text) -> list[JSON]:
-    """The annotations of a text of another protocol."""
+    """Return annotations for the citations of another protocol."""
     return [
         write_url_citation(each.url, each.title, each.start, each.end, len(part.text))
         for each in part.sources
@@ -179,9 +183,9 @@ def write_citations(part: Text) -> list[JSON]:
 
 
 def has_unmapped_citations(part: Text) -> bool:
-    """Whether the citations that the text came with say anything beside its sources."""
-    told: set[JSON] = {None, *(value for each in part.sources for value in (each.url, each.title))}
-    told.update(value for each in part.sources for value in (each.start, each.end))
+    """True if the citations have values that are not in the sources read from them."""
+    mapped: set[JSON] = {None, *(value for each in part.sources for value in (each.url, each.title))}
+    mapped.update(value for each in part.sources for value in (each.start, each.end))
     left: list[JSON] = [part.citations]
     while left:
         value = left.pop()
@@ -189,13 +193,13 @@ def has_unmapped_citations(part: Text) -> bool:
             left += [member for key, member in value.items() if key != "type"]
         elif type(value) is list:
             left += value
-        elif value not in told:
+        elif value not in mapped:
             return True
     return False
 
 
 def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:
-    """An image that is named by `image_url` (a URL or a data URI) or by `file_id`. Raises when it is not."""
+    """Read an image from `image_url` (a URL or a data URI) or `file_id`. Raises RemoteProtocolError without one."""
     url = value.get("image_url")
     if type(url) is str:
         media_type, data = split_data_uri(url)
@@ -213,7 +217,7 @@ def read_image(value: JSONObject, path: str, **fields: JSON) -> Media:
 
 
 def split_data_uri(text: str) -> tuple[str | None, str | None]:
-    """Media type and base64 text of a data URI, (None, None) for anything else."""
+    """Return media type and base64 text of a data URI, (None, None) for anything else."""
     if text[:5] != "data:":
         return None, None
     head, comma, data = text[5:].partition(",")

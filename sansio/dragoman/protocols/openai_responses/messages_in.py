@@ -1,9 +1,8 @@
-"""A client's input items -> messages, tools and settings of the document.
+"""Read a client's input items as messages, tools and settings of the document.
 
-Strategy: one message per item, in order, with the item's place as its path, so that losses can be named and the
-writer of the same protocol can print the items again one by one. Items that are about something else than the
-conversation (tools, settings) leave no message: that writer finds them in the client's body. What the provider's
-own items say goes on in plain words.
+There is one message per item, in order, with the item's path, so that losses have a place and the writer of the same
+protocol can write the items again one by one. Items with tools or settings leave no message: that writer finds them in
+the client's body. The commonest shapes of items and parts are tried first, and parts of an unknown type stay whole.
 """
 
 from __future__ import annotations
@@ -77,25 +76,25 @@ from dragoman.protocols.openai_responses.tool_items_in import (
 )
 from dragoman.protocols.openai_responses.tools import read_tools
 
-# Bound here, for an Enum's member is slow to look up.
+# Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
-# The paths of the first items, made once: to print a number costs as much as to build an item.
+# Paths of the first items, made once, because formatting a number costs as much as building an item.
 _PATHS = tuple([f"/input/{index}" for index in range(512)])
 
 
 class InputReader:
     """Reads the items of one request.
 
-    messages, tools, namespaces: those found so far; the caller puts in what stands outside of the input.
-    reference: the first reference to an item that only the vendor's store has, and its place; None when there is none.
-    effort, format: the last settings that were changed in mid-conversation, with their places.
-    compact: the conversation is to be summed up.
+    messages, tools, namespaces: those found so far. The caller adds those outside of the input.
+    reference: id and path of the first reference to an item that only the vendor's store has.
+    effort, format: the last effort and text format that items have set, with their paths.
+    compact: True if the conversation is to be summed up.
     """
 
     __slots__ = (
-        "_sealer",
-        "_shells",
+        "_shell_calls",
+        "_signer",
         "compact",
         "effort",
         "format",
@@ -106,8 +105,8 @@ class InputReader:
     )
 
     def __init__(self, signer: Signer, tools: list[Tool], namespaces: list[Namespace]) -> None:
-        self._sealer = signer
-        self._shells: dict[str, str] = {}  # item id of a local shell's call -> its call id
+        self._signer = signer
+        self._shell_calls: dict[str, str] = {}  # item id of a local shell's call -> its call id
         self.messages: list[Message] = []
         self.tools = tools
         self.namespaces = namespaces
@@ -117,7 +116,7 @@ class InputReader:
         self.compact = False
 
     def read(self, items: list[JSON]) -> None:
-        """Read all items. Raises RemoteProtocolError with the path of the value at fault."""
+        """Read all items. Raises RemoteProtocolError with the path of the wrong value."""
         messages = self.messages
         for index, item in enumerate(items):
             path = _PATHS[index] if index < len(_PATHS) else f"/input/{index}"
@@ -126,13 +125,13 @@ class InputReader:
             kind = item.get("type")
             if kind == "message" or kind is None:
                 if kind is None and "role" not in item and text_or_none(item.get("id")):
-                    self._reference(item, path, "item_reference")
+                    self._item_reference(item, path, "item_reference")
                 else:
                     messages.append(_read_message(item, path))
                 continue
             if type(kind) is not str:
                 raise wrong_type(f"{path}/type", "a string", kind)
-            read = _ITEMS.get(kind)
+            read = _ITEM_READERS.get(kind)
             if read is not None:
                 messages.append(read(item, path))
                 continue
@@ -140,11 +139,11 @@ class InputReader:
                 self.compact = True
                 self._note_extra(item, path, KNOWN_COMPACTION)
                 continue
-            special = _SPECIAL.get(kind, InputReader._opaque)
+            special = _ITEM_METHODS.get(kind, InputReader._opaque)
             special(self, item, path, kind)
 
     def _note_extra(self, item: JSONObject, path: str, known: frozenset[str]) -> None:
-        """An item without a message may still say more than we know."""
+        """Keep unknown fields of an item without a message, in an empty message."""
         left = extra_fields(item, known)
         if left:
             self.messages.append(Message("user", (), path, extra=left))
@@ -156,27 +155,31 @@ class InputReader:
         part = OpaquePart(NAME, kind, item, path, render_text(kind, item))
         self.messages.append(Message(role, (part,), path))
 
-    def _reference(self, item: JSONObject, path: str, kind: str) -> None:
+    def _item_reference(self, item: JSONObject, path: str, kind: str) -> None:
         if self.reference is None:
-            self.reference = required_text(item, path, "id"), f"{path}/id"
+            self.reference = required_text(item, "id", path), f"{path}/id"
         self.messages.append(Message("assistant", (OpaquePart(NAME, kind, item, path),), path))
 
-    def _thought(self, item: JSONObject, path: str, kind: str) -> None:
+    def _reasoning(self, item: JSONObject, path: str, kind: str) -> None:
         parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
         text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
-        sealed = item.get("encrypted_content")
-        seal: Signature | None
-        if type(sealed) is str and self._sealer.is_wrapped(sealed):
-            seal = self._sealer.unwrap(sealed)  # None when it is forged or damaged: then it is only text
+        encrypted = item.get("encrypted_content")
+        signature: Signature | None
+        if type(encrypted) is str and self._signer.is_wrapped(encrypted):
+            signature = self._signer.unwrap(
+                encrypted
+            )  # None if it is forged or damaged: then only the text is left
         else:
-            seal = Signature(NAME, item)
+            signature = Signature(NAME, item)
         extra = extra_fields(item, KNOWN_REASONING_ITEM)
-        thought = Reasoning(text, seal, optional_text(item, path, "id"), extra, path, forged=seal is None)
-        self.messages.append(Message("assistant", (thought,), path))
+        reasoning = Reasoning(
+            text, signature, optional_text(item, "id", path), extra, path, forged=signature is None
+        )
+        self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
-        seal = self._sealer.unwrap(text_or_none(item.get("encrypted_content")) or "")
-        native = seal.native if seal is not None and seal.origin == SUMMARY_ORIGIN else None
+        signature = self._signer.unwrap(text_or_none(item.get("encrypted_content")) or "")
+        native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
         summary = text_or_none(native.get("summary")) if type(native) is dict else None
         if summary is None:
             self._opaque(item, path, kind)
@@ -184,17 +187,17 @@ class InputReader:
         text = Text(SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
         self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
 
-    def _search(self, item: JSONObject, path: str, kind: str) -> None:
-        """A search that another vendor made was told twice: sealed for its maker, and so that clients can show it.
-        What comes back is one search, sealed, with its words.
+    def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
+        """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a
+        signature for its maker, and as an item to display.
         """
         before = self.messages[-1].parts if self.messages else ()
         if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
-            seal = before[0].seal
-            if seal is not None and seal.origin != NAME:
+            signature = before[0].seal
+            if signature is not None and signature.origin != NAME:
                 words = render_text(kind, item) or ""
-                thought = msgspec.structs.replace(before[0], text=words)
-                self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(thought,))
+                reasoning = msgspec.structs.replace(before[0], text=words)
+                self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(reasoning,))
                 return
         self._opaque(item, path, kind)
 
@@ -206,40 +209,40 @@ class InputReader:
         self.messages.append(message)
         [call] = message.parts
         if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
-            self._shells[call.item_id] = call.call_id
+            self._shell_calls[call.item_id] = call.call_id
 
     def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
-        tool = _OUTPUTS[kind]
+        tool = _OUTPUT_TOOLS[kind]
         if tool == "tool_search":
             self._add_tools(item, path, found=True)
         call_id = text_or_none(item.get("call_id"))
         if tool == "local_shell" and call_id is None:
             # "id: The unique ID of the local shell tool call": of the call or of its item.
-            name = required_text(item, path, "id")
-            call_id = self._shells.get(name, name)
+            name = required_text(item, "id", path)
+            call_id = self._shell_calls.get(name, name)
         if tool == "tool_search" and call_id is None:
             self._opaque(item, path, kind)  # the provider searched
             return
         self.messages.append(
-            read_client_output(item, path, call_id or required_text(item, path, "call_id"), tool)
+            read_client_output(item, path, call_id or required_text(item, "call_id", path), tool)
         )
 
     def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
-        """Tools that are declared in mid-conversation; for everybody else they are tools."""
+        """Add tools that are declared in the middle of the conversation. For other protocols they are tools."""
         self._add_tools(item, path, found=False)
         self._note_extra(item, path, KNOWN_ADDITIONAL_TOOLS)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
-        """Add tools. One that is known already is the same tool, as it was told last. A search that has found a
-        tool makes it visible.
+        """Add tools. One that exists already is replaced by the later declaration. One that a search has found becomes
+        visible.
         """
-        known: dict[JSON, int] = {_key(tool): index for index, tool in enumerate(self.tools)}
+        known: dict[JSON, int] = {_tool_key(tool): index for index, tool in enumerate(self.tools)}
         for tool in read_tools(item.get("tools") or [], f"{path}/tools", self.namespaces):
             if found:
                 tool = _visible(tool)
-            index = known.get(_key(tool))
+            index = known.get(_tool_key(tool))
             if index is None:
-                known[_key(tool)] = len(self.tools)
+                known[_tool_key(tool)] = len(self.tools)
                 self.tools.append(tool)
             elif self.tools[index].path.startswith("/tools/"):
                 self.tools[index] = _visible(self.tools[index]) if found else self.tools[index]
@@ -247,7 +250,7 @@ class InputReader:
                 self.tools[index] = tool
 
     def _configuration(self, item: JSONObject, path: str, kind: str) -> None:
-        """Settings that count from here on: the last ones are those of the answer."""
+        """Read settings that count from here on. The last ones count for the response."""
         reasoning, text = item.get("reasoning"), item.get("text")
         effort = reasoning.get("effort") if type(reasoning) is dict else None
         if type(effort) is str:
@@ -255,9 +258,9 @@ class InputReader:
         if type(text) is dict and text.get("format") is not None:
             self.format = (text["format"], f"{path}/text/format")
         known = set(KNOWN_CONFIGURATION)
-        for name, said in (("reasoning", {"effort"}), ("text", {"format"})):
+        for name, known_members in (("reasoning", {"effort"}), ("text", {"format"})):
             value = item.get(name)
-            if value is not None and not (type(value) is dict and value.keys() <= said):
+            if value is not None and not (type(value) is dict and value.keys() <= known_members):
                 known.discard(name)
         self._note_extra(item, path, frozenset(known))
 
@@ -268,7 +271,7 @@ def _visible(tool: Tool) -> Tool:
     return tool
 
 
-def _key(tool: Tool) -> JSON:
+def _tool_key(tool: Tool) -> JSON:
     if isinstance(tool, HostedTool):
         return encode_text(tool.native)
     return tool.namespace, tool.name
@@ -290,14 +293,14 @@ def _read_message(item: JSONObject, path: str) -> Message:
         raise missing_field(f"{path}/content")
     else:
         raise wrong_type(f"{path}/content", "a string or an array", content)
-    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content alone
+    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
         return Message(role, parts, path)
     return Message(
         role,
         parts,
         path,
-        phase=optional_text(item, path, "phase"),
-        item_id=optional_text(item, path, "id"),
+        phase=optional_text(item, "phase", path),
+        item_id=optional_text(item, "id", path),
         extra=extra_fields(item, KNOWN_MESSAGE),
     )
 
@@ -307,7 +310,7 @@ def _read_call(item: JSONObject, path: str) -> Message:
     field = "input" if custom else "arguments"
     text = item.get(field)
     if len(item) == 4 and type(text) is str:
-        # Nearly all of them: type, call_id, name and the text alone.
+        # The commonest shape: type, call_id, name and the text only.
         call_id, name = item.get("call_id"), item.get("name")
         if type(call_id) is str and call_id and type(name) is str and name:
             kind = _CUSTOM if custom else _FUNCTION
@@ -317,21 +320,21 @@ def _read_call(item: JSONObject, path: str) -> Message:
         # Some clients send the arguments as an object, or none at all for a tool without parameters.
         text = "" if text is None else encode_text(text)
     call = ToolCall(
-        required_text(item, path, "call_id"),
-        required_text(item, path, "name"),
+        required_text(item, "call_id", path),
+        required_text(item, "name", path),
         text,
         _CUSTOM if custom else _FUNCTION,
-        optional_text(item, path, "namespace"),
-        optional_text(item, path, "id"),
+        optional_text(item, "namespace", path),
+        optional_text(item, "id", path),
         None,
-        _extra_of_call(item, KNOWN_CUSTOM_CALL if custom else KNOWN_FUNCTION_CALL),
+        _call_extra(item, KNOWN_CUSTOM_CALL if custom else KNOWN_FUNCTION_CALL),
         path,
     )
     return Message("assistant", (call,), path)
 
 
-def _extra_of_call(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """What a call or result says beyond the known. That the model itself called goes without saying."""
+def _call_extra(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the unknown fields of a call or result. That the model itself called is the default."""
     extra = extra_fields(item, known)
     if extra and extra.get("caller", False) in (None, {"type": "direct"}):
         del extra["caller"]
@@ -347,7 +350,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
     elif type(output) is list:
         parts = tuple(
             [
-                # No tool can refuse: such a part is kept as it is, and its words go on as text.
+                # Results have no refusals: such a part is kept as it is, with its text.
                 OpaquePart(NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
                 for part, raw in zip(read_parts(output, where), output, strict=True)
             ]
@@ -357,40 +360,40 @@ def _read_result(item: JSONObject, path: str) -> Message:
     else:
         raise wrong_type(where, "a string or an array", output)
     kind: str = item["type"]
-    plain = len(item) == 3  # type, call_id and output alone, as nearly all are
-    call_id = optional_text(item, path, "call_id")
+    plain = len(item) == 3  # type, call_id and output only, the commonest shape
+    call_id = optional_text(item, "call_id", path)
     if call_id is None:
-        # By type it may name no call: then it is the result of none, and only words.
+        # The vendor's type allows no call_id: then it is the result of no call, and only text.
         return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
     result = ToolResult(
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
         None,
-        None if plain else optional_text(item, path, "id"),
+        None if plain else optional_text(item, "id", path),
         None,
-        None if plain else _extra_of_call(item, KNOWN_CALL_OUTPUT),
+        None if plain else _call_extra(item, KNOWN_CALL_OUTPUT),
         path,
     )
     return Message("user", (result,), path)
 
 
-_ITEMS: dict[str, Callable[[JSONObject, str], Message]] = {
+_ITEM_READERS: dict[str, Callable[[JSONObject, str], Message]] = {
     "function_call": _read_call,
     "custom_tool_call": _read_call,
     "function_call_output": _read_result,
     "custom_tool_call_output": _read_result,
 }
-_OUTPUTS = {tool.output: kind for kind, tool in CLIENT_TOOLS.items()}
-_SPECIAL: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = {
+_OUTPUT_TOOLS = {tool.output: kind for kind, tool in CLIENT_TOOLS.items()}
+_ITEM_METHODS: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = {
     **{tool.call: InputReader._client_call for tool in CLIENT_TOOLS.values()},
-    **dict.fromkeys(_OUTPUTS, InputReader._client_output),
+    **dict.fromkeys(_OUTPUT_TOOLS, InputReader._client_output),
     "additional_tools": InputReader._additional_tools,
     "compaction": InputReader._compaction,
     "configuration_update": InputReader._configuration,
-    "item_reference": InputReader._reference,
-    "reasoning": InputReader._thought,
-    "web_search_call": InputReader._search,
+    "item_reference": InputReader._item_reference,
+    "reasoning": InputReader._reasoning,
+    "web_search_call": InputReader._web_search,
 }
 
 
@@ -398,8 +401,8 @@ _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
 
 def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
-    """The parts of a list at `path`. Raises RemoteProtocolError for one that is no part."""
-    if len(content) == 1:  # as nearly always
+    """Read a list of content parts at `path`. Raises RemoteProtocolError for an entry that is no part."""
+    if len(content) == 1:  # the commonest shape
         return (_read_part(content[0], path + "/0"),)
     return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
 
@@ -432,7 +435,7 @@ def _read_part(part: JSON, path: str) -> Part:
 def _read_text(text: str, part: JSONObject, path: str) -> Text:
     mark, extra = read_cache_mark(part, path, KNOWN_OUTPUT_TEXT)
     if extra and not extra.get("logprobs", True):
-        # Empty: says nothing.
+        # Empty, so nothing is lost.
         extra = {name: value for name, value in extra.items() if name != "logprobs"} or None
     annotations = part.get("annotations") or None
     return Text(text, mark, annotations, extra, path, read_citations(annotations))
@@ -441,7 +444,9 @@ def _read_text(text: str, part: JSONObject, path: str) -> Text:
 def read_cache_mark(
     part: JSONObject, path: str, known: frozenset[str]
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """The cache mark, and the fields beside the known ones. A mark that says more is among those, whole."""
+    """Return the cache mark, and the fields outside of the known ones. A mark with further members is also among those,
+    whole.
+    """
     extra = extra_fields(part, known)
     mark = part.get("prompt_cache_breakpoint")
     if type(mark) is not dict:
@@ -453,14 +458,14 @@ def read_cache_mark(
 
 
 def _read_image(part: JSONObject, path: str) -> Media:
-    detail = optional_text(part, path, "detail")
+    detail = optional_text(part, "detail", path)
     mark, extra = read_cache_mark(part, path, KNOWN_INPUT_IMAGE)
     return read_image(part, path, detail=detail, cache=mark, extra=extra)
 
 
 def _read_file(part: JSONObject, path: str) -> Media:
-    name = optional_text(part, path, "filename")
-    detail = optional_text(part, path, "detail")
+    name = optional_text(part, "filename", path)
+    detail = optional_text(part, "detail", path)
     mark, extra = read_cache_mark(part, path, KNOWN_INPUT_FILE)
     data = part.get("file_data")
     if type(data) is str:

@@ -1,8 +1,8 @@
-"""Messages -> input items.
+"""Write messages as input items.
 
-Strategy: every message becomes items, in the order of its parts; text and media that follow one another share a
-message item. For the same protocol, items that have a form of their own there (calls of the vendor's tools, settings,
-declarations of tools) are taken from the client's body, in their place. The shapes of nearly all messages come first.
+Every message becomes items, in the order of its parts; text and media that follow one another share a message item. For
+the same protocol, items with a form of their own there (calls of the vendor's tools, settings, declarations of tools)
+are copied from the client's body, in their place. The commonest shapes of messages come first.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
+    CALL_ITEMS,
+    CALL_OUTPUT_ITEMS,
     ITEMS_WITHOUT_MESSAGE,
     MARKABLE_PARTS,
+    MAX_CACHE_MARKS,
     NAME,
     RESPONSE_ONLY_FIELDS,
     SAME_FILE_STORE,
     TRANSLATED_ITEMS,
 )
 
-# Fields of items that repeat or merely label what the IR holds: printed again for the same protocol.
-_KEPT = ("status", "name", "namespace", "caller")
+_BREAKPOINT = "prompt_cache_breakpoint"
+_FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
+# Fields that only repeat or label what the document holds: copied for the same protocol.
+_RESTORED_FIELDS = ("status", "name", "namespace", "caller")
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -47,7 +52,7 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 class InputWriter:
     """Writes the input items of one request."""
 
-    __slots__ = ("_items", "_ledger", "_marks", "_next", "_request", "_same_protocol", "_sealed")
+    __slots__ = ("_items", "_ledger", "_marks", "_next", "_request", "_same_protocol", "_signed")
 
     def __init__(
         self, request: Request, capabilities: Capabilities, marks: BreakpointWriter, ledger: Ledger
@@ -57,21 +62,21 @@ class InputWriter:
         self._ledger = ledger
         self._marks = marks
         self._items: list[JSON] = []
-        self._sealed: dict[int, str] = {}  # id of an item that came back sealed -> its path
-        self._next = 0  # the client's own items before this one are printed
+        self._signed: dict[int, str] = {}  # id() of an item from a signature -> its path
+        self._next = 0  # the client's own items before this one are written
 
     def items(self, messages: tuple[Message, ...]) -> list[JSON]:
-        """The items. Raises RemoteProtocolError for what must not be left out."""
+        """Write the items. Raises RemoteProtocolError for content that must not be left out."""
         items = self._items
         if self._same_protocol:
             for message in messages:
-                self._write_own(message)
+                self._write_native(message)
             self._skip_to(None)
             return items
         for message in messages:
             parts = message.parts
             if len(parts) == 1:
-                # Nearly all messages: one plain text, one call or one result.
+                # The commonest shapes: one plain text, one call or one result.
                 part = parts[0]
                 if type(part) is Text:
                     if part.cache is None and part.citations is None and not part.sources:
@@ -87,50 +92,50 @@ class InputWriter:
                     self._write_result(part)
                     continue
             self._write_message(message)
-        if self._sealed:
+        if self._signed:
             self._drop_dangling()
         return items
 
     # The client's own items.
 
-    def _write_own(self, message: Message) -> None:
-        index = _index(message.path)
+    def _write_native(self, message: Message) -> None:
+        index = _item_index(message.path)
         if index is not None:
-            first = self._next  # what stands before it is printed already
+            first = self._next  # items before this one are written already
             self._skip_to(index)
             self._next = max(self._next, index + 1)
-            if index >= first and (not message.parts or _is_native(message.parts[0], message.path)):
+            if index >= first and (not message.parts or _is_native_item(message.parts[0], message.path)):
                 self._items.append(self._raw(message.path))
                 return
         self._write_message(message)
 
     def _skip_to(self, index: int | None) -> None:
-        """Print what stands before an item and has no message: tools, settings, what was told twice."""
+        """Write the client's items before `index` that have no message: tools, settings, repetitions."""
         raw = self._request.raw.get("input")
         if type(raw) is list:
             end = len(raw) if index is None else index
-            # Of the others a pass has left out those that have no message any more.
+            # A pass has removed the others, which have no message any more.
             self._items += [
                 item for item in raw[self._next : end] if item.get("type") in ITEMS_WITHOUT_MESSAGE
             ]
             self._next = max(self._next, end)
 
     def _raw(self, path: str) -> JSONObject:
-        """The client's own item at a path, {} when the path is not that of an item."""
-        index = _index(path)
+        """Return the client's own item at a path, {} if the path is not that of an item."""
+        index = _item_index(path)
         if index is None:
             return {}
         item: JSONObject = self._request.raw["input"][index]
         return item
 
     def _restore(self, item: JSONObject, path: str, item_id: str | None, extra: JSONObject | None) -> None:
-        """Give an item back what the IR holds for the same protocol only."""
+        """Add the fields that the document holds for the same protocol only."""
         if item_id is not None:
             item["id"] = item_id
         raw = self._raw(path)
         if raw.get("type", "message") != item["type"]:
-            raw = {}  # another item of the client's, which a pass has changed or answered
-        for name in _KEPT:
+            raw = {}  # another item of the client's, which a pass has changed
+        for name in _RESTORED_FIELDS:
             if name in raw and name not in item:
                 item[name] = raw[name]
         if extra:
@@ -160,7 +165,7 @@ class InputWriter:
             elif isinstance(part, ToolResult):
                 self._write_result(part)
             elif isinstance(part, Reasoning):
-                self._write_thought(part)
+                self._write_reasoning(part)
             else:
                 assert isinstance(part, OpaquePart)
                 self._write_opaque(part, self._items)
@@ -168,7 +173,7 @@ class InputWriter:
             self._flush(message, content)
 
     def _flush(self, message: Message, content: list[JSON]) -> None:
-        """Put what was collected, which is something, into a message item."""
+        """Move the collected content, which is not empty, into a message item."""
         item: JSONObject = {"type": "message", "role": message.role, "content": list(content)}
         content.clear()
         if message.phase is not None:
@@ -181,10 +186,7 @@ class InputWriter:
 
     def _write_content(self, part: Part, message: Message, content: list[JSON]) -> None:
         if isinstance(part, Text):
-            if message.role == "assistant":
-                out = self._said(part)
-            else:
-                out = self._text(part)
+            out = self._assistant_text(part) if message.role == "assistant" else self._input_text(part)
         elif isinstance(part, Media):
             if message.role == "assistant":
                 self._ledger.dropped(part.path, "an assistant's message holds text alone in Responses")
@@ -193,17 +195,16 @@ class InputWriter:
             if media is None:
                 return
             out = media
-        elif isinstance(part, Refusal) and message.role == "assistant":
-            out = {"type": "refusal", "refusal": part.text}
         else:
             assert isinstance(part, Refusal)
-            out = {"type": "input_text", "text": part.text}
+            kind, field = ("refusal", "refusal") if message.role == "assistant" else ("input_text", "text")
+            out = {"type": kind, field: part.text}
         if self._same_protocol and part.extra:
             out.update(part.extra)
         content.append(out)
 
-    def _text(self, part: Text) -> JSONObject:
-        """A text of the client's side."""
+    def _input_text(self, part: Text) -> JSONObject:
+        """Write a text of the client's side."""
         out: JSONObject = {"type": "input_text", "text": part.text}
         if part.citations:
             if self._same_protocol:
@@ -214,8 +215,8 @@ class InputWriter:
             self._marks.put(part.cache, out)
         return out
 
-    def _said(self, part: Text) -> JSONObject:
-        """A text of the assistant's."""
+    def _assistant_text(self, part: Text) -> JSONObject:
+        """Write a text of the assistant."""
         out: JSONObject = {"type": "output_text", "text": part.text}
         if self._same_protocol:
             out["annotations"] = part.citations or []
@@ -262,7 +263,7 @@ class InputWriter:
             if part.filename is not None:
                 out["filename"] = part.filename
             elif part.source in ("base64", "text") and not self._same_protocol:
-                # The server wants a name beside inline data.
+                # The server requires a name with inline data.
                 out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
             out[_FILE_FIELDS[part.source]] = _uri(part)
         if part.cache is not None:
@@ -295,11 +296,11 @@ class InputWriter:
                 if part.cache is not None:
                     self._marks.put_on_output(part.cache, item)
                 self._items.append(item)
-                return  # nearly all results are one plain text
+                return  # the commonest shape: one plain text
         output: list[JSON] = []
         for each in part.parts:
             if isinstance(each, Text):
-                output.append(self._text(each))
+                output.append(self._input_text(each))
             elif isinstance(each, Media):
                 media = self._media(each, output)
                 if media is not None:
@@ -335,49 +336,49 @@ class InputWriter:
             return output[0]["text"]
         return output
 
-    # What only this vendor can read.
+    # Items that only this vendor can read.
 
-    def _write_thought(self, part: Reasoning) -> None:
+    def _write_reasoning(self, part: Reasoning) -> None:
         if part.seal is None:
             self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
             return
-        native = _sealed_item(part.seal)
+        native = _signed_item(part.seal)
         if native is None:
             self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
         elif self._same_protocol and self._raw(part.path) is native:
             self._items.append(native)
         elif native["type"] != "reasoning":
             # An item that the client's protocol had no form for.
-            self._put_sealed(part, native)
+            self._put_signed(part, native)
         elif not native.get("encrypted_content"):
-            # "Items are not persisted when store is false": an id alone leads nowhere.
+            # "Items are not persisted when store is false": an id without content refers to nothing.
             self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
         else:
-            # What the server answers with null, and an empty id, it refuses to be sent.
-            self._put_sealed(part, {name: value for name, value in native.items() if value not in (None, "")})
+            # The server sends null and empty ids, but refuses to receive them.
+            self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
 
-    def _put_sealed(self, part: Reasoning, native: JSONObject) -> None:
+    def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
         item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
         self._items.append(item)
-        self._sealed[id(item)] = part.path
+        self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
-        """ "Item of type 'reasoning' was provided without its required following item": an interrupted turn
-        leaves such reasoning behind. The assistant's item has to follow it.
+        """Drop reasoning without a following item of the assistant. The server refuses it ("Item of type 'reasoning'
+        was provided without its required following item"), and an interrupted turn leaves it behind.
         """
-        kept: list[JSON] = []
+        followed_items: list[JSON] = []
         followed = False
         for item in reversed(self._items):
-            path = self._sealed.get(id(item))
+            path = self._signed.get(id(item))
             if path is not None and item["type"] == "reasoning" and not followed:
                 self._ledger.add(
                     LossCode.REPAIRED, path, "reasoning that nothing follows is refused by the server"
                 )
                 continue
-            followed = path is not None or item["type"] in _CALLS or item.get("role") == "assistant"
-            kept.append(item)
-        kept.reverse()
-        self._items[:] = kept
+            followed = path is not None or item["type"] in CALL_ITEMS or item.get("role") == "assistant"
+            followed_items.append(item)
+        followed_items.reverse()
+        self._items[:] = followed_items
 
     def _write_opaque(self, part: OpaquePart, into: list[JSON]) -> None:
         if part.origin == NAME and self._same_protocol:
@@ -386,44 +387,39 @@ class InputWriter:
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
 
 
-_CALLS = frozenset(("function_call", "custom_tool_call"))
-_FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
-
-
-def _index(path: str) -> int | None:
-    """The number of the client's item at a path, None when it is none."""
+def _item_index(path: str) -> int | None:
+    """Return the number of the client's item at a path, None if the path is not that of an item."""
     steps = path.split("/")
     return int(steps[2]) if len(steps) == 3 and steps[1] == "input" else None
 
 
-def _is_native(part: Part, path: str) -> bool:
-    """Whether a part is an item with a form of its own in this protocol."""
+def _is_native_item(part: Part, path: str) -> bool:
+    """True if a part is an item with a form of its own in this protocol."""
     if isinstance(part, (ToolCall, ToolResult)):
         return part.hosted is not None
     return isinstance(part, OpaquePart) and part.path == path
 
 
-def _sealed_item(seal: Signature) -> JSONObject | None:
-    """The item in a seal, None when it is none of this protocol. Items that everybody can read never travel sealed:
-    what claims to be one was not sealed here.
+def _signed_item(signature: Signature) -> JSONObject | None:
+    """Return the item in a signature, None if it is none of this protocol. Items with a form in the document never
+    travel in signatures, so one that claims to be such an item was not signed here.
     """
-    native: JSON = seal.native if seal.origin == NAME else None
+    native: JSON = signature.native if signature.origin == NAME else None
     kind = native.get("type") if type(native) is dict else None
     return native if type(kind) is str and kind not in TRANSLATED_ITEMS else None
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:
-    """The commonest message: one text."""
+    """Write the commonest message: one text."""
     if message.role == "assistant":
         content: JSONObject = {"type": "output_text", "text": part.text, "annotations": []}
     else:
         content = {"type": "input_text", "text": part.text}
-    item: JSONObject = {"type": "message", "role": message.role, "content": [content]}
-    return item
+    return {"type": "message", "role": message.role, "content": [content]}
 
 
 def _uri(part: Media) -> str:
-    """The media's data where the server reads it: a data URI, or as it is."""
+    """Return the media's data as the server reads it: a data URI, a URL or an id."""
     if part.source == "text":
         data = b64encode(part.data.encode("utf-8", "replace")).decode("ascii")
         return f"data:{part.media_type or 'text/plain'};base64,{data}"
@@ -432,24 +428,14 @@ def _uri(part: Media) -> str:
     return part.data
 
 
-# "Up to 4 explicit breakpoints a request."
-MAX_CACHE_MARKS = 4
-
-_FIELD = "prompt_cache_breakpoint"
-_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
-
-
-def as_breakpoint(mark: CacheMark) -> JSONObject:
-    written: JSONObject = {"mode": "explicit"}
-    if mark.ttl is not None:
-        written["ttl"] = CACHE_TTL_NAMES[mark.ttl]
-    return written
-
-
 class BreakpointWriter:
-    """Puts the marks of one request where they go.
+    """Writes the cache marks of one request as `prompt_cache_breakpoint`.
 
-    taken: whether the upstream takes any.
+    Only content parts of the client's side and tool outputs take one. A mark on anything else moves to the nearest such
+    part before it, so that a little less is cached, never more. A request may have MAX_CACHE_MARKS; the last ones mark
+    the most.
+
+    taken: True if the upstream takes marks.
     """
 
     __slots__ = ("_ledger", "_placed", "_taken")
@@ -460,23 +446,24 @@ class BreakpointWriter:
         self._placed: list[tuple[str, JSONObject]] = []
 
     def put(self, mark: CacheMark, part: JSONObject) -> None:
-        """Mark a content part that takes marks. Of two on one part the longer one stays."""
+        """Mark a content part. Of two marks on one part the longer one stays."""
         if not self._taken:
             self._ledger.dropped(mark.path, "this upstream takes no cache breakpoints")
             return
-        if _FIELD not in part:
+        if _BREAKPOINT not in part:
             self._placed.append((mark.path, part))
-            part[_FIELD] = as_breakpoint(mark)
-        elif mark.ttl == "long":
-            part[_FIELD] = as_breakpoint(mark)
+        elif mark.ttl != "long":
+            return
+        ttl: JSONObject = {} if mark.ttl is None else {"ttl": CACHE_TTL_NAMES[mark.ttl]}
+        part[_BREAKPOINT] = {"mode": "explicit", **ttl}
 
     def put_on_output(self, mark: CacheMark, item: JSONObject) -> None:
         """Mark the output of a tool."""
-        self.put(mark, _last_of_output(item) if self._taken else {})
+        self.put(mark, _last_output_part(item) if self._taken else {})
 
     def move(self, mark: CacheMark, items: list[JSON]) -> None:
-        """Mark the nearest content part of the items before the place of a mark."""
-        part = _last_part(items) if self._taken else None
+        """Mark the nearest content part of the items before the mark's place."""
+        part = _last_markable_part(items) if self._taken else None
         if part is not None:
             self._ledger.altered(mark.path, "moved to the content part before it: nothing else takes a mark")
             self.put(mark, part)
@@ -486,26 +473,26 @@ class BreakpointWriter:
             self.put(mark, {})
 
     def finish(self) -> None:
-        """Take off what is too much."""
+        """Remove the marks beyond the limit."""
         for path, part in self._placed[:-MAX_CACHE_MARKS]:
-            del part[_FIELD]
+            del part[_BREAKPOINT]
             self._ledger.dropped(
                 path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
             )
 
 
-def _last_part(items: list[JSON]) -> JSONObject | None:
+def _last_markable_part(items: list[JSON]) -> JSONObject | None:
     for item in reversed(items):
-        if item["type"] in _OUTPUTS:
-            return _last_of_output(item)
+        if item["type"] in CALL_OUTPUT_ITEMS:
+            return _last_output_part(item)
         if item["type"] == "message" and item["content"][-1]["type"] in MARKABLE_PARTS:
             last: JSONObject = item["content"][-1]
             return last
     return None
 
 
-def _last_of_output(item: JSONObject) -> JSONObject:
-    """The last part of a tool's output, which becomes a list when it was a string."""
+def _last_output_part(item: JSONObject) -> JSONObject:
+    """Return the last part of a tool's output. An output that is a string becomes a list."""
     if type(item["output"]) is str:
         item["output"] = [{"type": "input_text", "text": item["output"]}]
     last: JSONObject = item["output"][-1]

@@ -1,7 +1,8 @@
-"""A client's Responses request -> Request.
+"""Read a client's Responses request.
 
-Strategy: settings are carried by tables, items and tools have readers of their own. What the protocol calls the
-input may also change settings and declare tools; the last word counts.
+Settings are read by tables, items and tools by modules of their own. Input items may also change settings and declare
+tools; the last ones count. A body in a form of other APIs whose meaning is plain is repaired first, so that readers
+have one form: functions in an object of their own, as in Chat Completions, and calls with an `id` and no `call_id`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dragoman.protocols.openai_responses.checks import (
 )
 from dragoman.protocols.openai_responses.messages_in import InputReader
 from dragoman.protocols.openai_responses.tables import (
+    CALL_ITEMS,
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
     NAME,
@@ -41,7 +43,7 @@ from dragoman.protocols.openai_responses.tools import read_tool_choice, read_too
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
 
-    Raises RemoteProtocolError with the path of the value at fault.
+    Raises RemoteProtocolError (400) with the path of the wrong value.
     """
     model = body.get("model")
     if type(model) is not str or not model:
@@ -49,46 +51,46 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     body, repairs = repair_request(body)
     _check_types(body)
     namespaces: list[Namespace] = []
-    found = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
+    reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
     instructions = body.get("instructions")
     if instructions:
         text = Text(instructions, path="/instructions")
-        found.messages.append(Message("system", (text,), "/instructions"))
-    _read_input(body, found)
+        reader.messages.append(Message("system", (text,), "/instructions"))
+    _read_input(body, reader)
     extra = extra_fields(body, KNOWN_BODY) or {}
-    params, form = _read_params(body, extra)
+    params, text_format = _read_params(body, extra)
     paths = PARAM_PATHS
-    if found.reference is not None and "previous_response_id" not in params:
-        # The same wish as that setting: part of the conversation is only in the vendor's store.
-        params["previous_response_id"], place = found.reference
+    if reader.reference is not None and "previous_response_id" not in params:
+        # A reference means the same: part of the conversation is only in the vendor's store.
+        params["previous_response_id"], place = reader.reference
         paths = {**paths, "previous_response_id": place}
     return Request(
         protocol=NAME,
         model=model,
-        messages=tuple(found.messages),
+        messages=tuple(reader.messages),
         raw=body,
-        tools=tuple(found.tools),
+        tools=tuple(reader.tools),
         namespaces=tuple(namespaces),
-        tool_choice=read_tool_choice(body.get("tool_choice"), found.tools, extra),
+        tool_choice=read_tool_choice(body.get("tool_choice"), reader.tools, extra),
         parallel_tool_calls=body.get("parallel_tool_calls"),
         stream=body.get("stream") is True,
         params=params,
         param_paths=paths,
-        reasoning=_read_reasoning(body.get("reasoning"), found.effort),
-        response_format=_latest_format(form, found.format, extra),
+        reasoning=_read_reasoning(body.get("reasoning"), reader.effort),
+        response_format=_latest_format(text_format, reader.format, extra),
         extra=extra or None,
-        compact=found.compact,
+        compact=reader.compact,
         repairs=repairs,
         defined=NATIVE_FIELDS,
     )
 
 
-def _read_input(body: JSONObject, found: InputReader) -> None:
+def _read_input(body: JSONObject, reader: InputReader) -> None:
     value = body.get("input")
     if type(value) is list:
-        found.read(value)
+        reader.read(value)
     elif type(value) is str:
-        found.messages.append(Message("user", (Text(value, path="/input"),), "/input"))
+        reader.messages.append(Message("user", (Text(value, path="/input"),), "/input"))
     elif value is not None:
         raise wrong_type("/input", "a string or an array", value)
     elif not any(body.get(name) for name in ("previous_response_id", "conversation", "prompt")):
@@ -104,7 +106,7 @@ def _check_types(body: JSONObject) -> None:
 
 
 def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
-    """The settings, and the text format as it came."""
+    """Return the settings, and the text format as it came."""
     params = read_params(body, PARAMS)
     for name, nothing in NO_OP_VALUES.items():
         param = PARAMS[name]
@@ -125,18 +127,18 @@ def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON]
     unknown = extra_fields(text, KNOWN_TEXT_CONFIG)
     if unknown:
         extra["text"] = unknown
-    form = text.get("format")
-    if type(form) is dict and form.get("type") == "text" and len(form) > 1:
-        extra.setdefault("text", {})["format"] = form
+    text_format = text.get("format")
+    if type(text_format) is dict and text_format.get("type") == "text" and len(text_format) > 1:
+        extra.setdefault("text", {})["format"] = text_format
     options = body.get("stream_options")
     if options is not None and options not in ({}, {"include_obfuscation": False}):
-        extra["stream_options"] = options  # padding is never added here, so only its absence is as asked
-    return params, form
+        extra["stream_options"] = options  # padding is never added here, so only false has its effect
+    return params, text_format
 
 
 def _latest_format(first: JSON, later: tuple[JSON, str] | None, extra: JSONObject) -> ResponseFormat | None:
-    """The format that counts, which may have been changed in mid-conversation. A first one that says something
-    else than the last is among the fields that go nowhere.
+    """Return the text format in force, which an input item may have changed. A first one that differs goes into
+    `extra`.
     """
     if later is None:
         return _read_format(first, "/text/format")
@@ -165,8 +167,8 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
         raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
     return ResponseFormat(
         schema=value["schema"],
-        name=optional_text(value, path, "name"),
-        description=optional_text(value, path, "description"),
+        name=optional_text(value, "name", path),
+        description=optional_text(value, "description", path),
         strict=value.get("strict"),
         extra=extra_fields(value, KNOWN_FORMAT),
         path=path,
@@ -174,42 +176,43 @@ def _read_format(value: JSON, path: str) -> ResponseFormat | None:
 
 
 def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> ReasoningConfig | None:
-    """`later`: an effort that was set in mid-conversation, and its place."""
+    """Return the reasoning settings. `later` is an effort that an input item has set, and its path."""
     if value is None:
         if later is None:
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
     # `generate_summary` is the old name of `summary`.
-    shown = next((name for name in ("summary", "generate_summary") if value.get(name) is not None), None)
+    summary_name = next(
+        (name for name in ("summary", "generate_summary") if value.get(name) is not None), None
+    )
     extra = extra_fields(value, KNOWN_REASONING) or {}
     extra.pop("generate_summary", None)
-    if shown is not None and value[shown] != "auto":
-        extra[shown] = value[shown]  # how long the summary shall be
-    effort, effort_path = optional_text(value, "/reasoning", "effort"), "/reasoning/effort"
+    if summary_name is not None and value[summary_name] != "auto":
+        extra[summary_name] = value[summary_name]  # the requested length of the summary
+    effort, effort_path = optional_text(value, "effort", "/reasoning"), "/reasoning/effort"
     if later is not None:
         if effort not in (None, later[0]):
-            extra["effort"] = effort  # no longer what counts
+            extra["effort"] = effort  # replaced by the later one
         effort, effort_path = later
     return ReasoningConfig(
         effort=effort,
-        display=None if shown is None else "summarized",
+        display=None if summary_name is None else "summarized",
         extra=extra or None,
         path="/reasoning",
         effort_path=effort_path,
-        display_path="" if shown is None else f"/reasoning/{shown}",
+        display_path="" if summary_name is None else f"/reasoning/{summary_name}",
     )
 
 
-_CALLS = frozenset(("function_call", "custom_tool_call"))
 _NESTED = "in the form of Chat Completions: it was read as what it means"
 
 
 def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
-    """The body, itself if nothing is wrong with it, and what was put right."""
+    """Return the body with known mistakes repaired, and the repairs. A body without mistakes is returned as it is."""
     repairs: list[Loss] = []
     tools = _flat_tools(body.get("tools"), repairs)
     choice = _flat_choice(body.get("tool_choice"), repairs)
-    items = _named_calls(body.get("input"), repairs)
+    items = _calls_with_ids(body.get("input"), repairs)
     if not repairs:
         return body, ()
     fields = {"tools": tools, "tool_choice": choice, "input": items}
@@ -223,7 +226,7 @@ def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:
     for index, tool in enumerate(tools):
         if _is_nested(tool):
             repairs.append(Loss(LossCode.REPAIRED, f"/tools/{index}", _NESTED))
-            tool = {"strict": False, **_flat(tool)}  # its default there; here it is true
+            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions; here it is true
         flat.append(tool)
     return flat
 
@@ -258,18 +261,18 @@ def _flat_choice(choice: JSON, repairs: list[Loss]) -> JSON:
     return choice
 
 
-def _named_calls(items: JSON, repairs: list[Loss]) -> JSON:
-    """The items, with a `call_id` for calls that have none and whose `id` an output names."""
-    if type(items) is not list or not any(map(_is_nameless, items)):
+def _calls_with_ids(items: JSON, repairs: list[Loss]) -> JSON:
+    """Return the items, where a call without `call_id` gets its `id` as such if a result names it."""
+    if type(items) is not list or not any(map(_lacks_call_id, items)):
         return items
-    answered = {
+    result_ids = {
         item.get("call_id")
         for item in items
         if type(item) is dict and not _is_call(item) and type(item.get("call_id")) is str
     }
     named: list[JSON] = []
     for index, item in enumerate(items):
-        if _is_nameless(item) and item["id"] in answered:
+        if _lacks_call_id(item) and item["id"] in result_ids:
             repairs.append(Loss(LossCode.REPAIRED, f"/input/{index}", "its id was read as its call_id"))
             item = {
                 "call_id" if name == "id" else name: value
@@ -280,7 +283,7 @@ def _named_calls(items: JSON, repairs: list[Loss]) -> JSON:
     return named
 
 
-def _is_nameless(item: JSON) -> bool:
+def _lacks_call_id(item: JSON) -> bool:
     return (
         type(item) is dict and item.get("call_id") is None and _is_call(item) and type(item.get("id")) is str
     )
@@ -288,4 +291,4 @@ def _is_nameless(item: JSON) -> bool:
 
 def _is_call(item: JSONObject) -> bool:
     kind = item.get("type")
-    return type(kind) is str and kind in _CALLS
+    return type(kind) is str and kind in CALL_ITEMS

@@ -1,9 +1,8 @@
-"""Request -> body for a Responses upstream.
+"""Write a request as the body for a Responses upstream.
 
-Strategy: items, tools and settings each have a writer. Towards an upstream that the client speaks to in its own
-protocol, what the document has no form for is printed again from `extra`, opaque parts and the client's own body.
-For everybody else nothing is stored unless the client wants it, and reasoning comes back encrypted, so that it can
-travel through the client.
+Items, tools and settings each have a writer. Towards an upstream of the client's own protocol, what has no form in the
+document is written again from `extra`, opaque parts and the client's body. For other clients nothing is stored unless
+they request it, and reasoning comes back encrypted, so that it can travel through the client.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from dragoman.protocols.openai_responses.tools import (
 )
 
 # "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
-_JSON_WORDS = "Answer with one JSON object."
+_JSON_INSTRUCTION = "Answer with one JSON object."
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """The body.
+    """Write the body.
 
-    Raises RemoteProtocolError for audio: an answer without it would be another answer.
+    Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
     """
     same_protocol = request.protocol == NAME
-    mends = same_protocol and capabilities.relay == "rewrite"
+    rewrites = same_protocol and capabilities.relay == "rewrite"
     marks = BreakpointWriter(
-        (same_protocol and not mends) or capabilities.cache_marks == "breakpoint", ledger
+        (same_protocol and not rewrites) or capabilities.cache_marks == "breakpoint", ledger
     )
     out: JSONObject = {"model": request.model}
     messages = request.messages
@@ -66,7 +65,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     items = InputWriter(request, capabilities, marks, ledger).items(messages)
     if not same_protocol:
         marks.finish()
-        _mention_json(request, items, ledger)
+        _add_word_json(request, items, ledger)
         out["input"] = items
     elif type(request.raw.get("input")) is str and len(items) == 1:
         out["input"] = request.raw["input"]
@@ -79,7 +78,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         out["stream"] = True
     if same_protocol:
         write_native_settings(request, out, ledger)
-        if mends:
+        if rewrites:
             marks.finish()
             rewrite_settings(request, capabilities, out, ledger)
     else:
@@ -89,7 +88,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
 def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     same_protocol = request.protocol == NAME
-    # Those that an item of the input declares are printed there.
+    # Tools that an input item declares are written there.
     tools = [tool for tool in request.tools if not (same_protocol and tool.path.startswith("/input/"))]
     written = write_tools(tools, request, capabilities, ledger) if tools else []
     if written:
@@ -111,9 +110,9 @@ def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, 
 
 
 def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool:
-    """Whether the first message goes into `instructions`, which holds one plain text.
+    """True if the first message goes into `instructions`, which is one plain text.
 
-    Several system texts, or one with a cache mark, stay items: joining them would lose where one ends.
+    Several system texts, or one with a cache mark, stay items, because joining them would lose where one ends.
     """
     first = messages[0]
     if same_protocol:
@@ -126,21 +125,21 @@ def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool
     return len(messages) < 2 or messages[1].role not in ("system", "developer")
 
 
-def _mention_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
-    """See _JSON_WORDS: the word is put at the end, where it disturbs no cached prefix."""
-    form = request.response_format
-    if form is None or form.schema is not None or any(_mentions_json(item) for item in items):
+def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
+    """Add the instruction at the end, where it changes no cached prefix."""
+    text_format = request.response_format
+    if text_format is None or text_format.schema is not None or any(_has_word_json(item) for item in items):
         return
-    content = [{"type": "input_text", "text": _JSON_WORDS}]
+    content = [{"type": "input_text", "text": _JSON_INSTRUCTION}]
     items.append({"type": "message", "role": "system", "content": content})
     ledger.add(
         LossCode.REPAIRED,
-        form.path or "/response_format",
+        text_format.path or "/response_format",
         "the server wants the word JSON in the input: an instruction was added",
     )
 
 
-def _mentions_json(item: JSONObject) -> bool:
+def _has_word_json(item: JSONObject) -> bool:
     content = item.get("content")
     return type(content) is list and any("json" in (part.get("text") or "").lower() for part in content)
 
@@ -149,7 +148,7 @@ _DEFAULT_SCHEMA_NAME = "response"
 
 
 def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Put everything beside input and tools of another protocol's request into `out`."""
+    """Write everything outside of input and tools of another protocol's request into `out`."""
     text: JSONObject = {}
     if request.response_format is not None:
         text["format"] = _write_format(request.response_format, ledger)
@@ -164,7 +163,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
             ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
         else:
             out["service_tier"] = "fast"
-    # The server's default is true, and nothing is kept at the vendor unless the client wants it.
+    # The server's default is true, and the vendor stores nothing unless the client requests it.
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
     include: list[str] = []
@@ -172,8 +171,8 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         reasoning = _write_reasoning(request.reasoning, request.protocol, capabilities, ledger)
         if reasoning:
             out["reasoning"] = reasoning
-            # Models that do not reason answer it with "Encrypted content is not supported with this model", so
-            # only a client that speaks of reasoning gets it.
+            # Only for clients with reasoning settings, because a model that does not reason refuses it: "Encrypted
+            # content is not supported with this model."
             include.append(INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(INCLUDE_LOGPROBS)
@@ -184,9 +183,11 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
 
 
 def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """The same for a request of this protocol. What has several forms in the document is printed as it came."""
+    """Write the same for a request of this protocol. Fields with several forms in the document are copied from the
+    body.
+    """
     raw = request.raw
-    write_params(request, NATIVE_PARAM_NAMES, _OWN_CONVERTERS, out, ledger)
+    write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
     for name in VERBATIM_FIELDS:
         if raw.get(name) is not None:
             out[name] = raw[name]
@@ -194,27 +195,27 @@ def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> 
         if name in raw and name not in out:
             out[name] = raw[name]
     if "previous_response_id" not in raw:
-        out.pop("previous_response_id", None)  # it stood for a reference among the items
+        out.pop("previous_response_id", None)  # it was made from a reference among the items
     out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
 
 
 def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Take out of a client's own settings what passes took out, and fit its reasoning to the target."""
+    """Remove from a client's own settings what passes removed, and fit its reasoning to the capabilities."""
     for name in (*NO_OP_VALUES, "include"):
         if name in capabilities.refuses:
             out.pop(name, None)
     text = dict(out.get("text") or {})
-    form, kind = request.response_format, (text.get("format") or {}).get("type")
-    if form is None and kind != "text":
+    text_format, kind = request.response_format, (text.get("format") or {}).get("type")
+    if text_format is None and kind != "text":
         text.pop("format", None)
-    elif form is not None and form.schema is None and kind == "json_schema":
-        text["format"] = _write_format(form, ledger)
+    elif text_format is not None and text_format.schema is None and kind == "json_schema":
+        text["format"] = _write_format(text_format, ledger)
     if "verbosity" not in request.params:
         text.pop("verbosity", None)
     _put(out, "text", text)
     config = request.reasoning
     if config is None or (config.effort_path or config.path).startswith("/input/"):
-        return  # nothing is said, or in mid-conversation
+        return  # unset, or set by an input item
     reasoning = dict(out.get("reasoning") or {})
     fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
     if capabilities.efforts == ():
@@ -224,39 +225,39 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
         if include:
             out["include"] = include
     if "summary" not in fitted:
-        for name in _SUMMARIES:
+        for name in _SUMMARY_NAMES:
             reasoning.pop(name, None)
-    elif reasoning.keys() & _SUMMARIES:
-        del fitted["summary"]  # it is asked for in the client's own words
+    elif reasoning.keys() & _SUMMARY_NAMES:
+        del fitted["summary"]  # the client's own setting stays
     _put(out, "reasoning", {**reasoning, **fitted})
 
 
 def _put(out: JSONObject, name: str, value: JSONObject) -> None:
-    said = {key: each for key, each in value.items() if each is not None}
-    if said:
-        out[name] = said
+    present = {key: each for key, each in value.items() if each is not None}
+    if present:
+        out[name] = present
     else:
         out.pop(name, None)
 
 
-# The name of it, and an older one.
-_SUMMARIES = {"summary", "generate_summary"}
+# The member of a summary, and its older name.
+_SUMMARY_NAMES = {"summary", "generate_summary"}
 
 
-def _write_format(form: ResponseFormat, ledger: Ledger) -> JSONObject:
-    if form.schema is None:
+def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
+    if text_format.schema is None:
         return {"type": "json_object"}
     out: JSONObject = {
         "type": "json_schema",
-        "name": form.name or _DEFAULT_SCHEMA_NAME,
-        "schema": form.schema,
+        "name": text_format.name or _DEFAULT_SCHEMA_NAME,
+        "schema": text_format.schema,
     }
-    if form.description is not None:
-        out["description"] = form.description
-    out["strict"] = bool(form.strict) and is_strict(form.schema)
-    if form.strict and not out["strict"]:
+    if text_format.description is not None:
+        out["description"] = text_format.description
+    out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
+    if text_format.strict and not out["strict"]:
         ledger.altered(
-            form.path or "/response_format", "the schema is outside of what the server takes as strict"
+            text_format.path or "/response_format", "the schema is outside of what the server takes as strict"
         )
     return out
 
@@ -265,7 +266,7 @@ def _write_reasoning(
     config: ReasoningConfig, protocol: str, capabilities: Capabilities, ledger: Ledger
 ) -> JSONObject:
     out: JSONObject = {}
-    wanted = _effort(config)
+    wanted = _effort_of(config)
     path = config.path or "/reasoning"
     if capabilities.efforts == ():
         # "UnsupportedGrammar parameter: 'reasoning.effort' is not supported with this model."
@@ -290,21 +291,23 @@ def _write_reasoning(
 def _wants_summary(
     config: ReasoningConfig, effort: str | None, protocol: str, capabilities: Capabilities, ledger: Ledger
 ) -> bool:
-    """Whether to ask for a summary: "Your organization must be verified to generate reasoning summaries"."""
-    asked = config.display == "summarized"
+    """True if a summary is to be requested. Not every account may: "Your organization must be verified to generate
+    reasoning summaries" (openai-cookbook#2271, read 2026-11-22).
+    """
+    requested = config.display == "summarized"
     if capabilities.summaries == "never":
-        if asked:
+        if requested:
             ledger.dropped(config.display_path or config.path, "the upstream is not asked for summaries")
         return False
     if capabilities.summaries == "requested" or config.display is not None:
-        return asked
-    # Clients that want thinking without a word on seeing it.
-    means_show = effort is not None and protocol in EFFORT_IMPLIES_SUMMARY
-    return means_show or config.mode in ("adaptive", "enabled")
+        return requested
+    # The client requests reasoning and leaves open whether it is visible.
+    effort_implies = effort is not None and protocol in EFFORT_IMPLIES_SUMMARY
+    return effort_implies or config.mode in ("adaptive", "enabled")
 
 
-def _effort(config: ReasoningConfig) -> str | None:
-    """An effort in words wins over a budget of tokens: it is what the client said last and plainest."""
+def _effort_of(config: ReasoningConfig) -> str | None:
+    """Return the effort. A named one wins over a budget of tokens."""
     if config.mode == "disabled":
         return "none"
     if config.effort is not None or config.mode is None:
@@ -312,12 +315,12 @@ def _effort(config: ReasoningConfig) -> str | None:
     return DEFAULT_EFFORT if config.budget is None else effort_of_budget(config.budget)
 
 
-def _consumed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """Written elsewhere."""
+def _written_elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Write nothing: another function does."""
     return None
 
 
-def _text_alone(value: JSON, path: str, ledger: Ledger) -> JSON:
+def _text_only(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value != ["text"]:
         ledger.dropped(path, "Responses answers in text alone")
     return None
@@ -345,19 +348,19 @@ def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 _CONVERTERS: Mapping[Param, Converter] = {
-    "logprobs": _consumed,
+    "logprobs": _written_elsewhere,
     "max_output_tokens": _output_tokens,
-    "mcp_servers": _consumed,  # see `note_servers`
-    "modalities": _text_alone,
+    "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
+    "modalities": _text_only,
     "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
     "service_tier": _service_tier,
     "speed": _speed,
-    "store": _consumed,
+    "store": _written_elsewhere,
     "user": hash_longer_than(MAX_USER),
-    "verbosity": _consumed,
+    "verbosity": _written_elsewhere,
 }
-_OWN_CONVERTERS: Mapping[Param, Converter] = {
-    "include": _consumed,
-    "logprobs": _consumed,
-    "verbosity": _consumed,
+_NATIVE_CONVERTERS: Mapping[Param, Converter] = {
+    "include": _written_elsewhere,
+    "logprobs": _written_elsewhere,
+    "verbosity": _written_elsewhere,
 }

@@ -1,9 +1,9 @@
-"""Responses answers -> events, streamed and whole.
+"""Read Responses responses as events, streamed and whole.
 
-Strategy: each output item is a small machine that is fed by its deltas, by its `done` events, by
-`output_item.done` and by the final response, in whatever selection the server sends; each source gives only
-what the earlier ones had not given. A whole answer is a final response before which nothing came. The text
-and argument deltas, nearly all frames of a stream, have a typed lane of their own.
+Each output item takes its text from deltas, from its `done` events, from `output_item.done` and from the final
+response, in any selection that the server sends; each source adds only what the earlier ones lacked. A whole response
+is a final response without earlier events. Text and argument deltas, nearly all frames of a stream, have a typed fast
+path.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from dragoman.protocols.openai_responses.tables import (
 )
 from dragoman.protocols.openai_responses.usage import read_usage
 
-_SENTINEL = b"[DONE]"
+_DONE = b"[DONE]"
 
 
 class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """A delta event of the fast lane. Missing indexes fit no open part and so lead to the general lane, and so
-    do members that are not known.
+    """A delta event of the fast path. Without its indexes, or with an unknown member, an event is read by the general
+    path.
     """
 
     type: str
@@ -73,7 +73,7 @@ class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
-_FAST = {
+_FAST_EVENTS = {
     name.encode("ascii"): name
     for name in (
         "response.output_text.delta",
@@ -87,27 +87,37 @@ _FAST = {
 class ResponsesReader:
     """Reads one stream. See StreamReader."""
 
-    __slots__ = ("_all", "_calls", "_ended", "_items", "_ledger", "_model", "_next", "_started", "_tier")
+    __slots__ = (
+        "_all",
+        "_ended",
+        "_has_calls",
+        "_items",
+        "_ledger",
+        "_model",
+        "_next",
+        "_start_tier",
+        "_started",
+    )
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._items: dict[int, OutputItem] = {}  # by output index
-        self._all: list[OutputItem] = []  # in the order in which they came
+        self._all: list[OutputItem] = []  # in the order of arrival
         self._next = 0  # number of the next block
         self._model = ""
-        self._tier: str | None = None  # the service tier of the start
+        self._start_tier: str | None = None  # service tier of the first event
         self._started = False
         self._ended = False
-        self._calls = False  # whether the model called a function or custom tool
+        self._has_calls = False  # True once the model has called a function or custom tool
 
     def read(self, frame: Frame) -> Sequence[Event]:
-        """The events of one frame. Raises RemoteProtocolError for a frame that is no JSON object."""
-        kind = _FAST.get(frame.event)
+        """Return the events of one frame. Raises RemoteProtocolError (502) for a frame that is no JSON object."""
+        kind = _FAST_EVENTS.get(frame.event)
         if kind is not None:
             try:
                 delta = _decode_delta(frame.data)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                pass  # the general lane is more patient
+                pass  # the general path accepts more
             else:
                 item = self._items.get(delta.output_index)
                 text = delta.delta
@@ -118,7 +128,7 @@ class ResponsesReader:
         return self._read(frame)
 
     def _read(self, frame: Frame) -> Sequence[Event]:
-        if self._ended or frame.data.strip() == _SENTINEL:
+        if self._ended or frame.data.strip() == _DONE:
             return ()
         try:
             value = decode_object(frame.data, "an event of the stream")
@@ -144,7 +154,7 @@ class ResponsesReader:
         return out
 
     def _note_unhandled(self, kind: str, event: JSONObject) -> None:
-        """Progress is no loss; what is in no finished item is one, and so is what nobody knows."""
+        """Record an event without a handler, unless it only shows progress."""
         index = event.get("output_index")
         path = f"/output/{index}" if type(index) is int else ""
         lost = LOST_EVENTS.get(kind)
@@ -154,7 +164,7 @@ class ResponsesReader:
             self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
 
     def eof(self) -> Sequence[Event]:
-        """Raises RemoteProtocolError unless the terminal event has come."""
+        """Raises RemoteProtocolError (502) unless the terminal event has come."""
         if not self._ended:
             raise RemoteProtocolError(
                 "the upstream's stream ended before response.completed, response.incomplete or response.failed",
@@ -163,7 +173,7 @@ class ResponsesReader:
         return ()
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        """Deltas of an open part differ in text, number and padding."""
+        """Return how later deltas of the open part differ: in text, sequence number and padding."""
         for item in self._items.values():
             pieces = item.open_pieces(delta.block)
             if pieces is not None:
@@ -171,7 +181,7 @@ class ResponsesReader:
         return None
 
     def whole(self, response: JSONObject) -> list[Event]:
-        """All events of a finished response."""
+        """Return all events of a finished response."""
         out: list[Event] = []
         self._finish(response, "", out)
         return out
@@ -184,65 +194,65 @@ class ResponsesReader:
         self._started = True
         self._model = text_or_none(response.get("model")) or ""
         tier = text_or_none(response.get("service_tier"))
-        self._tier = None if tier == AUTO_TIER else tier
+        self._start_tier = None if tier == AUTO_TIER else tier
         created = response.get("created_at")
         out.append(
             Started(
                 text_or_none(response.get("id")) or "",
                 self._model,
                 int(created) if isinstance(created, (int, float)) else None,
-                self._tier,
+                self._start_tier,
             )
         )
 
     def on_opening(self, event: JSONObject, out: list[Event]) -> None:
-        self._start(_object(event, "response"), out)
+        self._start(_required_object(event, "response"), out)
 
     def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
-        self._finish(_object(event, "response"), event["type"].removeprefix("response."), out)
+        self._finish(_required_object(event, "response"), event["type"].removeprefix("response."), out)
 
-    def _finish(self, response: JSONObject, named: str, out: list[Event]) -> None:
+    def _finish(self, response: JSONObject, event_status: str, out: list[Event]) -> None:
         status = text_or_none(response.get("status"))
         if status not in _END_STATUSES:
-            status = named
+            status = event_status
         if status not in _END_STATUSES:
             raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
         self._start(response, out)
         note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
-            out.append(Failed(_fault(response, status)))
+            out.append(Failed(_failure_of(response, status)))
             return
         complete = status == "completed"
         output = response.get("output")
-        self._settle_all(output if type(output) is list else [], out)
+        self._finish_items(output if type(output) is list else [], out)
         for item in self._all:
             item.close(out, complete)
         usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
-        if tier not in (None, AUTO_TIER, self._tier):
+        if tier not in (None, AUTO_TIER, self._start_tier):
             usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:
             out.append(usage)
-        out.append(self._stop(response, complete))
+        out.append(self._stop_of(response, complete))
         out.append(ENDED)
 
-    def _settle_all(self, output: list[JSON], out: list[Event]) -> None:
-        """Give what the items of the final response hold beyond what came before. An item whose names and place are
-        unknown is the next of its type that came: some servers name and number the items anew.
+    def _finish_items(self, output: list[JSON], out: list[Event]) -> None:
+        """Emit what the items of the final response have beyond earlier events. An item of unknown ids and index is the
+        next of its type, because some servers change ids and indexes here.
         """
         items = [(item, index) for index, item in enumerate(output) if type(item) is dict]
-        found = [self._known(item, index) for item, index in items]
+        found = [self._find_item(item, index) for item, index in items]
         left = [item for item in self._all if item not in found]
         for (item, index), known in zip(items, found, strict=True):
             if known is None:
                 known = next((each for each in left if each.kind == item.get("type")), None)
                 if known is not None:
                     left.remove(known)
-            self._settle(item, index, known, out)
+            self._finish_item(item, index, known, out)
 
-    def _stop(self, response: JSONObject, complete: bool) -> Stopped:
+    def _stop_of(self, response: JSONObject, complete: bool) -> Stopped:
         if complete:
-            return Stopped(StopReason.TOOL_USE if self._calls else StopReason.END, "completed")
+            return Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
         details = response.get("incomplete_details")
         reason = text_or_none(details.get("reason")) if type(details) is dict else None
         if reason is not None and reason not in STOP_REASONS:
@@ -266,31 +276,31 @@ class ResponsesReader:
         if type(item) is dict:
             index = event.get("output_index")
             place = index if type(index) is int else len(self._items)
-            self._settle(item, place, self._known(item, place), out)
+            self._finish_item(item, place, self._find_item(item, place), out)
 
     def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
         made = new_item(item, index, self._number, self._model, self._ledger)
         if isinstance(made, CallItem):
-            self._calls = True
+            self._has_calls = True
         before = self._items.get(index)
         if before is not None:
-            before.close(out, True)  # another item under its index: it has ended, though that was not said
+            before.close(out, True)  # another item has its index, so it has ended
         self._items[index] = made
         self._all.append(made)
         made.open(item, out)
         return made
 
-    def _settle(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
-        """Give what a finished item holds beyond what came before. known: what came before of it."""
+    def _finish_item(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
+        """Emit what a finished item has beyond earlier events. `known` is the same item in those."""
         note_unread(item, ITEM_SHAPE, f"/output/{index}", self._ledger)
         if known is None:
             known = self._add(item, index, out)
         known.done(item, out)
 
-    def _known(self, item: JSONObject, index: int) -> OutputItem | None:
-        """The item that came before under the same id or call id, or else at the same place with the same type.
+    def _find_item(self, item: JSONObject, index: int) -> OutputItem | None:
+        """Return the earlier item of the same id or call id, else the one at the same index with the same type.
 
-        Some servers name an item differently in each event.
+        Some servers change an item's id in each event.
         """
         for name in ("id", "call_id"):
             wanted = text_or_none(item.get(name))
@@ -307,7 +317,7 @@ class ResponsesReader:
 
     # Events that carry a piece of an item.
 
-    def _item(self, event: JSONObject) -> OutputItem | None:
+    def _item_of(self, event: JSONObject) -> OutputItem | None:
         index = event.get("output_index")
         found = self._items.get(index) if type(index) is int else None
         if found is not None:
@@ -316,35 +326,33 @@ class ResponsesReader:
         for known in self._all:
             if wanted and known.ids["id"] == wanted:
                 return known
-        return (
-            self._all[-1] if index is None and self._all else None
-        )  # without any index the last one is meant
+        return self._all[-1] if index is None and self._all else None  # without an index it is the last one
 
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
-        item, part, index = self._item(event), event.get("part"), event.get("output_index")
-        if item is None and type(part) is dict and part.get("type") in _SPOKEN and type(index) is int:
-            # vLLM before 0.12 announces the message behind reasoning under the place of the reasoning.
+        item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
+        if item is None and type(part) is dict and part.get("type") in _TEXT_PARTS and type(index) is int:
+            # vLLM before 0.12 announces the message after reasoning under the index of the reasoning.
             self._start({}, out)
             item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
         if item is not None:
             item.announce(_index(event))
 
     def on_text(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             index = item.parts.resolve_index(_index(event))
             item.add_text(index, event.get("delta"), out, refusal, event.get("logprobs"))
 
     def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             text = event.get("refusal" if refusal else "text")
             item.add_missing_text(item.parts.resolve_index(_index(event)), text, out, refusal)
 
     def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
-        item, part = self._item(event), event.get("part")
+        item, part = self._item_of(event), event.get("part")
         if type(part) is not dict:
             return
         if isinstance(item, MessageItem):
@@ -355,34 +363,34 @@ class ResponsesReader:
             item.add_missing_text(item.texts.resolve_index(_index(event)), part.get("text"), out, False)
 
     def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
-        item, annotation = self._item(event), event.get("annotation")
+        item, annotation = self._item_of(event), event.get("annotation")
         if isinstance(item, MessageItem) and type(annotation) is dict:
             item.add_annotation(item.parts.resolve_index(_index(event)), annotation, out)
 
     def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.add_text(_part_of(event, item, summary), event.get("delta"), out, summary)
+            item.add_text(_reasoning_index(event, item, summary), event.get("delta"), out, summary)
 
     def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
-            item.add_missing_text(_part_of(event, item, summary), event.get("text"), out, summary)
+            item.add_missing_text(_reasoning_index(event, item, summary), event.get("text"), out, summary)
 
     def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, CallItem):
             item.add_text(event.get("delta"), out)
 
     def on_arguments_done(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item(event)
+        item = self._item_of(event)
         if isinstance(item, CallItem):
             item.add_missing_text(event.get("arguments", event.get("input")), out)
 
 
-_SPOKEN = ("output_text", "refusal")
+_TEXT_PARTS = ("output_text", "refusal")
 _END_STATUSES = frozenset(("completed", "incomplete", "failed", "cancelled"))
 
 _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]] = {
@@ -416,19 +424,19 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]]
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
-    """The events of a whole answer. Raises RemoteProtocolError when it is none, or is not finished."""
+    """Return the events of a whole response. Raises RemoteProtocolError (502) if it is none, or is not finished."""
     if "output" not in body and body.get("error") is not None:
         return (Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
 
 
-def _fault(response: JSONObject, status: str) -> WireError:
+def _failure_of(response: JSONObject, status: str) -> WireError:
     if status == "cancelled":
         return WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
     return parse_error(response.get("error"))
 
 
-def _object(event: JSONObject, name: str) -> JSONObject:
+def _required_object(event: JSONObject, name: str) -> JSONObject:
     value = event.get(name)
     if type(value) is not dict:
         raise RemoteProtocolError(f"{event['type']} has no {name}", status_hint=502)
@@ -440,5 +448,5 @@ def _index(event: JSONObject, name: str = "content_index") -> int:
     return value if type(value) is int else 0
 
 
-def _part_of(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
+def _reasoning_index(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
     return item.parts(summary).resolve_index(_index(event, "summary_index" if summary else "content_index"))

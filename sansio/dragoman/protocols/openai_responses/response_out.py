@@ -1,9 +1,8 @@
-"""Events -> a Responses stream, and a folded answer -> a Responses body.
+"""Write events as a Responses stream, and an assembled response as a Responses body.
 
-Strategy: the order of a stream is "added, deltas, done" at three levels (part, item, response), each level
-repeating what the one below said. The writer keeps the constant bytes of the open part's delta frames, so that
-a delta costs one encoded string; everything else is built from the finished block by the functions that also
-make whole answers. Numbers of events start at 0 and never skip.
+A stream has "added, deltas, done" at three levels (part, item, response), each repeating the one below. The constant
+bytes of the open part's delta frames are kept, so that a delta costs one encoded string; everything else is built from
+the finished block by the functions that also write whole responses. Sequence numbers start at 0 without gaps.
 """
 
 from __future__ import annotations
@@ -77,40 +76,40 @@ class ResponsesWriter:
     """Writes one stream. See StreamWriter."""
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._exchange = context
+        self._context = context
         self._ledger = ledger
-        self._envelope = ResponseBuilder(context, ledger)
+        self._builder = ResponseBuilder(context, ledger)
         self._ids = ItemIds(context)
         self._sequence = 0
-        self._index = 0  # of the open or the next item
-        self._output: list[JSON] = []  # the finished items, encoded
+        self._index = 0  # index of the open or the next item
+        self._output: list[JSON] = []  # finished items, encoded
         self._usage = Usage()
         self._stop: Stopped | None = None
-        self._spoke = False  # whether there was text
+        self._has_text = False  # True once there was text
         # The open block.
         self._start: BlockStarted | None = None
-        self._holds = False  # it is told when it is complete
+        self._deferred = False  # the item is announced only once its arguments are complete
         self._item_id = ""
         self._texts: list[str] = []
         self._parts: list[ReasoningPart] = []
         self._part: tuple[int, ReasoningForm] | None = None
-        self._seal: Signature | None = None
+        self._signature: Signature | None = None
         self._annotations: list[Annotation] = []
         self._logprobs: list[JSON] = []
         # The constant bytes of its delta frames: before the sequence number, up to the text, after it.
         self._head = self._middle = self._tail = b""
-        self._tail_once = False  # the tail carries log probabilities of one delta
+        self._tail_is_once = False  # the tail has the log probabilities of one delta
 
     def send(self, event: Event) -> bytes:
         kind = type(event)
-        if kind is TextDelta or (kind is ArgumentsDelta and not self._holds):
+        if kind is TextDelta or (kind is ArgumentsDelta and not self._deferred):
             text: str = event.text  # type: ignore[union-attr]
             self._texts.append(text)
             number = self._sequence
             self._sequence = number + 1
             data = b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
-            if self._tail_once:
-                self._tail, self._tail_once = _NO_LOGPROBS, False
+            if self._tail_is_once:
+                self._tail, self._tail_is_once = _NO_LOGPROBS, False
             return data
         return _SENDERS[kind](self, event)
 
@@ -132,13 +131,13 @@ class ResponsesWriter:
             place.encode("ascii"),
         )
         self._tail = tail
-        self._tail_once = False
+        self._tail_is_once = False
 
-    # The answer.
+    # The response.
 
     def _started(self, event: Started) -> bytes:
-        self._envelope.started(event)
-        response = msgspec.Raw(encode(self._envelope.response("in_progress")))
+        self._builder.started(event)
+        response = msgspec.Raw(encode(self._builder.response("in_progress")))
         return self._frame("response.created", response=response) + self._frame(
             "response.in_progress", response=response
         )
@@ -154,29 +153,29 @@ class ResponsesWriter:
     def _ended(self, event: Ended) -> bytes:
         stop = self._stop or Stopped(StopReason.END)
         out = b""
-        explains = _explains(stop, self._spoke)
-        if explains:
+        explained = _needs_explanation(stop, self._has_text)
+        if explained:
             out = self._whole_block(refusal_block(-1, stop.explanation or ""))
-        note_stop(stop, explains, self._ledger)
+        note_stop(stop, explained, self._ledger)
         status, reason = end_status(stop)
-        response = self._envelope.response(status, output=self._output, usage=self._usage, incomplete=reason)
+        response = self._builder.response(status, output=self._output, usage=self._usage, incomplete=reason)
         return out + self._frame(f"response.{status}", response=response)
 
     def _failed(self, event: Failed) -> bytes:
-        """An error event, then a failed response. The unfinished item is told there alone, as incomplete."""
+        """Write an error event, then a failed response. Only that has the unfinished item, as incomplete."""
         out = b""
-        if self._sequence == 0:  # clients know no stream that does not begin with response.created
-            response = self._envelope.response("in_progress")
+        if self._sequence == 0:  # for clients a stream begins with response.created
+            response = self._builder.response("in_progress")
             out = self._frame("response.created", response=response)
         elif self._start is not None:
             block = self._block(self._start, False)
-            if self._holds and block.tool is not None:
-                out = self._client_call(block, block.tool)
+            if self._deferred and block.tool is not None:
+                out = self._write_client_call(block, block.tool)
             elif not is_empty_text(block):
                 self._leave_open(block)
         out += encode_frame(encode(error_event(event.error, self._sequence)), b"error")
         self._sequence += 1
-        response = _failed_response(self._envelope, event.error, self._output, self._usage)
+        response = _failed_response(self._builder, event.error, self._output, self._usage)
         return out + self._frame("response.failed", response=response)
 
     # Items.
@@ -184,17 +183,17 @@ class ResponsesWriter:
     def _block_started(self, event: BlockStarted) -> bytes:
         self._start = event
         self._item_id = self._ids.for_block(event, self._index)
-        self._texts, self._parts, self._part, self._seal = [], [], None, None
+        self._texts, self._parts, self._part, self._signature = [], [], None, None
         self._annotations, self._logprobs = [], []
-        self._holds = event.tool is not None and is_client_run(event.tool)
-        if self._holds:
+        self._deferred = event.tool is not None and is_client_run(event.tool)
+        if self._deferred:
             return b""
         item = added_item(event, self._item_id)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         if event.tool is not None:
             self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
         elif event.kind is not BlockKind.REASONING:
-            self._spoke = True
+            self._has_text = True
             refusal = event.kind is BlockKind.REFUSAL
             name = "refusal" if refusal else "output_text"
             self._set_delta(f"response.{name}.delta", ',"content_index":0', _END if refusal else _NO_LOGPROBS)
@@ -210,8 +209,8 @@ class ResponsesWriter:
             block = self._block(start, event.complete)
         elif start.tool is not None:
             block = self._block(start, event.complete)
-            if self._holds:
-                return self._client_call(block, start.tool)
+            if self._deferred:
+                return self._write_client_call(block, start.tool)
             if not event.complete:
                 return self._leave_open(block)
             name, field = _CALL_EVENTS[start.tool.kind]
@@ -219,10 +218,10 @@ class ResponsesWriter:
         else:
             block = self._block(start, event.complete)
             out = self._text_done(block)
-        return out + self._item_done(finished_item(block, self._item_id, self._exchange, self._ledger))
+        return out + self._item_done(finished_item(block, self._item_id, self._context, self._ledger))
 
     def _block(self, start: BlockStarted, complete: bool) -> AssembledBlock:
-        """The open block, with all that has come of it."""
+        """Return the open block with everything collected so far."""
         text = "".join(self._texts)
         part = [] if self._part is None else [ReasoningPart(self._part[1], text)]
         return AssembledBlock(
@@ -233,7 +232,7 @@ class ResponsesWriter:
             item_id=start.item_id,
             phase=start.phase,
             reasoning=(*self._parts, *part),
-            seal=self._seal,
+            seal=self._signature,
             annotations=tuple(self._annotations),
             logprobs=tuple(self._logprobs),
             complete=complete,
@@ -259,22 +258,21 @@ class ResponsesWriter:
         return out + self._in_item("response.content_part.done", content_index=0, part=part)
 
     def _leave_open(self, block: AssembledBlock) -> bytes:
-        """A call that the output limit cut, or what was open when the answer failed: agents run a call as soon as its
-        item is done, whatever its status says, so its item is not done. It is the last item, and the response that
-        ends the stream shows it as it is.
+        """Put an item that was cut into the final output without an `output_item.done`, because agents run a call as
+        soon as its item is done, whatever its status. It is the last item.
         """
-        item = unfinished_item(block, self._item_id, self._index, self._exchange, self._ledger)
+        item = unfinished_item(block, self._item_id, self._index, self._context, self._ledger)
         if item is not None:
             self._output.append(item)
         self._start = None
         self._index += 1
         return b""
 
-    def _client_call(self, block: AssembledBlock, tool: ToolHead) -> bytes:
-        """A call of a tool that the client runs: its item, once all of it is known. What is no such call, or only
-        a part of one, is told as the call of the function that it was.
+    def _write_client_call(self, block: AssembledBlock, tool: ToolHead) -> bytes:
+        """Write a call of a tool that the client runs, once it is complete. One that was cut, or has other arguments,
+        is written as a call of the function that replaced the tool.
         """
-        self._holds = False
+        self._deferred = False
         if block.complete:
             item = write_client_call(block, self._item_id, self._index, self._ledger)
             if item is not None:
@@ -287,7 +285,7 @@ class ResponsesWriter:
         return out + self._block_ended(BlockEnded(block.number, block.complete))
 
     def _commands(self, item: JSONObject) -> bytes:
-        """A shell's commands are also told one by one. These events name no item."""
+        """Write a shell's commands one by one. These events have no item id."""
         if item["type"] != "shell_call":
             return b""
         out = b""
@@ -298,7 +296,7 @@ class ResponsesWriter:
             out += self._frame("response.shell_call_command.done", **place, command=command)
         return out
 
-    def _hold(self, event: ArgumentsDelta) -> bytes:
+    def _defer(self, event: ArgumentsDelta) -> bytes:
         self._texts.append(event.text)
         return b""
 
@@ -327,17 +325,17 @@ class ResponsesWriter:
         return out + self._item_done(item)
 
     def _compacted(self, event: Compacted) -> bytes:
-        item = write_compaction(event, self._ids.for_item("cmp", self._index), self._exchange)
+        item = write_compaction(event, self._ids.for_item("cmp", self._index), self._context)
         out = self._frame("response.output_item.added", output_index=self._index, item=item)
         return out + self._item_done(item)
 
     def _whole_block(self, block: AssembledBlock) -> bytes:
-        """A block that did not come in pieces."""
+        """Write a block that did not come in pieces."""
         out = self._block_started(BlockStarted(block.number, block.kind))
         out += self.send(TextDelta(block.number, block.text))
         return out + self._block_ended(BlockEnded(block.number))
 
-    # What fills them.
+    # Content of items.
 
     def _reasoning(self, event: ReasoningDelta) -> bytes:
         out = b""
@@ -349,19 +347,19 @@ class ResponsesWriter:
         self._sequence = number + 1
         return out + b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
 
-    def _is_open(self, form: ReasoningForm) -> bool:
+    def _goes_into_content(self, form: ReasoningForm) -> bool:
         assert self._start is not None
         return goes_into_content(self._start, form)
 
     def _open_part(self, event: ReasoningDelta) -> bytes:
         self._part = (event.part, event.form)
         self._texts = []
-        in_content = self._is_open(event.form)
-        names = _REASONING_EVENTS[in_content]
-        index = sum(1 for part in self._parts if self._is_open(part.form) is in_content)
-        self._set_delta(f"{names.text}.delta", f',"{names.index}":{index}', _END)
+        in_content = self._goes_into_content(event.form)
+        part_event, text_event, index_name = _REASONING_EVENTS[in_content]
+        index = sum(1 for part in self._parts if self._goes_into_content(part.form) is in_content)
+        self._set_delta(f"{text_event}.delta", f',"{index_name}":{index}', _END)
         empty = write_reasoning_part(ReasoningPart(event.form, ""), in_content)
-        return self._in_item(f"{names.part}.added", **{names.index: index}, part=empty)
+        return self._in_item(f"{part_event}.added", **{index_name: index}, part=empty)
 
     def _close_part(self) -> bytes:
         if self._part is None:
@@ -369,31 +367,31 @@ class ResponsesWriter:
         form = self._part[1]
         self._part = None
         part = ReasoningPart(form, "".join(self._texts))
-        in_content = self._is_open(form)
-        names = _REASONING_EVENTS[in_content]
-        index = sum(1 for each in self._parts if self._is_open(each.form) is in_content)
+        in_content = self._goes_into_content(form)
+        part_event, text_event, index_name = _REASONING_EVENTS[in_content]
+        index = sum(1 for each in self._parts if self._goes_into_content(each.form) is in_content)
         self._parts.append(part)
         done = write_reasoning_part(part, in_content)
-        return self._in_item(f"{names.text}.done", **{names.index: index}, text=part.text) + self._in_item(
-            f"{names.part}.done", **{names.index: index}, part=done
+        return self._in_item(f"{text_event}.done", **{index_name: index}, text=part.text) + self._in_item(
+            f"{part_event}.done", **{index_name: index}, part=done
         )
 
-    def _note_seal(self, event: SignatureDelta) -> bytes:
-        self._seal = event.seal
+    def _note_signature(self, event: SignatureDelta) -> bytes:
+        self._signature = event.seal
         return b""
 
     def _note_annotation(self, event: Annotation) -> bytes:
-        """They go out when the text is complete: one without a span cites all of it."""
+        """Keep an annotation until the text is complete, because one without a span cites all of it."""
         self._annotations.append(event)
         return b""
 
     def _note_logprobs(self, event: Logprobs) -> bytes:
-        """Those of the next delta. A refusal has no place for them."""
+        """Put log probabilities into the next delta. A refusal has no place for them."""
         self._logprobs += event.tokens
         assert self._start is not None
         if self._start.kind is BlockKind.TEXT:
             self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
-            self._tail_once = True
+            self._tail_is_once = True
         return b""
 
 
@@ -401,8 +399,8 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     Started: ResponsesWriter._started,
     BlockStarted: ResponsesWriter._block_started,
     ReasoningDelta: ResponsesWriter._reasoning,
-    ArgumentsDelta: ResponsesWriter._hold,
-    SignatureDelta: ResponsesWriter._note_seal,
+    ArgumentsDelta: ResponsesWriter._defer,
+    SignatureDelta: ResponsesWriter._note_signature,
     Annotation: ResponsesWriter._note_annotation,
     Logprobs: ResponsesWriter._note_logprobs,
     BlockEnded: ResponsesWriter._block_ended,
@@ -414,69 +412,60 @@ _SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
     Failed: ResponsesWriter._failed,
 }
 
-# The name of a call's events, and of the field that holds its whole text.
+# Name of a call's events, and of the field with its whole text.
 _CALL_EVENTS = {
     ToolKind.FUNCTION: ("function_call_arguments", "arguments"),
     ToolKind.CUSTOM: ("custom_tool_call_input", "input"),
 }
 
 
-class _PartEventNames(msgspec.Struct, frozen=True):
-    """What the events of a reasoning part are called."""
-
-    part: str
-    text: str
-    index: str
-
-
+# Names of a reasoning part's events, of the events of its text, and of its index: in summaries, and in the content.
 _REASONING_EVENTS = {
-    False: _PartEventNames(
-        "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"
-    ),
-    True: _PartEventNames("response.content_part", "response.reasoning_text", "content_index"),
+    False: ("response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"),
+    True: ("response.content_part", "response.reasoning_text", "content_index"),
 }
 
 
-def _explains(stop: Stopped, spoke: bool) -> bool:
-    """Whether the reason of a refusal is all that the client can be told."""
-    return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not spoke
+def _needs_explanation(stop: Stopped, has_text: bool) -> bool:
+    """True if the explanation of a refusal is the only text for the client."""
+    return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not has_text
 
 
 def _failed_response(
-    envelope: ResponseBuilder, error: WireError, output: list[JSON], usage: Usage
+    builder: ResponseBuilder, error: WireError, output: list[JSON], usage: Usage
 ) -> JSONObject:
     known = usage.input is not None or usage.output is not None
-    return envelope.response(
+    return builder.response(
         "failed", output=output, usage=usage if known else None, error=response_error(error)
     )
 
 
-def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
-    """The body of a whole answer, equal to the response that ends a stream of the same events."""
-    envelope = ResponseBuilder(context, ledger)
-    envelope.started(answer.started)
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the body of a whole response, equal to the response that ends a stream of the same events."""
+    builder = ResponseBuilder(context, ledger)
+    builder.started(response.started)
     ids = ItemIds(context)
-    stop = answer.stops[0] if answer.stops else Stopped(StopReason.END)
-    blocks = list(answer.blocks)
-    spoke = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
-    failed = answer.error is not None
+    stop = response.stops[0] if response.stops else Stopped(StopReason.END)
+    blocks = list(response.blocks)
+    has_text = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
+    failed = response.error is not None
     if failed:
         blocks = [
             block for block in blocks if not (isinstance(block, AssembledBlock) and is_empty_text(block))
         ]
-    explains = not failed and _explains(stop, spoke)
-    if explains:
+    explained = not failed and _needs_explanation(stop, has_text)
+    if explained:
         blocks.append(refusal_block(-1, stop.explanation or ""))
     output: list[JSON] = []
     for index, block in enumerate(blocks):
         item = _whole_item(block, index, ids, context, ledger)
         if item is not None:
             output.append(item)
-    if answer.error is not None:
-        return _failed_response(envelope, answer.error, output, answer.usage)
-    note_stop(stop, explains, ledger)
+    if response.error is not None:
+        return _failed_response(builder, response.error, output, response.usage)
+    note_stop(stop, explained, ledger)
     status, reason = end_status(stop)
-    return envelope.response(status, output=output, usage=answer.usage, incomplete=reason)
+    return builder.response(status, output=output, usage=response.usage, incomplete=reason)
 
 
 def _whole_item(
@@ -486,7 +475,7 @@ def _whole_item(
     context: ResponseContext,
     ledger: Ledger,
 ) -> JSONObject | None:
-    """The item at this place, None when it cannot be shown."""
+    """Return the item at this index, None if it must be left out."""
     if isinstance(block, Compacted):
         return write_compaction(block, ids.for_item("cmp", index), context)
     if isinstance(block, Opaque):

@@ -1,8 +1,8 @@
-"""A client's tools and tool choice -> the IR.
+"""Tools and tool choice: read from a client's request, and written for a Responses upstream.
 
-Strategy: functions and custom tools are typed, namespaces are taken apart, and everything that the provider
-runs or whose schema it implies stays whole, with what it is for where others may have the same, or with a function
-that can stand in for it.
+Functions and custom tools have typed forms, and namespaces are taken apart. A tool that the provider runs, or whose
+schema it defines, stays whole, with its use if other providers have an equivalent, or with a function to replace it.
+Towards an upstream it is written if that has an equivalent, else it is left out and recorded as a loss.
 """
 
 from __future__ import annotations
@@ -44,12 +44,22 @@ from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
 
 _CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
+_CUSTOM_FORMATS = ("text", "grammar")
+_TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
+# Members of a reference. In a list of allowed tools it has no namespace.
+_REFERENCE_FIELDS = frozenset(("type", "name", "namespace"))
+_TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
+# Fields whose null or default value the document does not keep.
+_IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
+# Names of the tool or its kind, which its equivalent replaces.
+_NAMING_FIELDS = frozenset(("type", "name"))
+_USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
 
 
 def read_tools(
     tools: list[JSON], path: str, namespaces: list[Namespace], namespace: str | None = None
 ) -> list[Tool]:
-    """The tools of a list, those of namespaces in place. What namespaces say is appended to `namespaces`."""
+    """Read a list of tools, those of namespaces in place. The namespaces are appended to `namespaces`."""
     if type(tools) is not list:
         raise wrong_type(path, "an array", tools)
     found: list[Tool] = []
@@ -57,25 +67,25 @@ def read_tools(
         where = f"{path}/{index}"
         if type(tool) is not dict:
             raise wrong_type(where, "an object", tool)
-        kind = required_text(tool, where, "type")
+        kind = required_text(tool, "type", where)
         if kind == "function":
             found.append(_read_function(tool, where, namespace))
         elif kind == "custom":
             found.append(_read_custom(tool, where, namespace))
         elif kind == "namespace" and _holds_only_callables(tool):
-            name = required_text(tool, where, "name")
-            description = optional_text(tool, where, "description")
+            name = required_text(tool, "name", where)
+            description = optional_text(tool, "description", where)
             namespaces.append(Namespace(description, extra_fields(tool, KNOWN_NAMESPACE), where))
             found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
         else:
             found.append(
-                HostedTool(NAME, kind, tool, where, _use(kind, tool), function_fallback(kind, tool, where))
+                HostedTool(NAME, kind, tool, where, _use_of(kind, tool), function_fallback(kind, tool, where))
             )
     return found
 
 
-def _use(kind: str, tool: JSONObject) -> WebSearch | CodeExecution | McpServer | None:
-    """What a tool that the provider runs is for, where others may have the same."""
+def _use_of(kind: str, tool: JSONObject) -> WebSearch | CodeExecution | McpServer | None:
+    """Return the use of a tool that the provider runs, None if other providers have no equivalent."""
     if kind in WEB_SEARCH_TYPES:
         return _web_search(tool)
     if kind == "code_interpreter":
@@ -85,7 +95,7 @@ def _use(kind: str, tool: JSONObject) -> WebSearch | CodeExecution | McpServer |
 
 def _web_search(tool: JSONObject) -> WebSearch:
     filters, location = tool.get("filters"), tool.get("user_location")
-    domains = _names(filters.get("allowed_domains")) if type(filters) is dict else None
+    domains = _text_tuple(filters.get("allowed_domains")) if type(filters) is dict else None
     return WebSearch(
         allowed_domains=domains,
         location=location if type(location) is dict else None,
@@ -94,26 +104,26 @@ def _web_search(tool: JSONObject) -> WebSearch:
 
 
 def _mcp_server(tool: JSONObject) -> McpServer | None:
-    """The server, None where others would do more with it than the client allows, or cannot reach it."""
+    """Return the server, None if other providers would do more with it than the client allows, or cannot reach it."""
     label, url = text_or_none(tool.get("server_label")), text_or_none(tool.get("server_url"))
     allowed = tool.get("allowed_tools")
     if type(allowed) is dict and allowed.keys() == {"tool_names"}:
         allowed = allowed["tool_names"]
-    names = _names(allowed)
+    names = _text_tuple(allowed)
     if label is None or url is None or (allowed is not None and names is None):
         return None
-    # "require_approval: always" is the default, and only this vendor asks before it calls.
+    # The default is "always", and only this vendor requests approval before a call.
     if tool.get("require_approval") != "never" or tool.get("headers"):
         return None
     return McpServer(label, url, text_or_none(tool.get("authorization")), names)
 
 
-def _names(value: JSON) -> tuple[str, ...] | None:
+def _text_tuple(value: JSON) -> tuple[str, ...] | None:
     return tuple(value) if type(value) is list and all(type(each) is str for each in value) else None
 
 
 def _holds_only_callables(tool: JSONObject) -> bool:
-    """An empty namespace, or one that holds what only the provider knows, has no form but its own."""
+    """True if a namespace can be taken apart. One that is empty or has hosted tools stays whole."""
     inner = tool.get("tools")
     return bool(inner) and type(inner) is list and all(map(_is_callable, inner))
 
@@ -125,19 +135,19 @@ def _is_callable(tool: JSON) -> bool:
 def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
     deferred = tool.get("defer_loading")
     return FunctionTool(
-        required_text(tool, path, "name"),
-        optional_text(tool, path, "description"),
+        required_text(tool, "name", path),
+        optional_text(tool, "description", path),
         tool.get("parameters"),
         tool.get("strict"),
         namespace,
-        extra=_extra(tool, KNOWN_FUNCTION_TOOL),
+        extra=_tool_extra(tool, KNOWN_FUNCTION_TOOL),
         path=path,
         deferred=deferred if type(deferred) is bool else None,
     )
 
 
-def _extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """What a tool says beyond the known. That the model itself may call it goes without saying."""
+def _tool_extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the unknown fields of a tool. That the model itself may call it is the default."""
     extra = extra_fields(tool, known)
     if extra and extra.get("allowed_callers", False) in (None, ["direct"]):
         del extra["allowed_callers"]
@@ -149,14 +159,16 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     grammar = None
     if type(form) is dict and form.get("type") == "grammar":
         where = f"{path}/format"
-        grammar = Grammar(required_text(form, where, "syntax"), required_text(form, where, "definition"))
-    extra = _extra(tool, KNOWN_CUSTOM_TOOL)
+        grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
+    extra = _tool_extra(tool, KNOWN_CUSTOM_TOOL)
     plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
-    if form is not None and not (type(form) is dict and form.keys() == plain and form["type"] in _FORMATS):
+    if form is not None and not (
+        type(form) is dict and form.keys() == plain and form["type"] in _CUSTOM_FORMATS
+    ):
         extra = {**(extra or {}), "format": form}
     return CustomTool(
-        required_text(tool, path, "name"),
-        optional_text(tool, path, "description"),
+        required_text(tool, "name", path),
+        optional_text(tool, "description", path),
         grammar,
         namespace,
         extra=extra,
@@ -164,11 +176,8 @@ def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTo
     )
 
 
-_FORMATS = ("text", "grammar")
-
-
 def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolChoice | None:
-    """The tool choice. One that says more than its form has room for is also put into `extra`, whole."""
+    """Read the tool choice. One with further members is also put into `extra`, whole."""
     path = "/tool_choice"
     if value is None:
         return None
@@ -176,7 +185,7 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
         return ToolChoice(value, path=path)
     if type(value) is not dict:
         raise invalid_value(path, "auto, none, required or an object")
-    kind = required_text(value, path, "type")
+    kind = required_text(value, "type", path)
     if kind != "allowed_tools":
         ref = _read_ref(value, path, tools, extra)
         return ToolChoice("named", ref.name or None, ref.kind, ref.namespace, path=path, hosted=ref.hosted)
@@ -194,44 +203,32 @@ def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolC
 
 
 def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> ToolRef:
-    """A reference to one tool. One that says more is put into `extra`."""
+    """Read a reference to one tool. One with further members is put into `extra`."""
     if type(ref) is not dict:
         raise wrong_type(path, "an object", ref)
-    kind = required_text(ref, path, "type")
+    kind = required_text(ref, "type", path)
     if kind in _CALLABLE:
-        if not ref.keys() <= _REFERENCE:
+        if not ref.keys() <= _REFERENCE_FIELDS:
             extra["tool_choice"] = ref
         return ToolRef(
-            required_text(ref, path, "name"), optional_text(ref, path, "namespace"), _CALLABLE[kind]
+            required_text(ref, "name", path), optional_text(ref, "namespace", path), _CALLABLE[kind]
         )
     if not ref.keys() <= {"type", "server_label"}:
         extra["tool_choice"] = ref
-    # Several names may stand for the same tool: `computer_use`, and the dated ones of the web search.
-    family = next((each for each in _FAMILIES if kind in each), frozenset((kind,)))
+    # A tool may have several names: `computer_use`, and the dated ones of the web search.
+    family = next((each for each in _TOOL_FAMILIES if kind in each), frozenset((kind,)))
     declared = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.kind in family]
     hosted = kind if kind in declared or not declared else declared[0]
     return ToolRef(text_or_none(ref.get("server_label")) or "", hosted=hosted)
 
 
-_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
-
-# What a choice of one tool says; an allowed one has no namespace of its own.
-_REFERENCE = frozenset(("type", "name", "namespace"))
-
-
-_KIND_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
-# Fields whose null or default value the IR does not keep.
-_UNSAID = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
-_USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
-
-
 def write_tools(
     tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> list[JSON]:
-    """The tools, those of one namespace together as they came."""
+    """Write the tools, those of one namespace together as they came."""
     same_protocol = request.protocol == NAME
     out: list[JSON] = []
-    home: tuple[str, list[JSON]] | None = None  # the namespace being filled: its path and its tools
+    open_namespace: tuple[str, list[JSON]] | None = None  # path and tools of the namespace being filled
     for tool in tools:
         if isinstance(tool, HostedTool):
             hosted = (
@@ -247,7 +244,7 @@ def write_tools(
         else:
             written = _write_custom(tool)
         if same_protocol:
-            _restore(written, _at(request.raw, tool.path))
+            _restore(written, _object_at(request.raw, tool.path))
             written.update(tool.extra or {})
         if tool.cache is not None:
             ledger.dropped(tool.cache.path, "tools take no cache breakpoints in Responses")
@@ -255,41 +252,48 @@ def write_tools(
             out.append(written)
             continue
         path = tool.path.rpartition("/tools/")[0]
-        if home is None or home[0] != path:
-            home = (path, [])
-            # A namespace needs a description; the client's own stands in its body.
-            head = {"type": "namespace", "name": tool.namespace, "description": "", **_at(request.raw, path)}
-            out.append({**head, "tools": home[1]})
-        home[1].append(written)
+        if open_namespace is None or open_namespace[0] != path:
+            open_namespace = (path, [])
+            # A namespace needs a description; the client's own is in its body.
+            head = {
+                "type": "namespace",
+                "name": tool.namespace,
+                "description": "",
+                **_object_at(request.raw, path),
+            }
+            out.append({**head, "tools": open_namespace[1]})
+        open_namespace[1].append(written)
     return out
 
 
 def note_unsent_servers(request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
-    """Enter the MCP servers of Messages that no tool stands for. Those without a toolset are tools themselves."""
+    """Record the MCP servers of Messages of which no tool was sent. Those without a toolset are tools themselves."""
     sent = {
         tool.use.label
         for tool in request.tools
-        if isinstance(tool, HostedTool) and isinstance(tool.use, McpServer) and _is_native(tool, capabilities)
+        if isinstance(tool, HostedTool)
+        and isinstance(tool.use, McpServer)
+        and _has_equivalent(tool, capabilities)
     }
-    told = {tool.path for tool in request.tools}
+    mapped = {tool.path for tool in request.tools}
     servers: JSON = request.params.get("mcp_servers") or []
     for index, server in enumerate(servers):
         path = child(request.param_paths.get("mcp_servers", "/mcp_servers"), index)
-        if server.get("name") not in sent and path not in told:
+        if server.get("name") not in sent and path not in mapped:
             ledger.dropped(path, "none of the server's tools was sent")
 
 
-def _is_native(tool: HostedTool, capabilities: Capabilities) -> bool:
-    """Whether the upstream runs the same as a tool of another protocol."""
+def _has_equivalent(tool: HostedTool, capabilities: Capabilities) -> bool:
+    """True if the upstream runs an equivalent of a tool of another protocol."""
     return tool.use is not None and _USES[type(tool.use)] in capabilities.hosted_tools
 
 
 def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject | None:
     use = tool.use
-    if use is None or not _is_native(tool, capabilities):
+    if use is None or not _has_equivalent(tool, capabilities):
         ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
-    told: list[JSON] = []
+    mapped: list[JSON] = []
     if isinstance(use, WebSearch):
         out: JSONObject = {"type": "web_search"}
         if use.allowed_domains is not None:
@@ -300,34 +304,30 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
             out["search_context_size"] = use.context_size
         if use.blocked_domains:
             ledger.dropped(f"{tool.path}/blocked_domains", "Responses can only say which domains are allowed")
-        told = [list(use.blocked_domains or ()), use.max_uses]
+        mapped = [list(use.blocked_domains or ()), use.max_uses]
     elif isinstance(use, McpServer):
         out = {"type": "mcp", "server_label": use.label, "server_url": use.url}
         if use.authorization is not None:
             out["authorization"] = use.authorization
         if use.allowed_tools is not None:
             out["allowed_tools"] = list(use.allowed_tools)
-        # The default asks the client before each call; no other protocol has a way to answer.
+        # By default the client approves each call, which no other protocol has a form for.
         out["require_approval"] = "never"
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
-    if _says_more(tool, [out, *told]):
+    if _has_unmapped_fields(tool, [out, *mapped]):
         ledger.altered(tool.path, f"only what the tools have in common was carried to {out['type']}")
     return out
 
 
-def _says_more(tool: HostedTool, told: list[JSON]) -> bool:
-    """Whether the tool as it came says anything beyond what was told."""
+def _has_unmapped_fields(tool: HostedTool, mapped: list[JSON]) -> bool:
+    """True if the tool as it came has values that were not mapped."""
     known: set[str] = set()
-    _scalars(told, known)
+    _scalars(mapped, known)
     native: set[str] = set()
     if type(tool.native) is dict:
-        _scalars([value for key, value in tool.native.items() if key not in _LABELS], native)
+        _scalars([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
     return not native <= known
-
-
-# They name the tool or its kind, which its twin has in its own way.
-_LABELS = frozenset(("type", "name"))
 
 
 def _scalars(value: JSON, found: set[str]) -> None:
@@ -342,8 +342,8 @@ def _scalars(value: JSON, found: set[str]) -> None:
 
 
 def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:
-    """How often the hosted tools may be called in all, where that says the same as their own limits: for one tool."""
-    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _is_native(tool, capabilities)]
+    """Return the limit of calls of all hosted tools together. Only a single tool's own limit is the same."""
+    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _has_equivalent(tool, capabilities)]
     limited = [
         (tool, tool.use.max_uses)
         for tool in hosted
@@ -357,15 +357,15 @@ def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledg
 
 
 def _restore(written: JSONObject, raw: JSONObject) -> None:
-    """Give a tool back what says no more than its absence does, as the client wrote it."""
+    """Copy fields whose null or default value the client sent."""
     if raw.get("type") == written["type"]:
-        for name in _UNSAID:
+        for name in _IMPLIED_FIELDS:
             if name in raw and name not in written:
                 written[name] = raw[name]
 
 
-def _at(raw: JSON, path: str) -> JSONObject:
-    """The object at a path of the client's body that the reader has walked before."""
+def _object_at(raw: JSON, path: str) -> JSONObject:
+    """Return the object at a path of the client's body. The reader has made the path, so it exists."""
     for step in path.split("/")[1:]:
         raw = raw[int(step)] if step.isdigit() else raw[step]
     found: JSONObject = raw
@@ -386,7 +386,7 @@ def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, l
         return out
     if tool.parameters is None:
         out["parameters"] = {"type": "object", "properties": {}}
-    # The server's default is true here and false elsewhere, so it is always said.
+    # The server's default is true here and false elsewhere, so it is always written.
     out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
     if tool.strict and not out["strict"]:
         ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
@@ -415,7 +415,7 @@ def _write_custom(tool: CustomTool) -> JSONObject:
 def write_tool_choice(
     choice: ToolChoice, tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> JSON:
-    """The choice in its flat form, None when the tool that it names is not there."""
+    """Write the choice in its flat form, None if the tool that it names was not sent."""
     if choice.mode not in ("named", "allowed"):
         return choice.mode
     if request.protocol == NAME and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
@@ -432,19 +432,19 @@ def write_tool_choice(
     if len(refs) < len(written):
         ledger.altered(choice.path, "some of the allowed tools are not there")
     if not refs:
-        return "none"  # none of those that are there is allowed
+        return "none"  # no tool that was sent is allowed
     return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": refs}
 
 
 def _write_ref(ref: ToolRef, tools: Sequence[Tool], capabilities: Capabilities) -> JSONObject | None:
-    """A reference to one tool, None when it is one of another vendor's that has no twin here."""
+    """Write a reference to one tool, None if the tool is another vendor's without an equivalent here."""
     if ref.hosted is None:
-        out: JSONObject = {"type": _KIND_NAMES[ref.kind], "name": ref.name}
+        out: JSONObject = {"type": _TYPE_NAMES[ref.kind], "name": ref.name}
         if ref.namespace is not None:
             out["namespace"] = ref.namespace
         return out
     for tool in tools:
-        if isinstance(tool, HostedTool) and tool.kind == ref.hosted and _is_native(tool, capabilities):
+        if isinstance(tool, HostedTool) and tool.kind == ref.hosted and _has_equivalent(tool, capabilities):
             if isinstance(tool.use, McpServer):
                 return {"type": "mcp", "server_label": tool.use.label}
             return {"type": "web_search_preview" if isinstance(tool.use, WebSearch) else "code_interpreter"}
