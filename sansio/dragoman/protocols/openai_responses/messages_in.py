@@ -421,7 +421,7 @@ def _read_part(part: JSON, path: str) -> Part:
         if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
             return Text(
                 text, None, None, None, path
-            )  # the second is what servers answer and clients send back
+            )  # the second shape is what servers send and clients return
         return _read_text(text, part, path)
     if kind == "input_image":
         return _read_image(part, path)

@@ -10,7 +10,7 @@ from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman._wire.sse import encode_frame
 
-# kind -> (type, code) of the error object. A code that the sender gave comes before the table's.
+# kind -> (type, code) of the error object. The sender's own code replaces the table's.
 ERRORS: dict[ErrorKind, tuple[str, str]] = {
     ErrorKind.INVALID_REQUEST: ("invalid_request_error", "invalid_request"),
     ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
@@ -33,10 +33,10 @@ ERRORS: dict[ErrorKind, tuple[str, str]] = {
     ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
     ErrorKind.CANCELLED: ("server_error", "cancelled"),
 }
-# Kinds whose code clients act on: it is the same whoever the sender is.
+# Kinds whose code clients act on, so the sender's own code must not replace it.
 FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
 
-# Statuses of single vendors, by their plain twins.
+# Statuses that only some vendors use, and the registered ones in their place.
 STATUS_REPLACEMENTS = {529: 503}
 
 

@@ -1,7 +1,7 @@
-"""The body of a simple request -> Request.
+"""Read the body of a simple request.
 
-Strategy: there is little to say, so what is said is checked strictly: a value of a wrong type is a 400 that names
-its place. Members that the API does not define are kept, so that they are entered in the ledger.
+A value of a wrong type is a 400 with its path. Members that the API does not define are kept, so that they are recorded
+as losses.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ KNOWN_BODY = frozenset(("model", "messages", "temperature"))
 KNOWN_MESSAGE = frozenset(("role", "content"))
 
 
-# No other JSON type is a number; a boolean is one to isinstance().
+# Compared by identity, because isinstance() counts a boolean as an int.
 _NUMBERS = (int, float)
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
-    """Read a decoded body. Its endpoint says whether the answer is a stream, so nothing here does.
+    """Read a decoded body. Its endpoint decides whether the response is a stream.
 
-    Raises RemoteProtocolError (400) with the path of the member at fault.
+    Raises RemoteProtocolError (400) with the path of the wrong member.
     """
     model = body.get("model")
     if model is not None and type(model) is not str:
@@ -38,7 +38,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         model=model or "",
         messages=_messages(body.get("messages")),
         raw=body,
-        include_usage=False,  # answers have no place for it
+        include_usage=False,  # responses have no place for it
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS,
         extra=extra_fields(body, KNOWN_BODY),
@@ -74,7 +74,7 @@ def _message(item: JSON, path: str) -> Message:
 
 
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """The members that the API does not define."""
+    """Return the members of `value` outside of `known`, None if there are none."""
     return {key: member for key, member in value.items() if key not in known} or None
 
 

@@ -1,8 +1,8 @@
-"""Events -> a simple answer: streamed as lines or as server-sent events, or whole.
+"""Write a simple response: streamed as lines or as server-sent events, or whole.
 
-Strategy: the model's words go out as they come, in numbered chunks that differ in two values alone. Both forms of
-a stream are one writer with two sets of constant bytes. Whatever else an answer says is entered in the ledger, by
-the same functions for streams and for whole answers.
+Text goes out as it comes, in numbered chunks that differ in two values only. Both forms of a stream are one writer with
+two sets of constant bytes. Everything else in a response is recorded as a loss, by the same functions for streams and
+for whole responses.
 """
 
 from __future__ import annotations
@@ -45,33 +45,38 @@ from dragoman.protocols.simple_chat.tables import (
 )
 
 _CHUNK = b'{"message":{"role":"assistant","content":'
-# "The last chunk has done: true". The text before it went out when it came, instead of waiting until it was known
-# to be the last, so there is none left for this one.
+# "The last chunk has done: true". Text goes out when it comes, before it is known to be the last, so this one is empty.
 _LAST_LINE = _CHUNK + b'""},"done":true,"index":%d}\n'
 
 
 class _Framing(NamedTuple):
-    """One form of a stream."""
+    """The constant bytes of a stream in one form.
 
-    before: bytes  # of a chunk, up to its text
-    after: bytes  # with the chunk's number
-    last: Callable[[int], bytes]  # what ends the stream, by the number of chunks
-    fail: Callable[[WireError], bytes]  # what ends it otherwise
+    before: before the text of a chunk.
+    after: after the text of a chunk, with its number.
+    last: returns the end of a stream of so many chunks.
+    fail: returns the end of a stream that failed.
+    """
+
+    before: bytes
+    after: bytes
+    last: Callable[[int], bytes]
+    fail: Callable[[WireError], bytes]
 
 
 _LINES = _Framing(_CHUNK, b'},"done":false,"index":%d}\n', lambda index: _LAST_LINE % index, error_line)
-# Here every chunk has done: false, and the end is an event of its own.
+# Here every chunk has done: false, because the end is an event of its own.
 _EVENTS = _Framing(b"data: " + _CHUNK, b'},"done":false,"index":%d}\n\n', lambda index: DONE, error_frame)
 
 
 class SimpleWriter:
-    """Writes one stream, in the form of the endpoint that was asked."""
+    """Writes one stream, in the form of the client's endpoint. See StreamWriter."""
 
-    __slots__ = ("_form", "_index", "_ledger")
+    __slots__ = ("_framing", "_index", "_ledger")
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         endpoint = context.endpoint
-        self._form = _LINES if endpoint is not None and endpoint.framing == "ndjson" else _EVENTS
+        self._framing = _LINES if endpoint is not None and endpoint.framing == "ndjson" else _EVENTS
         self._index = 0
         self._ledger = ledger
 
@@ -82,9 +87,9 @@ class SimpleWriter:
             text = _note_stop(event, self._index > 0, self._ledger)
             return self._chunk(text) if text else b""
         if type(event) is Ended:
-            return self._form.last(self._index)
+            return self._framing.last(self._index)
         if type(event) is Failed:
-            return self._form.fail(event.error)
+            return self._framing.fail(event.error)
         note = _NOTES.get(type(event))
         if note is not None:
             note(event, self._ledger)
@@ -93,16 +98,16 @@ class SimpleWriter:
     def _chunk(self, text: str) -> bytes:
         index = self._index
         self._index = index + 1
-        form = self._form
-        return form.before + encode(text) + form.after % index
+        framing = self._framing
+        return framing.before + encode(text) + framing.after % index
 
 
-def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
-    """The body of a whole answer."""
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the body of a whole response."""
     texts: list[str] = []
-    _note_start(answer.started, ledger)
-    for block in answer.blocks:
-        assert isinstance(block, AssembledBlock)  # nothing else is for us: see SPEC
+    _note_start(response.started, ledger)
+    for block in response.blocks:
+        assert isinstance(block, AssembledBlock)  # no other block reaches this protocol: see SPEC
         _note_block(block, ledger)
         if block.kind in TEXT_KINDS:
             texts.append(block.text)
@@ -110,8 +115,8 @@ def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Led
             _note_annotation(annotation, ledger)
         if block.logprobs:
             ledger.dropped("/logprobs", NO_LOGPROBS)
-    _note_usage(answer.usage, ledger)
-    for stopped in answer.stops:
+    _note_usage(response.usage, ledger)
+    for stopped in response.stops:
         texts.append(_note_stop(stopped, any(texts), ledger))
     return {
         "id": f"cmpl-{context.id}",
@@ -147,8 +152,8 @@ def _note_usage(usage: Usage, ledger: Ledger) -> None:
         ledger.dropped("/usage", NO_USAGE)
 
 
-def _note_stop(stopped: Stopped, spoke: bool, ledger: Ledger) -> str:
-    """What is left to say at the end: the upstream's explanation, where the model itself said nothing."""
+def _note_stop(stopped: Stopped, has_text: bool, ledger: Ledger) -> str:
+    """Return the text that is left to send at the end: the upstream's explanation, if the model wrote nothing."""
     if stopped.reason is not StopReason.END:
         ledger.dropped("/stop_reason", NO_STOP_REASON)
     if stopped.sequence is not None:
@@ -157,7 +162,7 @@ def _note_stop(stopped: Stopped, spoke: bool, ledger: Ledger) -> str:
         ledger.dropped("/stop_details", NO_STOP_DETAILS)
     if not stopped.explanation:
         return ""
-    if spoke:
+    if has_text:
         ledger.dropped("/stop_details/explanation", NO_EXPLANATION)
         return ""
     ledger.altered("/stop_details/explanation", AS_TEXT)

@@ -1,4 +1,4 @@
-"""The tables of the simple API: roles, settings, errors, and what an answer cannot say in it."""
+"""Tables of the simple API: roles, settings, and what its responses have no place for."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ROLES: dict[str, SimpleRole] = {"system": "system", "user": "user", "assistant":
 PARAMS: dict[str, Param] = {"temperature": "temperature"}
 PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
 
-# Blocks whose text is the content. A refusal is what the model has to say, too.
+# Blocks whose text is the content. A refusal is text of the model, too.
 TEXT_KINDS = frozenset({BlockKind.TEXT, BlockKind.REFUSAL})
 
-# What an answer may say beside its text: the place under which it is entered in the ledger, and why it is lost.
+# What a response may have beside its text: the path under which it is recorded, and the detail of the loss.
 LOST_BLOCKS: dict[BlockKind, tuple[str, str]] = {
     BlockKind.REASONING: ("/reasoning", "answers have no reasoning here"),
     BlockKind.TOOL_CALL: ("/tool_calls", "the client offers no tools, and answers have no calls here"),
