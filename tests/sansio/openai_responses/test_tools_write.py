@@ -1,4 +1,4 @@
-"""Tools, choices and settings of other protocols as a Responses upstream is sent them."""
+"""Tools and tool choices of other protocols, written for a Responses upstream."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from dragoman._ir.request import (
     HostedTool,
     McpServer,
     Message,
-    ReasoningConfig,
     Request,
-    ResponseFormat,
     Text,
     ToolChoice,
     ToolRef,
-    ToolResult,
     WebSearch,
 )
 from dragoman.codec import Capabilities
@@ -114,157 +111,6 @@ def test_tool_choice(choice: ToolChoice, expected: Any) -> None:
     )
     assert body["tool_choice"] == expected
     assert body["parallel_tool_calls"] is False
-
-
-C, M = CHAT, MESSAGES
-REASONING: list[tuple[str, ReasoningConfig, Any]] = [
-    (C, ReasoningConfig(effort="low"), {"effort": "low"}),
-    (C, ReasoningConfig(effort="none"), {"effort": "none"}),
-    (C, ReasoningConfig(), None),
-    (M, ReasoningConfig("disabled", "high"), {"effort": "none"}),
-    (M, ReasoningConfig("adaptive"), {"effort": "high"}),
-    (M, ReasoningConfig("adaptive", "medium", display="omitted"), {"effort": "medium"}),
-    (M, ReasoningConfig("adaptive", "max", display="summarized"), {"effort": "max", "summary": "auto"}),
-    (M, ReasoningConfig(effort="high"), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", "low", 30000), {"effort": "low"}),
-    (M, ReasoningConfig("enabled", budget=1024), {"effort": "minimal"}),
-    (M, ReasoningConfig("enabled", budget=4096), {"effort": "low"}),
-    (M, ReasoningConfig("enabled", budget=12288), {"effort": "medium"}),
-    (M, ReasoningConfig("enabled", budget=24576), {"effort": "high"}),
-    (M, ReasoningConfig("enabled", budget=31999, display="omitted"), {"effort": "xhigh"}),
-    (M, ReasoningConfig("enabled", budget=60000), {"effort": "max"}),
-]
-
-
-@pytest.mark.parametrize(("protocol", "config", "expected"), REASONING)
-def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
-    body, _ = write(USER, protocol=protocol, reasoning=config)
-    assert body.get("reasoning") == expected
-
-
-@pytest.mark.parametrize(
-    ("protocol", "config", "asking"),
-    [
-        (C, ReasoningConfig(effort="low"), {"auto"}),
-        (C, ReasoningConfig(effort="none"), set()),
-        (C, ReasoningConfig(effort="low", display="summarized"), {"auto", "requested"}),
-        (C, ReasoningConfig(effort="low", display="omitted"), set()),
-        (M, ReasoningConfig(effort="low"), set()),
-        (M, ReasoningConfig("adaptive"), {"auto"}),
-        (M, ReasoningConfig("enabled", budget=1024, display="summarized"), {"auto", "requested"}),
-        (M, ReasoningConfig("disabled", display="summarized"), set()),
-    ],
-)
-def test_summaries_are_asked_for_as_the_upstream_is_set(
-    protocol: str, config: ReasoningConfig, asking: set[str]
-) -> None:
-    for summaries in ("auto", "requested", "never"):
-        capabilities = Capabilities(summaries=summaries)
-        body, _ = write(USER, capabilities=capabilities, protocol=protocol, reasoning=config)
-        assert ("summary" in body["reasoning"]) is (summaries in asking), summaries
-
-
-def test_a_summary_that_the_upstream_is_never_asked_for_is_told() -> None:
-    config = ReasoningConfig(
-        "adaptive", display="summarized", path="/thinking", display_path="/thinking/display"
-    )
-    _, losses = write(USER, capabilities=Capabilities(summaries="never"), protocol=M, reasoning=config)
-    assert losses == [(LossCode.DROPPED, "/thinking/display")]
-
-
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        (ResponseFormat(), {"type": "json_object"}),
-        (
-            ResponseFormat({"type": "object"}),
-            {"type": "json_schema", "name": "response", "schema": {"type": "object"}, "strict": False},
-        ),
-        (
-            ResponseFormat(CLOSED, "n", "d", True),
-            {
-                "type": "json_schema",
-                "name": "n",
-                "schema": CLOSED,
-                "description": "d",
-                "strict": True,
-            },
-        ),
-    ],
-)
-def test_response_format(form: ResponseFormat, expected: Any) -> None:
-    body, _ = write(USER, response_format=form)
-    assert body["text"] == {"format": expected}
-
-
-PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
-    (
-        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
-        {"max_output_tokens": 16, "temperature": 0, "top_p": 1},
-        [],
-    ),
-    ({"max_output_tokens": 1}, {"max_output_tokens": 16}, [(LossCode.ALTERED, "/max_output_tokens")]),
-    (
-        {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
-        {"metadata": {"a": "b"}, "user": "u", "safety_identifier": "s"},
-        [],
-    ),
-    ({"prompt_cache_key": "k"}, {"prompt_cache_key": "k"}, []),
-    ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
-    ({"service_tier": "standard_only"}, {"service_tier": "default"}, []),
-    ({"service_tier": "odd"}, {}, [(LossCode.DROPPED, "/service_tier")]),
-    ({"verbosity": "low"}, {"text": {"verbosity": "low"}}, []),
-    (
-        {"logprobs": True, "top_logprobs": 3},
-        {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
-        [],
-    ),
-    ({"logprobs": False}, {}, []),
-    ({"modalities": ["text"]}, {}, []),
-    ({"modalities": ["text", "audio"]}, {}, [(LossCode.DROPPED, "/modalities")]),
-    ({"store": True}, {"store": True}, []),
-    ({"store": False}, {}, []),
-    ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, []),
-    ({"speed": "standard"}, {}, []),
-    ({"speed": "odd"}, {}, [(LossCode.DROPPED, "/speed")]),
-    (
-        {"context_management": [{"type": "compaction", "compact_threshold": 9}]},
-        {"context_management": [{"type": "compaction", "compact_threshold": 9}]},
-        [],
-    ),
-    ({"prompt_cache_options": {"mode": "implicit"}}, {"prompt_cache_options": {"mode": "implicit"}}, []),
-    (
-        {"user": "u" * 64, "safety_identifier": "s" * 128},
-        {"user": "u" * 64, "safety_identifier": "s" * 128},
-        [],
-    ),
-    (
-        {"user": "u" * 65, "safety_identifier": "s" * 129},
-        {
-            "user": "f20e249d15fa4b9f44ba21d154f62e1efa76ddfdce5d25139a33a4787cee5a8b",
-            "safety_identifier": "e31d927ebc008be8d5cb8676e02f5b311fdb37fc1ad8c88d188a55ada7847dcc",
-        },
-        [(LossCode.ALTERED, "/user"), (LossCode.ALTERED, "/safety_identifier")],
-    ),
-    ({"mcp_servers": [{"name": "s"}]}, {}, [(LossCode.DROPPED, "/mcp_servers/0")]),
-    ({"seed": 1}, {}, [(LossCode.DROPPED, "/seed")]),
-    (
-        {"presence_penalty": 1, "frequency_penalty": 1, "logit_bias": {}, "top_k": 3},
-        {},
-        [
-            (LossCode.DROPPED, "/presence_penalty"),
-            (LossCode.DROPPED, "/frequency_penalty"),
-            (LossCode.DROPPED, "/logit_bias"),
-            (LossCode.DROPPED, "/top_k"),
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("params", "expected", "losses"), PARAMS)
-def test_settings(params: Any, expected: dict[str, Any], losses: list[Any]) -> None:
-    plain, _ = write(USER)
-    assert write(USER, params=params) == ({**plain, **expected}, losses)
 
 
 # --- tools that the provider runs -----------------------------------------------------------------------------
@@ -475,100 +321,6 @@ def test_deferred_tools_are_shown_and_examples_told() -> None:
         (ALTERED, "/t/input_examples"),
         (ALTERED, "/input_examples"),
     ]
-
-
-@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
-@pytest.mark.parametrize(
-    ("schema", "asked", "sent", "losses"),
-    [
-        (CLOSED, True, True, []),
-        (CLOSED, None, False, []),
-        (OPEN, True, False, [(ALTERED, "/output_config/format")]),
-        (OPEN, None, False, []),
-    ],
-)
-def test_an_answers_schema_is_strict_where_it_may_be(
-    protocol: str, schema: Any, asked: Any, sent: bool, losses: Losses
-) -> None:
-    form = ResponseFormat(schema, strict=asked, path="/output_config/format")
-    body, lost = write(USER, protocol=protocol, response_format=form)
-    assert (body["text"]["format"]["strict"], lost) == (sent, losses)
-
-
-WORDS = {"type": "input_text", "text": "Answer with one JSON object."}
-
-
-@pytest.mark.parametrize(
-    ("said", "added"),
-    [
-        (Message("user", (Text("hi"),)), True),
-        (Message("user", (Text("Give me Json, please"),)), False),
-        (Message("user", (ToolResult("c", (Text("json"),)),)), True),
-    ],
-)
-def test_the_word_json_is_in_the_input_of_who_wants_any_object(said: Message, added: bool) -> None:
-    body, losses = write(said, response_format=ResponseFormat(path="/response_format"))
-    last = {"type": "message", "role": "system", "content": [WORDS]}
-    assert (body["input"][-1] == last) is added
-    assert losses == ([(LossCode.REPAIRED, "/response_format")] if added else [])
-
-
-def test_a_schema_needs_no_such_word() -> None:
-    assert len(write(USER, response_format=ResponseFormat(CLOSED))[0]["input"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("config", "efforts", "sent", "losses"),
-    [
-        (ReasoningConfig(effort="xhigh", effort_path="/e"), ("low", "high"), "high", [(ALTERED, "/e")]),
-        (ReasoningConfig(effort="low", path="/r"), ("low", "high"), "low", []),
-        (ReasoningConfig("disabled", path="/r"), ("minimal", "high"), "minimal", [(ALTERED, "/r")]),
-    ],
-)
-def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
-    config: ReasoningConfig, efforts: Any, sent: str, losses: Losses
-) -> None:
-    body, lost = write(USER, protocol=MESSAGES, reasoning=config, capabilities=Capabilities(efforts=efforts))
-    assert (body["reasoning"]["effort"], lost) == (sent, losses)
-
-
-@pytest.mark.parametrize(
-    ("config", "losses"),
-    [
-        (ReasoningConfig(effort="low", path="/reasoning_effort"), ["/reasoning_effort"]),
-        (
-            ReasoningConfig("adaptive", "low", path="/thinking", effort_path="/output_config/effort"),
-            ["/thinking", "/output_config/effort"],
-        ),
-        (ReasoningConfig(display="summarized"), ["/reasoning"]),
-        # Nothing is lost.
-        (ReasoningConfig("disabled", path="/thinking"), []),
-        (ReasoningConfig(effort="none"), []),
-    ],
-)
-def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, losses: list[str]) -> None:
-    body, lost = write(USER, reasoning=config, capabilities=Capabilities(efforts=()))
-    assert not body.keys() & {"reasoning", "include"}
-    assert lost == [(DROPPED, path) for path in losses]
-
-
-def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
-    body, lost = write(
-        USER, params={"speed": "fast"}, capabilities=Capabilities(refuses=frozenset({"service_tier"}))
-    )
-    assert ("service_tier" in body, lost) == (False, [(DROPPED, "/speed")])
-
-
-def test_what_nobody_asked_for_is_not_sent_where_it_is_refused() -> None:
-    config = ReasoningConfig(effort="low")
-    body, lost = write(
-        USER, reasoning=config, capabilities=Capabilities(refuses=frozenset({"store", "include"}))
-    )
-    assert (body.keys() & {"store", "include"}, lost) == (set(), [])
-    body, lost = write(
-        USER, params={"logprobs": True}, capabilities=Capabilities(refuses=frozenset({"include"}))
-    )
-    assert ("include" in body, lost) == (False, [(DROPPED, "/logprobs")])
 
 
 def test_marks_on_tools_have_no_place() -> None:

@@ -1,4 +1,4 @@
-"""What tools, choices and settings of a Responses request mean."""
+"""Tools and tool choices in a Responses request."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 import pytest
 
 from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
+    CodeExecution,
     CustomTool,
     FunctionTool,
     Grammar,
     HostedTool,
-    ReasoningConfig,
+    McpServer,
+    Namespace,
     Request,
-    ResponseFormat,
     ToolChoice,
     ToolRef,
+    WebSearch,
 )
 from dragoman._ir.signatures import Signer
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
@@ -169,119 +173,90 @@ def test_a_choice_that_says_more_is_kept_beside_its_form(value: dict[str, Any]) 
     assert read(tool_choice=value).extra == {"tool_choice": value}
 
 
-def test_reasoning_settings() -> None:
-    place = {"path": "/reasoning", "effort_path": "/reasoning/effort"}
-    assert read(reasoning={"effort": "low"}).reasoning == ReasoningConfig(effort="low", **place)
-    assert read(reasoning={"summary": "detailed", "mode": "pro"}).reasoning == ReasoningConfig(
-        display="summarized",
-        display_path="/reasoning/summary",
-        extra={"mode": "pro", "summary": "detailed"},
-        **place,
-    )
-    assert read(reasoning={"generate_summary": "concise"}).reasoning == ReasoningConfig(
-        display="summarized",
-        display_path="/reasoning/generate_summary",
-        extra={"generate_summary": "concise"},
-        **place,
-    )
-    assert read(reasoning={"generate_summary": "auto"}).reasoning == ReasoningConfig(
-        display="summarized",
-        display_path="/reasoning/generate_summary",
-        **place,
-    )
+FUNCTION = {"type": "function", "name": "f"}
 
 
-FORMAT = "/text/format"
-FORMATS: list[tuple[Any, ResponseFormat | None]] = [
-    (None, None),
-    ({"type": "text"}, None),
-    ({"type": "json_object"}, ResponseFormat(path=FORMAT)),
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "d"}
+
+
+@pytest.mark.parametrize(
+    ("form", "extra"),
+    [
+        (None, None),
+        ({"type": "text"}, None),
+        (GRAMMAR, None),
+        ({**GRAMMAR, "x": 1}, {"format": {**GRAMMAR, "x": 1}}),
+        ({"type": "odd"}, {"format": {"type": "odd"}}),
+        ("odd", {"format": "odd"}),
+    ],
+)
+def test_formats_that_say_more(form: Any, extra: Any) -> None:
+    [tool] = read(tools=[{"type": "custom", "name": "c", "format": form}]).tools
+    assert getattr(tool, "extra", None) == extra
+
+
+def test_what_a_namespace_says() -> None:
+    space = {"type": "namespace", "name": "n", "description": "d", "x": 1, "tools": [FUNCTION]}
+    assert read(tools=[space]).namespaces == (Namespace("d", {"x": 1}, "/tools/0"),)
+
+
+# --- tools that the provider runs -------------------------------------------------------------------------------
+
+MCP = {"type": "mcp", "server_label": "s", "server_url": "https://s", "require_approval": "never"}
+PLACE = {"type": "approximate", "city": "Oslo"}
+USES: list[tuple[dict[str, Any], Any]] = [
+    *(
+        ({"type": kind}, WebSearch())
+        for kind in (
+            "web_search",
+            "web_search_2025_08_26",
+            "web_search_preview",
+            "web_search_preview_2025_03_11",
+        )
+    ),
     (
         {
-            "type": "json_schema",
-            "name": "n",
-            "schema": {"type": "object"},
-            "strict": True,
-            "description": "d",
-            "odd": 1,
+            "type": "web_search",
+            "filters": {"allowed_domains": ["a"]},
+            "user_location": PLACE,
+            "search_context_size": "low",
+            "external_web_access": True,
         },
-        ResponseFormat({"type": "object"}, "n", "d", True, {"odd": 1}, FORMAT),
+        WebSearch(("a",), location=PLACE, context_size="low"),
     ),
+    ({"type": "web_search", "filters": None, "user_location": None}, WebSearch()),
+    ({"type": "web_search", "filters": {"allowed_domains": None}}, WebSearch()),
+    ({"type": "code_interpreter", "container": {"type": "auto"}}, CodeExecution()),
+    (MCP, McpServer("s", "https://s")),
+    ({**MCP, "authorization": "k", "allowed_tools": ["a"]}, McpServer("s", "https://s", "k", ("a",))),
+    ({**MCP, "allowed_tools": {"tool_names": ["a"]}}, McpServer("s", "https://s", None, ("a",))),
+    ({**MCP, "allowed_tools": {"read_only": True}}, None),
+    ({**MCP, "headers": {"x-key": "k"}}, None),
+    ({**MCP, "require_approval": "always"}, None),
+    ({**MCP, "require_approval": None}, None),
+    ({**MCP, "server_url": None, "connector_id": "connector_gmail"}, None),
+    ({**MCP, "server_label": ""}, None),
+    ({"type": "file_search", "vector_store_ids": ["v"]}, None),
+    ({"type": "image_generation"}, None),
+    ({"type": "programmatic_tool_calling"}, None),
+    ({"type": "tool_search"}, None),
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), FORMATS)
-def test_text_format(value: Any, expected: ResponseFormat | None) -> None:
-    request = read(text={"format": value, "verbosity": "low", "odd": 1})
-    assert request.response_format == expected
-    assert request.params == {"verbosity": "low"}
-    assert request.param_paths["verbosity"] == "/text/verbosity"
-    assert request.extra == {"text": {"odd": 1}}
-
-
-def test_settings_keep_their_values_and_null_is_absent() -> None:
-    request = read(
-        temperature=0,
-        top_p=0.5,
-        max_output_tokens=9,
-        metadata={"a": "b"},
-        store=True,
-        service_tier="flex",
-        client_metadata={"session_id": "s"},
-        user=None,
-        parallel_tool_calls=False,
-        access_programs={"cyber": "standard"},
-    )
-    assert request.params == {
-        "temperature": 0,
-        "top_p": 0.5,
-        "max_output_tokens": 9,
-        "metadata": {"a": "b"},
-        "store": True,
-        "service_tier": "flex",
-        "client_metadata": {"session_id": "s"},
-    }
-    assert request.parallel_tool_calls is False
-    assert request.extra == {"access_programs": {"cyber": "standard"}}
-
-
-def test_values_that_ask_for_nothing_are_no_settings() -> None:
-    assert (
-        read(store=False, background=False, truncation="disabled", metadata={}, top_logprobs=0).params == {}
-    )
-    assert read(background=True, truncation="auto", top_logprobs=2).params == {
-        "background": True,
-        "truncation": "auto",
-        "top_logprobs": 2,
-    }
+@pytest.mark.parametrize(("tool", "use"), USES)
+def test_what_hosted_tools_are_for(tool: dict[str, Any], use: Any) -> None:
+    request = read(tools=[tool])
+    assert request.tools == (HostedTool(ORIGIN, tool["type"], tool, "/tools/0", use),)
+    assert "https://s" not in repr(use)
 
 
 @pytest.mark.parametrize(
-    ("include", "params"),
+    "choice",
     [
-        ([], {}),
-        (["reasoning.encrypted_content"], {}),
-        (["message.output_text.logprobs"], {"logprobs": True}),
-        (["web_search_call.action.sources"], {}),
-        (
-            ["reasoning.encrypted_content", "file_search_call.results"],
-            {"include": ["reasoning.encrypted_content", "file_search_call.results"]},
-        ),
+        {"type": "mcp", "server_label": "s"},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}, FUNCTION]},
     ],
 )
-def test_include(include: list[str], params: dict[str, Any]) -> None:
-    assert read(include=include).params == params
-
-
-@pytest.mark.parametrize(
-    ("options", "extra"),
-    [
-        (None, None),
-        ({}, None),
-        ({"include_obfuscation": False}, None),
-        ({"include_obfuscation": True}, {"stream_options": {"include_obfuscation": True}}),
-        ("odd", {"stream_options": "odd"}),
-    ],
-)
-def test_stream_options(options: Any, extra: Any) -> None:
-    assert read(stream_options=options).extra == extra
+def test_own_choices_of_hosted_tools_come_back_whole(choice: dict[str, Any]) -> None:
+    body = {"model": "m", "input": "hi", "tools": [MCP, FUNCTION], "tool_choice": choice}
+    assert SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), Ledger()) == body

@@ -1,10 +1,7 @@
-"""What a Responses client is sent: events in, a stream or a body out. See `resp_answers` for the judges."""
+"""Events written as a Responses stream and as a body. See `resp_answers` for the judges."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 from resp_answers import (
     FOREIGN,
@@ -18,7 +15,6 @@ from resp_answers import (
     kinds,
     message_item,
     output,
-    own,
     stream,
     text,
     thought,
@@ -72,107 +68,6 @@ def test_text_event_by_event() -> None:
     ]
     assert kinds(payloads)[:2] == ["created", "in_progress"]
     assert output(payloads) == [item]
-
-
-def test_the_response_has_every_field_that_the_vendor_sends() -> None:
-    payloads = answer()
-    started = payloads[0]["response"]
-    assert started == payloads[1]["response"]
-    assert started == {
-        "id": "resp_x1",
-        "object": "response",
-        "created_at": 7,
-        "status": "in_progress",
-        "completed_at": None,
-        "error": None,
-        "incomplete_details": None,
-        "model": "alias",
-        "output": [],
-        "usage": None,
-        "access_programs": None,
-        "background": False,
-        "store": False,
-        "service_tier": "default",
-        "frequency_penalty": 0.0,
-        "instructions": None,
-        "max_output_tokens": None,
-        "max_tool_calls": None,
-        "metadata": {},
-        "parallel_tool_calls": True,
-        "presence_penalty": 0.0,
-        "previous_response_id": None,
-        "prompt_cache_key": None,
-        "safety_identifier": None,
-        "temperature": 1.0,
-        "tool_choice": "auto",
-        "top_logprobs": 0,
-        "top_p": 1.0,
-        "truncation": "disabled",
-        "user": None,
-        "reasoning": {"effort": None, "summary": None},
-        "text": {"format": {"type": "text"}},
-        "tools": [],
-    }
-    usage = {
-        "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
-        "output_tokens": 5,
-        "output_tokens_details": {"reasoning_tokens": 3},
-        "total_tokens": 15,
-    }
-    ended = {"status": "completed", "completed_at": 7, "usage": usage}
-    assert payloads[-1]["response"] == {**started, **ended}
-
-
-def test_the_response_says_whether_it_is_kept() -> None:
-    payloads = answer(context=msgspec.structs.replace(own(), stored=True))
-    assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
-
-
-def test_the_clients_own_request_is_echoed() -> None:
-    request = {
-        "instructions": "be brief",
-        "temperature": 0,
-        "tool_choice": {"type": "function", "name": "f"},
-        "parallel_tool_calls": False,
-        "metadata": {"a": "b"},
-        "prompt_cache_retention": "24h",
-        "reasoning": {"effort": "low"},
-        "text": {"verbosity": "low", "format": None},
-        "tools": [
-            {"type": "function", "name": "f"},
-            {"type": "function", "name": "g", "parameters": {"type": "object"}, "strict": True},
-            {"type": "custom", "name": "c"},
-        ],
-    }
-    response = answer(context=own(**request))[0]["response"]
-    assert {name: response[name] for name in request} == {
-        **request,
-        "reasoning": {"effort": "low", "summary": None},
-        "text": {"verbosity": "low", "format": {"type": "text"}},
-        "tools": [
-            {"type": "function", "name": "f", "parameters": None, "strict": False},
-            {"type": "function", "name": "g", "parameters": {"type": "object"}, "strict": True},
-            {"type": "custom", "name": "c"},
-        ],
-    }
-
-
-@pytest.mark.parametrize(
-    ("tier", "shown", "lost"),
-    [
-        ("flex", "flex", ()),
-        ("standard", "default", ()),
-        ("batch", "flex", ()),
-        ("odd", "default", ("/service_tier",)),
-        (None, "default", ()),
-    ],
-)
-def test_service_tier(tier: str | None, shown: str, lost: tuple[str, ...]) -> None:
-    payloads = stream(Started("u", "m", None, tier))
-    assert payloads[0]["response"]["service_tier"] == shown
-    late = answer(usage=(msgspec.structs.replace(USAGE, service_tier=tier),), lost=lost)
-    assert [each["response"]["service_tier"] for each in late] == ["default", "default", shown]
 
 
 def test_items_follow_one_another_with_ids_of_their_own() -> None:
@@ -297,7 +192,7 @@ def test_own_reasoning_comes_back_as_it_was() -> None:
     ]
 
 
-def test_reasoning_without_a_seal_is_unfinished() -> None:
+def test_e10_reasoning_without_a_signature_is_unfinished() -> None:
     payloads = answer(*thought(ReasoningDelta(0, "h"), complete=False), stop=Stopped(StopReason.MAX_TOKENS))
     assert output(payloads) == [
         {
@@ -307,6 +202,7 @@ def test_reasoning_without_a_seal_is_unfinished() -> None:
             "status": "incomplete",
         }
     ]
+    assert payloads[-1]["type"] == "response.incomplete"
 
 
 def test_a_refusal_is_a_part_of_a_message() -> None:
@@ -427,7 +323,7 @@ def test_text_that_was_cut_is_an_incomplete_item() -> None:
     assert output(payloads)[0]["status"] == "incomplete"
 
 
-def test_a_call_that_was_cut_is_never_done() -> None:
+def test_a12_a_call_that_was_cut_is_never_done() -> None:
     payloads = answer(*call(0, '{"a', complete=False), stop=Stopped(StopReason.MAX_TOKENS))
     assert kinds(payloads)[2:] == ["output_item.added", "function_call_arguments.delta", "incomplete"]
     assert [(item["arguments"], item["status"]) for item in output(payloads)] == [('{"a', "incomplete")]
@@ -438,50 +334,6 @@ def test_a_custom_call_that_was_cut_is_left_out_of_the_final_output() -> None:
     payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS), lost=("/output/0",))
     assert kinds(payloads)[2:] == ["output_item.added", "custom_tool_call_input.delta", "incomplete"]
     assert output(payloads) == []
-
-
-def test_usage_that_never_came_is_all_zero() -> None:
-    payloads = answer(usage=())
-    assert payloads[-1]["response"]["usage"] == {
-        "input_tokens": 0,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 0,
-    }
-    assert "tool_usage" not in payloads[-1]["response"]
-
-
-def test_searches_are_counted_among_what_tools_used() -> None:
-    [*_, last] = answer(usage=(Usage(1, 2, searches=3),))
-    assert last["response"]["tool_usage"]["web_search"] == {"num_requests": 3}
-    assert set(last["response"]["tool_usage"]) == {"image_gen", "web_search"}
-
-
-WRITES = {"ttl_30m_tokens": 6, "ttl_12h_tokens": 4}
-EXTRAS: list[tuple[dict[str, Any], Any, tuple[str, ...]]] = [
-    ({"input_tokens_details": {"cache_write_tokens_details": WRITES}}, WRITES, ()),
-    ({"cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4}}, WRITES, ()),
-    (
-        {"cache_creation": {"ephemeral_5m_input_tokens": 6}},
-        {"ttl_30m_tokens": 6, "ttl_12h_tokens": 0},
-        (),
-    ),
-    ({"cache_creation": {"ephemeral_1d_input_tokens": 6}}, None, ("/usage/cache_creation",)),
-    ({"input_tokens_details": {"odd": 1}}, None, ("/usage/input_tokens_details",)),
-    ({"iterations": []}, None, ("/usage/iterations",)),
-]
-
-
-@pytest.mark.parametrize(("extra", "writes", "lost"), EXTRAS)
-def test_what_was_written_to_which_cache(extra: Any, writes: Any, lost: tuple[str, ...]) -> None:
-    [*_, last] = answer(usage=(Usage(20, 2, cache_write=10, extra=extra),), lost=lost)
-    assert last["response"]["usage"]["input_tokens_details"].get("cache_write_tokens_details") == writes
-
-
-def test_usage_comes_in_pieces() -> None:
-    payloads = answer(usage=(Usage(input=10), Usage(output=2)))
-    assert payloads[-1]["response"]["usage"]["total_tokens"] == 12
 
 
 def test_what_no_utf8_can_hold_is_escaped() -> None:
@@ -495,7 +347,7 @@ FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")
 ERROR = {"code": "rate_limit_exceeded", "message": "slow down", "param": None}
 
 
-def test_a_failure_in_the_middle() -> None:
+def test_e3_a_failure_in_the_middle() -> None:
     payloads = stream(
         STARTED, *text(0, "a"), USAGE, BlockStarted(1, BlockKind.TEXT), TextDelta(1, "b"), Failed(FAULT)
     )
@@ -530,3 +382,24 @@ def test_a_whole_answer_that_failed() -> None:
         {"code": "rate_limit_exceeded", "message": "slow down"},
     )
     assert body["usage"]["total_tokens"] == 1
+
+
+def test_answers_that_say_more() -> None:
+    ledger = Ledger()
+    writer = SPEC.stream_writer(FOREIGN, ledger)
+    for event in (
+        Started("i", "m"),
+        BlockStarted(0, BlockKind.TEXT),
+        TextDelta(0, "a"),
+        Annotation(0, "other", {"url": "u", "cited_text": "a"}, "u"),
+        BlockEnded(0),
+        BlockStarted(1, BlockKind.REFUSAL),
+        Logprobs(1, [{"token": "n", "logprob": -1}]),
+        TextDelta(1, "no"),
+        BlockEnded(1),
+        Usage(1, 2, extra={"iterations": []}),
+        Stopped(StopReason.END),
+        ENDED,
+    ):
+        writer.send(event)
+    assert {loss.path for loss in ledger} == {"/annotations/0", "/logprobs/1", "/usage/iterations"}

@@ -1,4 +1,4 @@
-"""What a Responses upstream is sent: requests in, bodies and losses out."""
+"""Messages of other protocols, written as input items for a Responses upstream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from dragoman._ir.request import (
     Message,
     OpaquePart,
     Reasoning,
-    ReasoningConfig,
     Refusal,
     Request,
     Text,
@@ -51,83 +50,12 @@ def said(role: Any, *parts: Any, **fields: Any) -> Message:
     return Message(role, parts, "/messages/0", **fields)
 
 
-USER = Message("user", (Text("hi"),), "/messages/9")
-USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
-
-
-def test_a_foreign_client_is_not_stored() -> None:
-    assert write(USER, stream=True) == (
-        {"model": "m", "input": [USER_ITEM], "stream": True, "store": False},
-        [],
-    )
-
-
-def test_a_foreign_client_that_asks_for_reasoning_gets_it_back() -> None:
-    body, _ = write(USER, reasoning=ReasoningConfig(effort="high"))
-    assert body["include"] == ["reasoning.encrypted_content"]
-
-
 def text_item(role: str, text: str) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
 
 
-def test_one_plain_system_text_is_instructions() -> None:
-    body, _ = write(said("system", Text("be brief")), USER)
-    assert (body["instructions"], body["input"]) == ("be brief", [USER_ITEM])
-    body, _ = write(said("system", Text("be brief")))
-    assert (body["instructions"], body["input"]) == ("be brief", [])
-
-
-@pytest.mark.parametrize(
-    "leading",
-    [
-        [said("system", Text("a")), said("system", Text("b"))],
-        [said("system", Text("a")), said("developer", Text("b"))],
-        [said("developer", Text("a"))],
-    ],
-)
-def test_other_system_texts_stay_items_with_their_roles(leading: list[Message]) -> None:
-    body, losses = write(*leading, USER)
-    assert "instructions" not in body
-    assert body["input"] == [*(text_item(m.role, m.parts[0].text) for m in leading), USER_ITEM]  # type: ignore[union-attr]
-    assert losses == []
-
-
-@pytest.mark.parametrize(
-    ("message", "loss"),
-    [
-        (
-            said("system", Text("a", CacheMark("/s/0/cache_control"))),
-            [(LossCode.DROPPED, "/s/0/cache_control")],
-        ),
-        (said("system", Text("a", citations=[1], path="/s/0")), [(LossCode.DROPPED, "/s/0/citations")]),
-        (said("system", Text("a"), name="n"), [(LossCode.DROPPED, "/messages/0/name")]),
-        (said("system", Media("image", "url", "u")), []),
-    ],
-)
-def test_a_system_message_with_more_than_text_is_an_item(message: Message, loss: list[Any]) -> None:
-    body, losses = write(message, USER)
-    assert "instructions" not in body
-    assert losses == loss
-    assert body["input"][0]["role"] == "system"
-
-
-def test_a_system_message_of_two_blocks_keeps_them_apart() -> None:
-    body, _ = write(said("system", Text("a"), Text("b")), USER)
-    assert body["input"][0]["content"] == [
-        {"type": "input_text", "text": "a"},
-        {"type": "input_text", "text": "b"},
-    ]
-
-
-def test_cache_marks_go_where_the_upstream_takes_them() -> None:
-    message = said("user", Text("a", CacheMark("/c", "short")), Text("b", CacheMark("/c")))
-    found, losses = items(message, capabilities=Capabilities(cache_marks="breakpoint"))
-    assert found[0]["content"] == [
-        {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
-        {"type": "input_text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}},
-    ]
-    assert losses == []
+USER = Message("user", (Text("hi"),), "/messages/9")
+USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 
 CONTENT: list[tuple[Any, dict[str, Any]]] = [
@@ -355,7 +283,7 @@ def test_a_phase_is_given_back() -> None:
         ([Message("assistant", (ToolCall("c", "f", "x", ToolKind.CUSTOM),), "/a")], True),
     ],
 )
-def test_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: bool) -> None:
+def test_b11_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: bool) -> None:
     thought = said("assistant", Reasoning("hm", Signature(ORIGIN, SEALED), path="/p"))
     found, losses = items(USER, thought, *after)
     assert (REASONING_ITEM in found) is kept
@@ -452,3 +380,17 @@ def test_names_and_marks_without_a_place_are_named() -> None:
         (LossCode.DROPPED, "/call/cache_control"),
         (LossCode.DROPPED, "/tools/0/cache_control"),
     ]
+
+
+@pytest.mark.parametrize("kind", [ToolKind.FUNCTION, ToolKind.CUSTOM])
+@pytest.mark.parametrize("text", ["a", ""])
+def test_the_short_way_writes_the_result_that_the_general_way_writes(kind: ToolKind, text: str) -> None:
+    # Citations are refused by the general way alone.
+    short, long = ToolResult("c", (Text(text),), kind), ToolResult("c", (Text(text, citations=[{}]),), kind)
+    assert items(Message("user", (short,), "/m"))[0] == items(Message("user", (long,), "/m"))[0]
+
+
+def test_a_call_alone_is_written_as_among_other_parts() -> None:
+    call, said = ToolCall("c", "f", "{}"), Text("a")
+    alone = items(Message("assistant", (said,), "/m"), Message("assistant", (call,), "/n"))
+    assert alone == items(Message("assistant", (said, call), "/m"))

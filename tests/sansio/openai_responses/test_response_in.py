@@ -1,4 +1,4 @@
-"""How a Responses answer ends, what it used and lost, and whole answers: frames or a body in, events out."""
+"""The start, the end, failures and losses of a Responses response: frames or a body in, events out."""
 
 from __future__ import annotations
 
@@ -85,56 +85,6 @@ def test_the_status_counts_more_than_the_events_name() -> None:
     payload = {**ended(status="incomplete", **CUT), "type": "response.completed"}
     assert events_of(created(), payload)[-2] == Stopped(StopReason.MAX_TOKENS, "max_output_tokens")
     assert events_of(created(), {**ended(status="odd"), "type": "response.completed"}) == [STARTED, *tail()]
-
-
-DETAILS = {"ttl_12h_tokens": 4, "ttl_30m_tokens": 6}
-USAGES: list[tuple[Any, list[Usage]]] = [
-    (None, []),
-    (
-        {"input_tokens": 10, "input_tokens_details": {"cache_write_tokens_details": DETAILS}},
-        [Usage(10, extra={"input_tokens_details": {"cache_write_tokens_details": DETAILS}})],
-    ),
-    (
-        {
-            "input_tokens": 10,
-            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
-            "output_tokens": 5,
-            "output_tokens_details": {"reasoning_tokens": 3},
-            "total_tokens": 15,
-            "cost": 0.1,
-        },
-        [Usage(10, 5, 4, 2, 3)],
-    ),
-    ({"input_tokens": "many", "output_tokens": 1, "input_tokens_details": None}, [Usage(None, 1)]),
-]
-
-
-@pytest.mark.parametrize(("usage", "expected"), USAGES)
-def test_usage(usage: Any, expected: list[Usage]) -> None:
-    assert events_of(created(), ended(usage=usage))[1:-2] == expected
-
-
-NO_IMAGES = {"input_tokens": 0, "input_tokens_details": {"image_tokens": 0}, "total_tokens": 0}
-
-
-@pytest.mark.parametrize(
-    ("used", "usage", "losses"),
-    [
-        ({"web_search": {"num_requests": 2}, "image_gen": NO_IMAGES}, Usage(3, 2, searches=2), []),
-        ({"web_search": {"num_requests": 0}}, Usage(3, 2, searches=0), []),
-        ({"web_search": None, "image_gen": {**NO_IMAGES, "total_tokens": 1}}, Usage(3, 2), ["image_gen"]),
-        ("odd", Usage(3, 2), []),
-    ],
-)
-def test_what_the_providers_tools_used(used: Any, usage: Usage, losses: list[str]) -> None:
-    ledger = Ledger()
-    assert events_of(created(), ended(tool_usage=used), ledger=ledger)[1] == usage
-    assert [loss.path for loss in ledger] == [f"/tool_usage/{name}" for name in losses]
-
-
-def test_searches_count_without_other_figures() -> None:
-    used = {"web_search": {"num_requests": 1}}
-    assert events_of(created(), ended(usage=None, tool_usage=used))[1] == Usage(searches=1)
 
 
 SEARCHES: list[tuple[Any, Search | None]] = [
@@ -377,3 +327,38 @@ def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
         Opaque(ORIGIN, "web_search_call", SEARCH, "/output/1", search=Search(())),
         *tail(),
     ]
+
+
+AUTO = {"type": "response.created", "response": {**HEAD, "service_tier": "auto"}}
+
+
+@pytest.mark.parametrize(
+    ("payloads", "losses"),
+    [
+        (
+            [event("output_item.done", item=message(text_part("a"), x=1), y=1)],
+            [("unknown_field", "/output/0/y"), ("unknown_field", "/output/0/x")],
+        ),
+        ([{**created(), "x": 1}], [("unknown_field", "/x")]),
+        (
+            [event("output_item.done", item=message({"type": "odd", "odd": 1}))],
+            [("unknown_kind", "/output/0/content/0")],
+        ),
+        (
+            [ended(moderation={"input": {"flagged": True}}, x=1)],
+            [("dropped", "/moderation"), ("unknown_field", "/x")],
+        ),
+        (
+            [ended(status="incomplete", incomplete_details={"reason": "bored"})],
+            [("altered", "/incomplete_details/reason")],
+        ),
+        ([ended(status="incomplete", incomplete_details={"reason": "steered"})], []),
+        ([AUTO, ended(service_tier="priority")], []),
+    ],
+)
+def test_fields_without_an_event_are_losses(payloads: Any, losses: list[tuple[str, str]]) -> None:
+    ledger = Ledger()
+    reader = SPEC.stream_reader(EXCHANGE, ledger)
+    for payload in payloads:
+        reader.read(Frame(b"", encode(payload)))
+    assert [(loss.code.value, loss.path) for loss in ledger] == losses

@@ -1,6 +1,4 @@
-"""Input items that are no messages, calls or results: what they mean to other protocols, and that they come back
-whole to their own.
-"""
+"""Input items other than messages, calls and results: their meaning for other protocols, and their way back."""
 
 from __future__ import annotations
 
@@ -11,11 +9,8 @@ import pytest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    CodeExecution,
     CustomTool,
     FunctionTool,
-    HostedTool,
-    McpServer,
     Message,
     OpaquePart,
     Reasoning,
@@ -24,7 +19,6 @@ from dragoman._ir.request import (
     ResponseFormat,
     Text,
     ToolResult,
-    WebSearch,
 )
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._transforms.extensions import strip_extensions
@@ -53,114 +47,6 @@ def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
     strip_extensions(request, ledger)
     return [(loss.code.value, loss.path) for loss in ledger]
-
-
-# --- what the provider did, in words ----------------------------------------------------------------------------
-
-SERVER = {"server_label": "files"}
-WORDS: list[tuple[dict[str, Any], str]] = [
-    (
-        {"type": "web_search_call", "action": {"type": "search", "query": "cats", "status": "completed"}},
-        'Searched the web for "cats"',
-    ),
-    (
-        {
-            "type": "web_search_call",
-            "action": {
-                "type": "search",
-                "query": "a",
-                "queries": ["a", "b", 1],
-                "sources": [{"type": "url", "url": "https://x"}, {"type": "api", "name": "news"}, {}],
-            },
-        },
-        'Searched the web for "a", "b"\nFound: https://x\nFound: news',
-    ),
-    (
-        {"type": "web_search_call", "action": {"queries": ["b"], "query": "a"}},
-        'Searched the web for "a", "b"',
-    ),
-    ({"type": "web_search_call", "status": "failed"}, "Searched the web (failed)"),
-    (
-        {"type": "web_search_call", "action": {"type": "open_page", "url": "https://x"}},
-        "Opened the web page https://x",
-    ),
-    ({"type": "web_search_call", "action": {"type": "open_page", "url": None}}, "Opened the web page"),
-    (
-        {"type": "web_search_call", "action": {"type": "find_in_page", "pattern": "p", "url": "https://x"}},
-        'Looked for "p" on the web page https://x',
-    ),
-    (
-        {
-            "type": "file_search_call",
-            "queries": ["a"],
-            "results": [{"filename": "f.txt", "text": "t"}, {"file_id": "f1"}, {}],
-        },
-        'Searched files for "a"\nFound: f.txt: t\nFound: f1:\nFound: a file:',
-    ),
-    ({"type": "file_search_call", "queries": ["a"], "results": None}, 'Searched files for "a"'),
-    (
-        {
-            "type": "code_interpreter_call",
-            "code": "1+1",
-            "outputs": [{"type": "logs", "logs": "2"}, {"type": "image", "url": "https://i"}, {}],
-        },
-        "Ran this code:\n1+1\nOutput:\n2\nOutput: the image https://i",
-    ),
-    (
-        {"type": "code_interpreter_call", "code": None, "outputs": None, "status": "incomplete"},
-        "Ran this code:\n (incomplete)",
-    ),
-    ({"type": "image_generation_call", "result": "aW1n"}, "Generated an image"),
-    (
-        {"type": "image_generation_call", "revised_prompt": "a cat", "error": {"code": "c", "message": "m"}},
-        "Generated an image: a cat\nError: m",
-    ),
-    (
-        {"type": "mcp_list_tools", **SERVER, "tools": [{"name": "a"}, {"name": "b"}]},
-        "The tools of the MCP server files: a, b",
-    ),
-    ({"type": "mcp_list_tools", "tools": [], "error": "no"}, "The tools of the MCP server: \nError: no"),
-    (
-        {"type": "mcp_approval_request", **SERVER, "name": "a", "arguments": "{}"},
-        "Asked whether a of the MCP server files may be called with {}",
-    ),
-    ({"type": "mcp_approval_response", "approve": True}, "The call is approved"),
-    ({"type": "mcp_approval_response", "approve": False, "reason": "r"}, "The call is not approved: r"),
-    (
-        {"type": "mcp_call", **SERVER, "name": "a", "arguments": "{}", "output": "o"},
-        "Called a of the MCP server files with {}\nOutput:\no",
-    ),
-    (
-        {"type": "mcp_call", **SERVER, "name": "a", "arguments": "{}", "error": {"content": 1}},
-        'Called a of the MCP server files with {}\nError: {"content":1}',
-    ),
-    ({"type": "program", "code": "x"}, "Ran this program:\nx"),
-    ({"type": "program_output", "result": "y"}, "The program gave:\ny"),
-    (
-        {
-            "type": "tool_search_output",
-            "execution": "server",
-            "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "a"}]}],
-        },
-        "Found the tools: n__a",
-    ),
-    ({"type": "function_call_output", "output": "o", "name": "f"}, "Output of f:\no"),
-    (
-        {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "o"}], "call_id": None},
-        'Output of a tool:\n[{"type":"input_text","text":"o"}]',
-    ),
-]
-
-
-@pytest.mark.parametrize(("item", "words"), WORDS)
-def test_what_the_provider_did_is_told_in_words(item: dict[str, Any], words: str) -> None:
-    request = read(item)
-    [message] = request.messages
-    assert message.parts == (OpaquePart(ORIGIN, item["type"], item, "/input/0", words),)
-    by_user = item["type"] in ("mcp_approval_response", "function_call_output", "custom_tool_call_output")
-    assert message.role == ("user" if by_user else "assistant")
-    assert lost(request) == [("altered", "/input/0")]
-    assert own(item) == [item]
 
 
 # --- items about something else ---------------------------------------------------------------------------------
@@ -364,65 +250,3 @@ def test_a_search_that_its_maker_gets_back_is_not_told_again() -> None:
 def test_any_other_search_is(before: dict[str, Any]) -> None:
     assert len(read(before, SEARCH).messages) == 2
     assert len(read(SEARCH).messages) == 1
-
-
-# --- tools that the provider runs -------------------------------------------------------------------------------
-
-MCP = {"type": "mcp", "server_label": "s", "server_url": "https://s", "require_approval": "never"}
-PLACE = {"type": "approximate", "city": "Oslo"}
-USES: list[tuple[dict[str, Any], Any]] = [
-    *(
-        ({"type": kind}, WebSearch())
-        for kind in (
-            "web_search",
-            "web_search_2025_08_26",
-            "web_search_preview",
-            "web_search_preview_2025_03_11",
-        )
-    ),
-    (
-        {
-            "type": "web_search",
-            "filters": {"allowed_domains": ["a"]},
-            "user_location": PLACE,
-            "search_context_size": "low",
-            "external_web_access": True,
-        },
-        WebSearch(("a",), location=PLACE, context_size="low"),
-    ),
-    ({"type": "web_search", "filters": None, "user_location": None}, WebSearch()),
-    ({"type": "web_search", "filters": {"allowed_domains": None}}, WebSearch()),
-    ({"type": "code_interpreter", "container": {"type": "auto"}}, CodeExecution()),
-    (MCP, McpServer("s", "https://s")),
-    ({**MCP, "authorization": "k", "allowed_tools": ["a"]}, McpServer("s", "https://s", "k", ("a",))),
-    ({**MCP, "allowed_tools": {"tool_names": ["a"]}}, McpServer("s", "https://s", None, ("a",))),
-    ({**MCP, "allowed_tools": {"read_only": True}}, None),
-    ({**MCP, "headers": {"x-key": "k"}}, None),
-    ({**MCP, "require_approval": "always"}, None),
-    ({**MCP, "require_approval": None}, None),
-    ({**MCP, "server_url": None, "connector_id": "connector_gmail"}, None),
-    ({**MCP, "server_label": ""}, None),
-    ({"type": "file_search", "vector_store_ids": ["v"]}, None),
-    ({"type": "image_generation"}, None),
-    ({"type": "programmatic_tool_calling"}, None),
-    ({"type": "tool_search"}, None),
-]
-
-
-@pytest.mark.parametrize(("tool", "use"), USES)
-def test_what_hosted_tools_are_for(tool: dict[str, Any], use: Any) -> None:
-    request = read(USER, tools=[tool])
-    assert request.tools == (HostedTool(ORIGIN, tool["type"], tool, "/tools/0", use),)
-    assert "https://s" not in repr(use)
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"type": "mcp", "server_label": "s"},
-        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}, FUNCTION]},
-    ],
-)
-def test_own_choices_of_hosted_tools_come_back_whole(choice: dict[str, Any]) -> None:
-    body = {"model": "m", "input": [USER], "tools": [MCP, FUNCTION], "tool_choice": choice}
-    assert SPEC.write_request(SPEC.read_request(body, SEALER), Capabilities(), Ledger()) == body
