@@ -1,4 +1,4 @@
-"""Tools that the client runs: what stands in for them, how their calls come back, and what becomes of the history."""
+"""Tools that the client runs: the functions in their place, the items of their calls, and a whole conversation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def declared(tool: dict[str, Any]) -> HostedTool:
     return found
 
 
-# --- what stands in ---------------------------------------------------------------------------------------------
+# --- functions in their place -----------------------------------------------------------------------------------
 
 SEARCHES = {"type": "object", "properties": {"q": {"type": "string"}}}
 STAND_INS: list[tuple[dict[str, Any], str, set[str]]] = [
@@ -75,7 +75,9 @@ STAND_INS: list[tuple[dict[str, Any], str, set[str]]] = [
 
 
 @pytest.mark.parametrize(("tool", "name", "properties"), STAND_INS)
-def test_a_function_with_a_schema_stands_in(tool: dict[str, Any], name: str, properties: set[str]) -> None:
+def test_a_function_with_a_schema_replaces_the_tool(
+    tool: dict[str, Any], name: str, properties: set[str]
+) -> None:
     found = declared(tool).function_fallback
     assert isinstance(found, FunctionTool)
     assert (found.name, found.path) == (name, "/tools/0")
@@ -84,7 +86,7 @@ def test_a_function_with_a_schema_stands_in(tool: dict[str, Any], name: str, pro
     assert set(found.parameters["properties"]) == properties
 
 
-def test_what_a_tool_says_of_itself_is_told_to_the_model() -> None:
+def test_the_description_has_what_the_tool_says_about_itself() -> None:
     skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
     shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
     screen = declared(STAND_INS[5][0]).function_fallback
@@ -108,11 +110,11 @@ def test_what_a_tool_says_of_itself_is_told_to_the_model() -> None:
         {"type": "programmatic_tool_calling"},
     ],
 )
-def test_nothing_stands_in_for_what_the_provider_runs(tool: dict[str, Any]) -> None:
+def test_hosted_tools_have_no_function_in_their_place(tool: dict[str, Any]) -> None:
     assert declared(tool).function_fallback is None
 
 
-# --- calls in answers -------------------------------------------------------------------------------------------
+# --- calls in responses -----------------------------------------------------------------------------------------
 
 
 def hosted_call(kind: str, arguments: str, number: int = 0, *, complete: bool = True) -> list[Any]:
@@ -148,7 +150,7 @@ PATCH = {"type": "update_file", "path": "a", "diff": "@@\n-a\n+b"}
 DELETE = {"type": "delete_file", "path": "a"}
 FULL_COMMAND = {"command": ["ls"], "env": {"A": "b"}, "timeout_ms": 5, "user": "u", "working_directory": "/"}
 
-# kind, arguments, type and prefix of the item, its fields, the same as announced.
+# kind, arguments, type and prefix of the item, its fields, its fields as announced.
 CALLS: list[tuple[str, Any, str, str, dict[str, Any], dict[str, Any]]] = [
     (
         "shell",
@@ -233,7 +235,7 @@ def test_a_call_comes_back_as_its_own_item(
     assert names == ["output_item.added", "output_item.done"]
 
 
-def test_the_commands_of_a_shell_are_also_told_one_by_one() -> None:
+def test_the_commands_of_a_shell_have_events_of_their_own() -> None:
     payloads = answer(*hosted_call("shell", '{"commands":["ls","pwd"]}'))
     told = [
         {key: value for key, value in payload.items() if key != "sequence_number"}
@@ -252,7 +254,7 @@ def test_the_commands_of_a_shell_are_also_told_one_by_one() -> None:
     ]
 
 
-def test_other_items_may_stand_around_it() -> None:
+def test_a_call_among_other_items() -> None:
     payloads = answer(*text(0), *hosted_call("apply_patch", encode_text(DELETE), 1), *call(2, "{}"), *text(3))
     assert [(each["type"], each["id"]) for each in output(payloads)] == [
         ("message", "msg_x1_0"),
@@ -272,7 +274,7 @@ def test_other_items_may_stand_around_it() -> None:
         ("computer", {"actions": [{**CLICK, "why": "so"}]}),
     ],
 )
-def test_what_the_item_has_no_place_for_is_named(kind: str, arguments: Any) -> None:
+def test_arguments_without_a_place_in_the_item_are_a_loss(kind: str, arguments: Any) -> None:
     answer(*hosted_call(kind, encode_text(arguments)), lost=("/output/0/arguments",))
 
 
@@ -283,7 +285,7 @@ def test_what_the_item_has_no_place_for_is_named(kind: str, arguments: Any) -> N
         ("local_shell", {"command": ["ls"], "env": {}, "user": None}),
     ],
 )
-def test_what_the_item_says_too_is_not(kind: str, arguments: Any) -> None:
+def test_arguments_with_a_place_in_the_item_are_no_loss(kind: str, arguments: Any) -> None:
     answer(*hosted_call(kind, encode_text(arguments)))
 
 
@@ -344,7 +346,7 @@ def test_a12_a_call_that_was_cut_is_never_done(arguments: str) -> None:
     assert [(each["arguments"], each["status"]) for each in output(payloads)] == [(arguments, "incomplete")]
 
 
-# --- the whole way, as Codex goes it ----------------------------------------------------------------------------
+# --- a conversation as Codex has it -----------------------------------------------------------------------------
 
 SPAWN = {"type": "function", "name": "spawn_agent", "parameters": {"type": "object"}, "strict": False}
 CODEX = {
@@ -415,7 +417,7 @@ def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
     ]
 
 
-def test_what_an_answer_gave_is_read_again_as_the_same_call() -> None:
+def test_a_written_call_is_read_again_as_the_same_call() -> None:
     for kind, arguments, *_ in CALLS:
         [item] = output(answer(*hosted_call(kind, encode_text(arguments))))
         [found] = read(item).messages[0].parts

@@ -1,4 +1,4 @@
-"""What the items of a Responses answer mean: frames in, events out."""
+"""The items of a Responses response: frames in, events out."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ SELECTIONS: list[tuple[list[dict[str, Any]], list[Event]]] = [
         HELLO,
     ),
     ([created(), ADDED, delta("Hel"), ITEM_DONE, FINAL], HELLO),
-    # What contradicts the deltas is not said again.
+    # Text that contradicts the deltas is not emitted.
     (
         [created(), ADDED, *TWO, event("output_item.done", item=message(text_part("Other"))), BARE_FINAL],
         HELLO,
     ),
-    # Without indexes, the item's id or the last item is meant; ids may even change.
+    # Without an index, it is the item of that id, or the last one. Ids may change.
     (
         [
             created(),
@@ -174,7 +174,7 @@ NOTHING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("payload", NOTHING)
-def test_what_says_nothing_is_passed_over(payload: dict[str, Any]) -> None:
+def test_events_without_content_are_ignored(payload: dict[str, Any]) -> None:
     assert events_of(created(), ADDED, payload, *TWO, BARE_FINAL) == HELLO
 
 
@@ -236,7 +236,7 @@ def test_annotations_come_once(live: bool) -> None:
     ]
 
 
-def test_unknown_fields_of_annotations_are_told_by_their_places() -> None:
+def test_unknown_fields_of_annotations_have_a_path() -> None:
     ledger = Ledger()
     odd = {**URL, "x": {}, "y": None}
     done = event("content_part.done", content_index=0, part=text_part("Hello", annotations=[FILE, odd]))
@@ -291,7 +291,7 @@ CALL_SELECTIONS: list[tuple[list[dict[str, Any]], list[Event]]] = [
         ],
         [CALL_START, ArgumentsDelta(0, "{}"), BlockEnded(0)],
     ),
-    # A name that never comes, an id that is not there.
+    # Without a name, and without an id.
     (
         [event("output_item.done", item={"type": "function_call", "id": "fc_9"})],
         [
@@ -325,7 +325,7 @@ def test_function_calls(payloads: list[dict[str, Any]], expected: list[Event]) -
     assert events_of(created(), *payloads, BARE_FINAL) == [STARTED, *expected, *CALL_TAIL]
 
 
-def test_a_call_that_never_got_its_name_is_nothing() -> None:
+def test_a_call_without_a_name_is_ignored() -> None:
     nameless = event("output_item.added", item={"type": "function_call"})
     assert events_of(created(), nameless, BARE_FINAL) == [STARTED, *CALL_TAIL]
 
@@ -369,7 +369,7 @@ def test_parallel_calls_keep_their_own_text() -> None:
     ]
 
 
-def test_a_caller_is_named_as_lost() -> None:
+def test_a_caller_is_a_loss() -> None:
     ledger = Ledger()
     called = event("output_item.added", item={**CALL, "caller": {"type": "program", "caller_id": "p"}})
     direct = event("output_item.added", 1, item={**CALL, "call_id": "c2", "caller": {"type": "direct"}})
@@ -444,7 +444,7 @@ THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
             BlockEnded(0),
         ],
     ),
-    # Never finished: there is nothing to seal.
+    # Never finished, so without a signature.
     ([REASONING_ADDED, summary("a")], [THINKING, thought("a"), BlockEnded(0, False)]),
     ([REASONING_ADDED], []),
 ]
@@ -455,7 +455,7 @@ def test_reasoning(payloads: list[dict[str, Any]], expected: list[Event]) -> Non
     assert events_of(created(), *payloads, BARE_FINAL) == [STARTED, *expected, *tail()]
 
 
-def test_other_items_are_given_whole_when_they_are_done() -> None:
+def test_other_items_are_emitted_whole_when_they_are_done() -> None:
     ledger = Ledger()
     found = events_of(
         created(),

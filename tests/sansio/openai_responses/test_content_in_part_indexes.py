@@ -1,6 +1,6 @@
-"""Servers whose events number the parts of an item otherwise than the finished item has them: frames in, events out.
+"""Servers whose events number the parts of an item differently from the finished item: frames in, events out.
 
-Everything is given once, and nothing of it is a loss.
+Everything is emitted once, and nothing is a loss.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def counted_by_item(output: int, content: int, item: Payload, *pieces: str) -> I
 
 
 def counted_by_delta(output: int, item: Payload, *pieces: str) -> Iterator[Payload]:
-    """One item as vLLM streamed before 0.12: a part is announced, and from there on each event has the next index."""
+    """One item as vLLM streamed it before 0.12: a part is announced, and each later event has the next index."""
     thinks = item["type"] == "reasoning"
     said = "reasoning_text" if thinks else "output_text"
     whole = text_part("".join(pieces))
@@ -69,14 +69,14 @@ def counted_by_delta(output: int, item: Payload, *pieces: str) -> Iterator[Paylo
 
 
 def reasoning_then_text_before_0_12() -> Iterator[Payload]:
-    """The message is added in the place and by the name of the reasoning; its parts have a place of their own."""
+    """The message is added under the index and id of the reasoning; its parts have an index of their own."""
     yield from counted_by_delta(0, THOUGHT, "H", "mm")
     yield event("output_item.added", item={**MESSAGE, "id": THOUGHT["id"]})
     yield from list(counted_by_delta(1, {**MESSAGE, "id": "n"}, "Hel", "lo"))[1:]
 
 
 THOUGHT, MESSAGE = {**REASONING, "id": "r"}, message(id="m")
-# The final response names its items anew, and it may number them anew.
+# The final response has new ids, and may have new indexes.
 NEW = (reasoning("Hmm", id="rs_new"), message(text_part("Hello"), id="msg_new"))
 
 STREAMS: list[list[Payload]] = [
@@ -92,14 +92,14 @@ STREAMS: list[list[Payload]] = [
     ],
     [*counted_by_delta(0, THOUGHT, "H", "m", "m"), *counted_by_delta(1, MESSAGE, "He", "ll", "o"), ended(*NEW)],
     [*reasoning_then_text_before_0_12(), ended(*NEW)],
-    # No event of the parts, or none of the items, says it again.
+    # No event of the parts, or none of the items, repeats it.
     [*list(counted_by_item(0, 0, THOUGHT, "Hmm"))[:3], *list(counted_by_item(1, 1, MESSAGE, "Hel"))[:3], ended(*NEW)],
     [*counted_by_item(0, 3, THOUGHT, "Hmm"), *counted_by_item(1, 7, MESSAGE, "Hello"), BARE_FINAL],
 ]  # fmt: skip
 
 
-def told(events: list[Event]) -> tuple[str, str, int]:
-    """All reasoning, all text, and how many blocks there are."""
+def texts_and_blocks(events: list[Event]) -> tuple[str, str, int]:
+    """Return all reasoning, all text, and the number of blocks."""
     thoughts = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
     text = "".join(each.text for each in events if isinstance(each, TextDelta))
     return thoughts, text, sum(isinstance(each, BlockStarted) for each in events)
@@ -108,11 +108,11 @@ def told(events: list[Event]) -> tuple[str, str, int]:
 @pytest.mark.parametrize("payloads", STREAMS)
 def test_parts_are_matched_by_order(payloads: list[Payload]) -> None:
     ledger = Ledger()
-    assert told(events_of(created(), *payloads, ledger=ledger)) == ("Hmm", "Hello", 2)
+    assert texts_and_blocks(events_of(created(), *payloads, ledger=ledger)) == ("Hmm", "Hello", 2)
     assert list(ledger) == []
 
 
-def test_a_message_that_was_added_elsewhere_is_told_as_it_comes() -> None:
+def test_a_message_added_under_another_index_is_emitted_as_it_comes() -> None:
     payloads = [created(), *list(reasoning_then_text_before_0_12())[:-3], ended(*NEW)]
     texts = [each.text for each in events_of(*payloads) if isinstance(each, TextDelta)]
     assert texts == ["Hel", "lo"]
@@ -123,7 +123,7 @@ def test_reasoning_stays_one_paragraph() -> None:
     assert {each.part for each in events if isinstance(each, ReasoningDelta)} == {0}
 
 
-def test_items_that_are_named_and_numbered_anew() -> None:
+def test_items_with_new_ids_and_indexes() -> None:
     call = {**CALL, "id": "fc_new", "call_id": "c_new", "arguments": "{}", "status": "completed"}
     begun = [CALL_ADDED, event("function_call_arguments.done", arguments="{}")]
     events = events_of(
@@ -133,7 +133,7 @@ def test_items_that_are_named_and_numbered_anew() -> None:
         *list(counted_by_item(3, 1, {**MESSAGE, "id": "b"}, "B"))[:3],
         ended(message(text_part("A"), id="x"), call, message(text_part("B, too"), id="y")),
     )
-    assert told(events) == ("", "AB, too", 3)
+    assert texts_and_blocks(events) == ("", "AB, too", 3)
 
 
 PARTS: list[tuple[list[tuple[int, str]], list[str], list[str]]] = [
@@ -143,7 +143,7 @@ PARTS: list[tuple[list[tuple[int, str]], list[str], list[str]]] = [
     ([(1, "A"), (2, "B")], ["A", "Bb", "C"], ["A", "Bb", "C"]),
     ([(1, "B")], ["A", "B"], ["B", "A"]),
     ([(0, "B")], ["", "B"], ["B"]),
-    # What contradicts the text that came is not told again.
+    # Text that contradicts the deltas is not emitted.
     ([(0, "A")], ["other"], ["A"]),
     ([(0, "A"), (1, "B")], ["other", "B"], ["A", "B"]),
 ]

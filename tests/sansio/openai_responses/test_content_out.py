@@ -98,7 +98,7 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
     assert payloads[-1]["response"] == {**started, **ended}
 
 
-def test_the_response_says_whether_it_is_kept() -> None:
+def test_the_response_shows_whether_it_is_stored() -> None:
     payloads = answer(context=msgspec.structs.replace(own(), stored=True))
     assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
 
@@ -149,10 +149,10 @@ def test_service_tier(tier: str | None, shown: str, lost: tuple[str, ...]) -> No
     assert [each["response"]["service_tier"] for each in late] == ["default", "default", shown]
 
 
-FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")
+ERROR = WireError(ErrorKind.RATE_LIMIT, "slow down")
 NUMBER = (int, float)
 NULL = type(None)
-# What `ResponseResource` of the Open Responses specification (2026-04-24) requires, and of which types.
+# Required fields of `ResponseResource` in the Open Responses specification (2026-04-24), with their types.
 OPEN_RESPONSES: dict[str, tuple[type, ...]] = {
     "background": (bool,),
     "completed_at": (int, NULL),
@@ -189,10 +189,10 @@ OPEN_RESPONSES: dict[str, tuple[type, ...]] = {
 
 
 @pytest.mark.parametrize(
-    "asked", [own(), own(temperature=None, top_p=None, service_tier=None, metadata=None)]
+    "context", [own(), own(temperature=None, top_p=None, service_tier=None, metadata=None)]
 )
-def test_every_response_has_what_open_responses_requires(asked: ResponseContext) -> None:
-    answers = [answer(*text(), context=asked), stream(STARTED, Failed(FAULT), context=asked)]
+def test_every_response_has_what_open_responses_requires(context: ResponseContext) -> None:
+    answers = [answer(*text(), context=context), stream(STARTED, Failed(ERROR), context=context)]
     found = [payload["response"] for each in answers for payload in each if "response" in payload]
     assert {each["status"] for each in found} == {"in_progress", "completed", "failed"}
     for response in found:
@@ -202,18 +202,18 @@ def test_every_response_has_what_open_responses_requires(asked: ResponseContext)
         assert wrong == []
 
 
-def test_an_answer_is_complete_when_the_clock_says_so() -> None:
-    asked = msgspec.structs.replace(own(), clock=lambda: 9)
-    ends = [answer(context=asked)[-1], answer(context=asked, stop=Stopped(StopReason.MAX_TOKENS))[-1]]
-    told = [(each["response"]["created_at"], each["response"]["completed_at"]) for each in ends]
-    assert told == [(7, 9), (7, None)]
+def test_completed_at_is_read_from_the_clock() -> None:
+    context = msgspec.structs.replace(own(), clock=lambda: 9)
+    ends = [answer(context=context)[-1], answer(context=context, stop=Stopped(StopReason.MAX_TOKENS))[-1]]
+    times = [(each["response"]["created_at"], each["response"]["completed_at"]) for each in ends]
+    assert times == [(7, 9), (7, None)]
 
 
 SHELL = ToolHead("c1", "shell", hosted="shell")
 OPEN_ITEMS: list[tuple[list[Event], list[dict[str, Any]]]] = [
     (text(0, "a"), [{"type": "message", "status": "completed"}]),
     (text(0, "a")[:-1], [{"type": "message", "status": "incomplete"}]),
-    (text(0, "a")[:1], []),  # nothing of it has come
+    (text(0, "a")[:1], []),  # without any text
     (
         thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1))[:-1],
         [
@@ -235,8 +235,8 @@ OPEN_ITEMS: list[tuple[list[Event], list[dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("events", "expected"), OPEN_ITEMS)
 def test_a_failed_response_holds_the_item_that_was_open(events: list[Event], expected: list[Any]) -> None:
-    found = output(stream(STARTED, *events, Failed(FAULT)))
-    assert found == whole(STARTED, *events, Failed(FAULT))["output"]
+    found = output(stream(STARTED, *events, Failed(ERROR)))
+    assert found == whole(STARTED, *events, Failed(ERROR))["output"]
     assert [
         {key: item[key] for key in wanted} for item, wanted in zip(found, expected, strict=True)
     ] == expected
@@ -251,7 +251,7 @@ def search(*queries: str, sources: tuple[Source, ...] = (), carried: bool = True
 
 
 SOURCES = (Source("https://x", "X"), Source("https://y"))
-SHOWN: list[tuple[Opaque, dict[str, Any]]] = [
+SEARCHES: list[tuple[Opaque, dict[str, Any]]] = [
     (
         search("cats", "dogs", sources=SOURCES),
         {
@@ -265,7 +265,7 @@ SHOWN: list[tuple[Opaque, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "action"), SHOWN)
+@pytest.mark.parametrize(("event", "action"), SEARCHES)
 def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, Any]) -> None:
     payloads = answer(*text(0), event)
     item = {"id": "ws_x1_1", "type": "web_search_call", "status": "completed", "action": action}
@@ -281,22 +281,22 @@ def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, 
     assert [(each["item_id"], each["output_index"]) for each in payloads[-5:-2]] == [("ws_x1_1", 1)] * 3
 
 
-def test_what_cannot_come_back_to_its_maker_is_named() -> None:
+def test_a_search_that_cannot_return_to_its_maker_is_a_loss() -> None:
     answer(search("cats", carried=False), lost=("/content/1",))
 
 
-def test_a_search_follows_its_sealed_form() -> None:
-    seal = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
-    items = output(answer(*thought(SignatureDelta(0, seal)), search("cats")))
+def test_a_search_follows_its_signature() -> None:
+    signature = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
+    items = output(answer(*thought(SignatureDelta(0, signature)), search("cats")))
     assert [each["id"] for each in items] == ["rs_x1_0", "ws_x1_1"]
     request = SPEC.read_request({"model": "m", "input": items}, SEALER)
     assert len(request.messages) == 1
 
 
-def test_a_summary_is_one_compaction_item_and_nothing_else() -> None:
+def test_a_summary_is_one_compaction_item_only() -> None:
     payloads = answer(Compacted("all of it"), stop=Stopped(StopReason.COMPACTION))
-    sealed = SEALER.wrap(Signature("dragoman", {"summary": "all of it"}))
-    item = {"id": "cmp_x1_0", "type": "compaction", "encrypted_content": sealed}
+    wrapped = SEALER.wrap(Signature("dragoman", {"summary": "all of it"}))
+    item = {"id": "cmp_x1_0", "type": "compaction", "encrypted_content": wrapped}
     assert output(payloads) == [item]
     assert kinds(payloads)[2:] == ["output_item.added", "output_item.done", "completed"]
     [message] = SPEC.read_request({"model": "m", "input": [item]}, SEALER).messages

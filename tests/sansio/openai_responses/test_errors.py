@@ -150,7 +150,7 @@ def test_error_bodies_of_all_shapes(status: int, body: bytes, error: WireError) 
         (b"<html>", False),
     ],
 )
-def test_which_bodies_clients_can_read(body: bytes, is_one: bool) -> None:
+def test_native_errors(body: bytes, is_one: bool) -> None:
     assert SPEC.is_native_error(body) is is_one
 
 
@@ -182,7 +182,7 @@ def test_statuses(error: WireError, status: int) -> None:
     assert SPEC.write_error(error, None)[0] == status
 
 
-def test_a_senders_code_is_kept_where_clients_do_not_act_on_another() -> None:
+def test_a_senders_code_is_kept_unless_clients_act_on_the_tables() -> None:
     assert error_object(WireError(K.INVALID_REQUEST, "m", code="odd", param="input"))["code"] == "odd"
     assert error_object(WireError(K.CONTEXT_LENGTH, "m", code="odd"))["code"] == "context_length_exceeded"
     assert (

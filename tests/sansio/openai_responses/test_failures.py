@@ -1,4 +1,4 @@
-"""Cases in which other gateways broke Responses clients, or Responses upstreams, each under its row's name."""
+"""Failures of other gateways towards Responses clients and upstreams, by the rows of tests/conformance/failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORIGIN = "openai_responses"
 
 
 def rich() -> list[Event]:
-    """An answer with an item of every kind that other vendors' answers have."""
+    """Events of a response with an item of every kind that other vendors have."""
     return [
         *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, MESSAGES_SEAL)),
         *text(1, "Be", "fore"),
@@ -73,11 +73,11 @@ def test_h9_added_parts_have_their_empty_texts() -> None:
 def test_h10_an_item_has_one_id_and_one_index_all_its_life() -> None:
     payloads = answer(*rich())
     for index, item in enumerate(output(payloads)):
-        told = of_item(payloads, index)
-        ids = {each.get("item_id") or each["item"]["id"] for each in told}
+        events = of_item(payloads, index)
+        ids = {each.get("item_id") or each["item"]["id"] for each in events}
         assert ids == {item["id"]}
-        assert told[0]["type"] == "response.output_item.added"
-        assert told[-1]["type"] == "response.output_item.done"
+        assert events[0]["type"] == "response.output_item.added"
+        assert events[-1]["type"] == "response.output_item.done"
 
 
 def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
@@ -141,12 +141,12 @@ def test_a11_b13_text_around_a_call_is_two_items_in_order_each_text_once() -> No
         ]
 
 
-def test_d8_an_incomplete_answer_has_its_usage() -> None:
+def test_d8_an_incomplete_response_has_its_usage() -> None:
     payloads = answer(*text(), stop=Stopped(StopReason.MAX_TOKENS))
     assert payloads[-1]["response"]["usage"]["total_tokens"] == 15
 
 
-# --- ends, with this protocol on both sides of the whole machine -------------------------------------------------
+# --- ends, with this protocol on both sides of a translator -------------------------------------------------------
 
 HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
 OPENING = [

@@ -242,7 +242,7 @@ def test_results(value: dict[str, Any], expected: ToolResult) -> None:
     assert item(value) == Message("user", (expected,), "/input/0")
 
 
-def test_reasoning_keeps_the_whole_item_as_its_seal() -> None:
+def test_reasoning_has_the_whole_item_as_its_signature() -> None:
     value = {
         "type": "reasoning",
         "id": "rs_1",
@@ -260,11 +260,11 @@ def test_reasoning_content_is_its_text_when_there_is_no_summary() -> None:
     assert item(value).parts == (Reasoning("deep", Signature(ORIGIN, value), path="/input/0"),)
 
 
-def test_reasoning_that_we_sealed_is_unwrapped() -> None:
+def test_a_wrapped_signature_is_unwrapped() -> None:
     signer = Signer(b"secret")
-    seal = Signature("anthropic_messages", {"type": "thinking", "thinking": "t", "signature": "s"}, "c")
-    value = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": signer.wrap(seal)}
-    assert item(value, signer).parts == (Reasoning("", seal, "rs_1", path="/input/0"),)
+    signature = Signature("anthropic_messages", {"type": "thinking", "thinking": "t", "signature": "s"}, "c")
+    value = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": signer.wrap(signature)}
+    assert item(value, signer).parts == (Reasoning("", signature, "rs_1", path="/input/0"),)
 
 
 def test_forged_reasoning_is_only_text() -> None:
@@ -277,12 +277,12 @@ def test_forged_reasoning_is_only_text() -> None:
 
 
 @pytest.mark.parametrize("kind", ["something_of_tomorrow", "compaction"])
-def test_items_that_say_nothing_to_others_ride_along_whole(kind: str) -> None:
+def test_items_without_a_neutral_form_stay_whole(kind: str) -> None:
     value = {"type": kind, "id": "x"}
     assert item(value) == Message("assistant", (OpaquePart(ORIGIN, kind, value, "/input/0"),), "/input/0")
 
 
-def test_a_refusal_in_a_tool_result_is_kept_with_its_words() -> None:
+def test_a_refusal_in_a_tool_result_is_kept_with_its_text() -> None:
     refusal = {"type": "refusal", "refusal": "no"}
     item = {"type": "function_call_output", "call_id": "c", "output": [refusal]}
     [message] = read(input=[item]).messages
@@ -294,13 +294,13 @@ def test_a_refusal_in_a_tool_result_is_kept_with_its_words() -> None:
 FUNCTION = {"type": "function", "name": "f"}
 
 
-def test_what_an_item_of_tools_says() -> None:
+def test_unknown_fields_of_an_item_of_tools() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}
     assert read(input=[item]).messages == ()
     assert read(input=[{**item, "x": 1}]).messages == (Message("user", (), "/input/0", extra={"x": 1}),)
 
 
-def test_a_cache_mark_that_says_more() -> None:
+def test_a_cache_mark_with_further_members() -> None:
     mark = {"mode": "explicit", "ttl": "12h", "x": 1}
     part = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": mark}
     [found] = read(input=[{"role": "user", "content": [part]}]).messages[0].parts
@@ -315,14 +315,14 @@ def test_a_cache_mark_that_says_more() -> None:
 
 ODD = {"x_odd": 1}
 TEXT = {"type": "input_text", "text": "a"}
-SAID = {"type": "output_text", "text": "a", "annotations": []}
+OUTPUT_TEXT = {"type": "output_text", "text": "a", "annotations": []}
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 CUSTOM = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "a"}
 
 
 def bare(part: Any) -> Any:
-    """A message or part without its unknown fields."""
+    """Return a message or part without its unknown fields."""
     inner = {"parts": tuple(map(bare, part.parts))} if hasattr(part, "parts") else {}
     return msgspec.structs.replace(part, extra=None, **inner)
 
@@ -344,17 +344,17 @@ def bare(part: Any) -> Any:
     ]
     + [
         ({"role": "assistant", "content": [part]}, {"role": "assistant", "content": [{**part, **ODD}]})
-        for part in (TEXT, SAID, {**SAID, "annotations": [{"type": "url_citation"}]})
+        for part in (TEXT, OUTPUT_TEXT, {**OUTPUT_TEXT, "annotations": [{"type": "url_citation"}]})
     ],
 )
-def test_the_short_ways_read_what_the_general_way_reads(common: Any, odd: Any) -> None:
+def test_common_shapes_are_read_as_by_the_general_code(common: Any, odd: Any) -> None:
     short, long = read(input=[common]).messages, read(input=[odd]).messages
     assert short != long
     assert short == tuple(map(bare, long))
 
 
 @pytest.mark.parametrize("item", [{**CALL, "name": ""}, {**CALL, "name": 1}, {**CUSTOM, "name": None}])
-def test_what_is_wrong_in_a_short_way_is_named_all_the_same(item: Any) -> None:
+def test_errors_in_common_shapes_have_a_path(item: Any) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(input=[item])
     assert caught.value.path == "/input/0/name"

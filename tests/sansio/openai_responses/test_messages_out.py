@@ -46,7 +46,7 @@ def items(*messages: Message, **fields: Any) -> tuple[list[Any], list[tuple[Loss
     return body["input"], losses
 
 
-def said(role: Any, *parts: Any, **fields: Any) -> Message:
+def message(role: Any, *parts: Any, **fields: Any) -> Message:
     return Message(role, parts, "/messages/0", **fields)
 
 
@@ -95,7 +95,7 @@ CONTENT: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("part", "expected"), CONTENT)
 def test_user_content(part: Any, expected: dict[str, Any]) -> None:
-    assert items(said("user", part)) == ([{"type": "message", "role": "user", "content": [expected]}], [])
+    assert items(message("user", part)) == ([{"type": "message", "role": "user", "content": [expected]}], [])
 
 
 LOST_PARTS: list[tuple[str, str, Any, list[Any]]] = [
@@ -125,23 +125,21 @@ LOST_PARTS: list[tuple[str, str, Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("protocol", "role", "part", "losses"), LOST_PARTS)
-def test_what_has_no_place_is_left_out_and_named(
-    protocol: str, role: str, part: Any, losses: list[Any]
-) -> None:
-    assert items(said(role, part), USER, protocol=protocol) == ([USER_ITEM], losses)
+def test_content_without_a_place_is_a_loss(protocol: str, role: str, part: Any, losses: list[Any]) -> None:
+    assert items(message(role, part), USER, protocol=protocol) == ([USER_ITEM], losses)
 
 
-def test_what_a_document_is_about_is_told_before_it() -> None:
+def test_the_context_of_a_document_is_text_before_it() -> None:
     part = Media("file", "url", "u", context="c", citations={"enabled": True}, path="/p")
     file = {"type": "input_file", "file_url": "u"}
     told = [{"type": "input_text", "text": "c"}, file]
     losses = [(LossCode.ALTERED, "/p/context"), (LossCode.DROPPED, "/p/citations")]
-    assert items(said("user", part), protocol=MESSAGES) == (
+    assert items(message("user", part), protocol=MESSAGES) == (
         [{"type": "message", "role": "user", "content": told}],
         losses,
     )
     result = ToolResult("c", (part,))
-    assert items(said("user", result), protocol=MESSAGES)[0][0]["output"] == told
+    assert items(message("user", result), protocol=MESSAGES)[0][0]["output"] == told
 
 
 WEB = {"type": "web_search_result_location", "url": "https://x", "title": "X"}
@@ -180,24 +178,24 @@ CITED: list[tuple[Text, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "annotations", "losses"), CITED)
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("single", [True, False])
 def test_citations_of_the_assistants_are_annotations(
-    text: Text, annotations: list[Any], losses: list[Any], alone: bool
+    text: Text, annotations: list[Any], losses: list[Any], single: bool
 ) -> None:
-    parts = (text,) if alone else (text, Text("b"))
-    found, lost = items(said("assistant", *parts), protocol=MESSAGES)
+    parts = (text,) if single else (text, Text("b"))
+    found, lost = items(message("assistant", *parts), protocol=MESSAGES)
     assert found[0]["content"][0] == {"type": "output_text", "text": "Hello", "annotations": annotations}
     assert lost == losses
 
 
 @pytest.mark.parametrize("part", [ToolResult("c", (CITED[0][0],)), CITED[0][0]])
-def test_what_the_client_says_has_no_citations(part: Any) -> None:
-    assert items(said("user", part), protocol=MESSAGES)[1] == [(LossCode.DROPPED, "/p/citations")]
+def test_texts_of_the_client_have_no_citations(part: Any) -> None:
+    assert items(message("user", part), protocol=MESSAGES)[1] == [(LossCode.DROPPED, "/p/citations")]
 
 
 def test_audio_is_refused() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        write(said("user", Media("audio", "base64", "QUJD", path="/p")))
+        write(message("user", Media("audio", "base64", "QUJD", path="/p")))
     assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
         400,
         "/p",
@@ -205,24 +203,24 @@ def test_audio_is_refused() -> None:
     )
 
 
-SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA", "status": None}
-# What the client's protocol had no form for.
+ENCRYPTED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA", "status": None}
+# An item without a form in the client's protocol.
 SEARCHED = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None, "created_by": "x"}
 SEARCH_ITEM = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None}
 REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 
 
 def test_an_assistant_turn_becomes_items_in_the_order_of_its_parts() -> None:
-    turn = said(
+    turn = message(
         "assistant",
-        Reasoning("hm", Signature(ORIGIN, SEALED)),
+        Reasoning("hm", Signature(ORIGIN, ENCRYPTED)),
         Text("first"),
         ToolCall("c1", "f", '{"a":1}', item_id="toolu"),
         Text("then"),
         ToolCall("c2", "g", "", ToolKind.FUNCTION, "ns"),
         ToolCall("c3", "h", "free", ToolKind.CUSTOM),
     )
-    results = said(
+    results = message(
         "user",
         ToolResult("c1", (Text("one"),)),
         ToolResult("c3", (Text("three"),), ToolKind.CUSTOM),
@@ -256,9 +254,9 @@ def test_an_assistant_turn_becomes_items_in_the_order_of_its_parts() -> None:
 
 def test_a_plain_assistant_text_and_a_refusal() -> None:
     found, _ = items(
-        said("assistant", Text("yes")),
-        said("assistant", Refusal("no")),
-        said("assistant", Text("x"), phase="commentary"),
+        message("assistant", Text("yes")),
+        message("assistant", Refusal("no")),
+        message("assistant", Text("x"), phase="commentary"),
     )
     assert [item["content"][0] for item in found] == [
         {"type": "output_text", "text": "yes", "annotations": []},
@@ -267,8 +265,8 @@ def test_a_plain_assistant_text_and_a_refusal() -> None:
     ]
 
 
-def test_a_phase_is_given_back() -> None:
-    found, _ = items(said("assistant", Text("x"), Text("y"), phase="commentary"))
+def test_a_phase_is_written() -> None:
+    found, _ = items(message("assistant", Text("x"), Text("y"), phase="commentary"))
     assert found[0]["phase"] == "commentary"
 
 
@@ -284,42 +282,42 @@ def test_a_phase_is_given_back() -> None:
     ],
 )
 def test_b11_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: bool) -> None:
-    thought = said("assistant", Reasoning("hm", Signature(ORIGIN, SEALED), path="/p"))
-    found, losses = items(USER, thought, *after)
+    reasoning = message("assistant", Reasoning("hm", Signature(ORIGIN, ENCRYPTED), path="/p"))
+    found, losses = items(USER, reasoning, *after)
     assert (REASONING_ITEM in found) is kept
     assert losses == ([] if kept else [(LossCode.REPAIRED, "/p")])
 
 
 def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:
-    turn = said(
+    turn = message(
         "assistant",
-        Reasoning("hm", Signature(ORIGIN, SEALED)),
+        Reasoning("hm", Signature(ORIGIN, ENCRYPTED)),
         Reasoning("", Signature(ORIGIN, SEARCHED)),
         Text("so"),
     )
     found, losses = items(turn)
     assert found[:2] == [REASONING_ITEM, SEARCH_ITEM]
     assert losses == []
-    # It follows its reasoning even where nothing else does.
-    assert items(said("assistant", *turn.parts[:2])) == ([REASONING_ITEM, SEARCH_ITEM], [])
+    # It follows its reasoning even if nothing else does.
+    assert items(message("assistant", *turn.parts[:2])) == ([REASONING_ITEM, SEARCH_ITEM], [])
 
 
 @pytest.mark.parametrize(
     "native", [None, "x", [], {}, {"type": 1}, {"type": "message", "content": "x"}, {"type": "function_call"}]
 )
-def test_what_was_not_sealed_here_is_left_out(native: Any) -> None:
-    thought = Reasoning("", Signature(ORIGIN, native), path="/p")
-    assert items(said("assistant", thought), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SEAL, "/p")])
+def test_items_that_were_not_signed_here_are_left_out(native: Any) -> None:
+    reasoning = Reasoning("", Signature(ORIGIN, native), path="/p")
+    assert items(message("assistant", reasoning), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SEAL, "/p")])
 
 
 def test_two_reasoning_items_in_a_row_stay_when_something_follows() -> None:
-    thought = said(
+    reasoning = message(
         "assistant",
-        Reasoning("", Signature(ORIGIN, SEALED)),
-        Reasoning("", Signature(ORIGIN, dict(SEALED, id="rs_2"))),
+        Reasoning("", Signature(ORIGIN, ENCRYPTED)),
+        Reasoning("", Signature(ORIGIN, dict(ENCRYPTED, id="rs_2"))),
         Text("a"),
     )
-    found, losses = items(thought)
+    found, losses = items(reasoning)
     assert [item["type"] for item in found] == ["reasoning", "reasoning", "message"]
     assert losses == []
 
@@ -364,15 +362,15 @@ OUTPUTS: list[tuple[ToolResult, Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("result", "output", "losses"), OUTPUTS)
 def test_tool_outputs(result: ToolResult, output: Any, losses: list[Any]) -> None:
-    found, lost = items(said("user", result), protocol=MESSAGES)
+    found, lost = items(message("user", result), protocol=MESSAGES)
     assert found == [{"type": "function_call_output", "call_id": "c", "output": output}]
     assert lost == losses
 
 
-def test_names_and_marks_without_a_place_are_named() -> None:
+def test_names_and_marks_without_a_place_are_losses() -> None:
     _, losses = items(
-        said("user", Text("a"), name="bob"),
-        said("assistant", ToolCall("c", "f", "{}", cache=CacheMark("/call/cache_control"))),
+        message("user", Text("a"), name="bob"),
+        message("assistant", ToolCall("c", "f", "{}", cache=CacheMark("/call/cache_control"))),
         tools=(FunctionTool("f", cache=CacheMark("/tools/0/cache_control")),),
     )
     assert losses == [
@@ -384,13 +382,13 @@ def test_names_and_marks_without_a_place_are_named() -> None:
 
 @pytest.mark.parametrize("kind", [ToolKind.FUNCTION, ToolKind.CUSTOM])
 @pytest.mark.parametrize("text", ["a", ""])
-def test_the_short_way_writes_the_result_that_the_general_way_writes(kind: ToolKind, text: str) -> None:
-    # Citations are refused by the general way alone.
+def test_common_results_are_written_as_by_the_general_code(kind: ToolKind, text: str) -> None:
+    # Only the general code drops citations.
     short, long = ToolResult("c", (Text(text),), kind), ToolResult("c", (Text(text, citations=[{}]),), kind)
     assert items(Message("user", (short,), "/m"))[0] == items(Message("user", (long,), "/m"))[0]
 
 
-def test_a_call_alone_is_written_as_among_other_parts() -> None:
-    call, said = ToolCall("c", "f", "{}"), Text("a")
-    alone = items(Message("assistant", (said,), "/m"), Message("assistant", (call,), "/n"))
-    assert alone == items(Message("assistant", (said, call), "/m"))
+def test_a_single_call_is_written_as_among_other_parts() -> None:
+    call, message = ToolCall("c", "f", "{}"), Text("a")
+    single = items(Message("assistant", (message,), "/m"), Message("assistant", (call,), "/n"))
+    assert single == items(Message("assistant", (message, call), "/m"))

@@ -1,4 +1,4 @@
-"""Cache marks of other protocols on what a Responses upstream is sent."""
+"""Cache marks of other protocols, written for a Responses upstream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mark(name: str = "m", ttl: Any = None) -> CacheMark:
 
 
 def marked(items: list[Any]) -> list[tuple[int, int, str | None]]:
-    """Where marks stand: item, part and ttl."""
+    """Return the marks: item, part and ttl."""
     return [
         (number, index, part["prompt_cache_breakpoint"].get("ttl"))
         for number, item in enumerate(items)
@@ -57,21 +57,21 @@ def marked(items: list[Any]) -> list[tuple[int, int, str | None]]:
 
 
 RESULT = ToolResult("c", (Text("a"),), cache=mark())
-SAID = assistant(Text("so"))
+OUTPUT_TEXT = assistant(Text("so"))
 CASES: list[tuple[tuple[Message, ...], list[Any], Losses]] = [
     ((user(Text("a", mark(ttl="short"))),), [(0, 0, "30m")], []),
     ((user(Text("a", mark(ttl="long")), Text("b")),), [(0, 0, "12h")], []),
     ((user(Media("image", "url", "u", cache=mark())),), [(0, 0, None)], []),
     ((user(Media("file", "url", "u", cache=mark())),), [(0, 0, None)], []),
-    # A mark on a result is one on its last part, which a text alone becomes.
+    # A mark on a result is on its last part; a text becomes a part.
     ((user(RESULT),), [(0, 0, None)], []),
     ((user(ToolResult("c", (Text("a"), Text("b")), cache=mark())),), [(0, 1, None)], []),
     ((user(ToolResult("c", (Text("a", mark("t")), Text("b")))),), [(0, 0, None)], []),
     ((user(ToolResult("c", (), cache=mark())),), [(0, 0, None)], []),
-    # Two on one part are one: the longer.
+    # Of two marks on one part the longer is kept.
     ((user(ToolResult("c", (Text("a", mark("t", "short")),), cache=mark(ttl="long"))),), [(0, 0, "12h")], []),
     ((user(ToolResult("c", (Text("a", mark("t", "long")),), cache=mark(ttl="short"))),), [(0, 0, "12h")], []),
-    # What takes none gives it to the part before.
+    # A mark on anything else moves to the part before.
     (
         (user(Text("a"), Text("b")), assistant(ToolCall("c", "f", "{}", cache=mark()))),
         [(0, 1, None)],
@@ -79,7 +79,7 @@ CASES: list[tuple[tuple[Message, ...], list[Any], Losses]] = [
     ),
     ((user(Text("a")), assistant(Text("b", mark()))), [(0, 0, None)], [(ALTERED, "/m")]),
     (
-        (user(Text("a")), SAID, assistant(Text("b"), ToolCall("c", "f", "{}", cache=mark()))),
+        (user(Text("a")), OUTPUT_TEXT, assistant(Text("b"), ToolCall("c", "f", "{}", cache=mark()))),
         [(0, 0, None)],
         [(ALTERED, "/m")],
     ),
@@ -92,7 +92,7 @@ CASES: list[tuple[tuple[Message, ...], list[Any], Losses]] = [
         [(1, 0, None)],
         [(ALTERED, "/m")],
     ),
-    ((SAID, assistant(ToolCall("c", "f", "{}", cache=mark()))), [], [(DROPPED, "/m")]),
+    ((OUTPUT_TEXT, assistant(ToolCall("c", "f", "{}", cache=mark()))), [], [(DROPPED, "/m")]),
     # The last four are kept.
     (
         (user(*[Text("a", mark(str(number))) for number in range(6)]),),
@@ -135,7 +135,7 @@ def test_a_server_that_takes_no_marks_gets_none(message: Message) -> None:
     assert (marked(items), losses) == ([], [(DROPPED, "/m")])
 
 
-def test_own_marks_stay_as_they_are() -> None:
+def test_marks_of_the_same_protocol_are_unchanged() -> None:
     part = {"type": "output_text", "text": "a", "annotations": [], "prompt_cache_breakpoint": EXPLICIT}
     item = {"type": "message", "role": "assistant", "content": [part] * 6}
     ledger = Ledger()

@@ -19,9 +19,7 @@ from dragoman.protocols.openai_responses import SPEC
 ORIGIN = "openai_responses"
 
 
-# A relayed stream.
-
-EXCHANGE = ResponseContext(Request(ORIGIN, "alias", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request(ORIGIN, "alias", (), {}), "x1", 7, "alias")
 HEAD: dict[str, Any] = {
     "id": "resp_up",
     "object": "response",
@@ -41,7 +39,7 @@ HEAD: dict[str, Any] = {
     "access_programs": None,
 }
 USAGE = {"input_tokens": 3, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 1}}
-FAULT = WireError(ErrorKind.TRUNCATED, "cut")
+ERROR = WireError(ErrorKind.TRUNCATED, "cut")
 
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress"}
@@ -61,8 +59,8 @@ def payloads(data: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_the_end_of_a_relayed_stream(named: bool) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed("response.created", response=HEAD, named=named))
     observer.observe(relayed("response.output_text.delta", 1, delta="a", named=named))
     assert (observer.ended, observer.error is not None, observer.usage, observer.whole_body) == (
@@ -91,8 +89,8 @@ def test_the_tap_sees_how_a_relayed_stream_ends(named: bool) -> None:
         ("response.created", False),
     ],
 )
-def test_the_tap_knows_the_last_frame(kind: str, last: bool) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_the_last_frame(kind: str, last: bool) -> None:
+    observer = SPEC.observer(CONTEXT)
     one = relayed(kind, 1, response=HEAD)
     observer.observe(one)
     assert observer.stream_finished is last
@@ -100,15 +98,15 @@ def test_the_tap_knows_the_last_frame(kind: str, last: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
-def test_the_name_of_an_event_whose_data_were_cut_ends_nothing(kind: str) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_an_event_whose_data_was_cut_ends_nothing(kind: str) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(Frame(kind.encode(), b'{"type":"response.compl'))
     assert (observer.ended, observer.error is not None, observer.whole_body) == (False, False, None)
 
 
 @pytest.mark.parametrize("kind", ["error", "response.failed", "response.cancelled"])
-def test_the_tap_sees_failures(kind: str) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_failures(kind: str) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed(kind, 1))
     assert (observer.ended, observer.error is not None, observer.whole_body) == (False, True, None)
 
@@ -143,10 +141,10 @@ def test_the_tap_sees_failures(kind: str) -> None:
         ),
     ],
 )
-def test_r5_an_answer_begins_with_its_first_content(
+def test_r5_a_response_begins_with_its_first_content(
     kind: str, fields: dict[str, Any], content_started: bool, named: bool
 ) -> None:
-    observer = SPEC.observer(EXCHANGE)
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed(kind, 1, named=named, output_index=0, **fields))
     assert observer.content_started is content_started
 
@@ -158,8 +156,8 @@ def test_r5_an_answer_begins_with_its_first_content(
         ("response.failed", {"response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}}}),
     ],
 )
-def test_f8_an_error_in_the_stream_is_told_apart(kind: str, fields: dict[str, Any]) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_f8_an_error_in_the_stream_has_its_kind(kind: str, fields: dict[str, Any]) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed(kind, 1, **fields))
     observer.observe(relayed("response.failed", 2))
     assert observer.error is not None
@@ -167,8 +165,8 @@ def test_f8_an_error_in_the_stream_is_told_apart(kind: str, fields: dict[str, An
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_the_tap_sees_the_whole_of_an_answer_that_failed(status: str) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_the_whole_body_of_a_failed_response(status: str) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed("response.created", response=HEAD))
     observer.observe(relayed("error", 1))
     assert observer.whole_body is None
@@ -177,10 +175,10 @@ def test_the_tap_sees_the_whole_of_an_answer_that_failed(status: str) -> None:
 
 
 def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
-    observer = SPEC.observer(EXCHANGE)
+    observer = SPEC.observer(CONTEXT)
     observer.observe(relayed("response.created", response=HEAD))
     observer.observe(relayed("response.output_text.delta", 41, delta="a"))
-    failing, failed = payloads(observer.fail(FAULT))
+    failing, failed = payloads(observer.fail(ERROR))
     assert (failing["type"], failing["sequence_number"], failing["message"]) == ("error", 42, "cut")
     assert (failed["type"], failed["sequence_number"]) == ("response.failed", 43)
     assert failed["response"] == {
@@ -192,7 +190,7 @@ def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
 
 
 def test_a_relayed_stream_that_never_began() -> None:
-    found = payloads(SPEC.observer(EXCHANGE).fail(FAULT))
+    found = payloads(SPEC.observer(CONTEXT).fail(ERROR))
     assert [(p["type"], p["sequence_number"]) for p in found] == [
         ("response.created", 0),
         ("error", 1),
@@ -201,7 +199,7 @@ def test_a_relayed_stream_that_never_began() -> None:
 
 
 @pytest.mark.parametrize("last", [b"{", b"[]", b'{"type":["x"]}', b'{"type":"keepalive"}', b"[DONE]"])
-def test_frames_that_say_nothing_do_not_disturb(last: bytes) -> None:
-    observer = SPEC.observer(EXCHANGE)
+def test_frames_without_a_number_are_counted(last: bytes) -> None:
+    observer = SPEC.observer(CONTEXT)
     observer.observe(Frame(b"", last))
-    assert [p["sequence_number"] for p in payloads(observer.fail(FAULT))] == [1, 2]
+    assert [p["sequence_number"] for p in payloads(observer.fail(ERROR))] == [1, 2]

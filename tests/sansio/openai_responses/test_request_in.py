@@ -39,7 +39,7 @@ def test_a_string_is_one_user_message() -> None:
     assert request.raw == {"model": "m", "input": "hi"}
 
 
-def test_instructions_lead_and_say_where_they_stood() -> None:
+def test_instructions_are_the_first_message() -> None:
     request = read(instructions="be brief", stream=True)
     assert request.messages[0] == Message(
         "system", (Text("be brief", path="/instructions"),), "/instructions"
@@ -130,7 +130,7 @@ def test_settings_keep_their_values_and_null_is_absent() -> None:
     assert request.extra == {"access_programs": {"cyber": "standard"}}
 
 
-def test_values_that_ask_for_nothing_are_no_settings() -> None:
+def test_values_that_request_nothing_are_no_settings() -> None:
     assert (
         read(store=False, background=False, truncation="disabled", metadata={}, top_logprobs=0).params == {}
     )
@@ -193,7 +193,7 @@ FUNCTION = {"type": "function", "name": "f"}
         ),
     ],
 )
-def test_settings_that_say_more(body: Any, extra: Any) -> None:
+def test_settings_with_further_members(body: Any, extra: Any) -> None:
     assert read(**body).extra == extra
 
 
@@ -203,7 +203,7 @@ NESTED = {"type": "function", "function": {"name": "g", "description": "d", "par
 REF = {"type": "function", "function": {"name": "g"}}
 
 
-def entered(request: Request) -> list[str]:
+def repaired(request: Request) -> list[str]:
     ledger = Ledger()
     strip_extensions(request, ledger)
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
@@ -214,13 +214,13 @@ def test_functions_in_the_form_of_chat_completions() -> None:
     request = read(tools=[FLAT, NESTED, {"type": "function", "function": {"name": "h", "strict": True}}])
     assert request.tools == (
         FunctionTool("f", None, SCHEMA, path="/tools/0"),
-        FunctionTool("g", "d", SCHEMA, False, path="/tools/1"),  # the default of that form
+        FunctionTool("g", "d", SCHEMA, False, path="/tools/1"),  # the default of Chat Completions
         FunctionTool("h", None, None, True, path="/tools/2"),
     )
-    assert entered(request) == ["/tools/1", "/tools/2"]
-    printed = SPEC.write_request(request, Capabilities(), Ledger())["tools"]
-    assert printed[0] == FLAT
-    assert printed[1] == {"type": "function", "strict": False, **NESTED["function"]}  # type: ignore[dict-item]
+    assert repaired(request) == ["/tools/1", "/tools/2"]
+    written = SPEC.write_request(request, Capabilities(), Ledger())["tools"]
+    assert written[0] == FLAT
+    assert written[1] == {"type": "function", "strict": False, **NESTED["function"]}  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_functions_in_the_form_of_chat_completions() -> None:
 def test_choices_in_the_form_of_chat_completions(choice: Any, expected: ToolChoice) -> None:
     request = read(tools=[FLAT], tool_choice=choice)
     assert request.tool_choice == expected
-    assert entered(request) == ["/tool_choice"]
+    assert repaired(request) == ["/tool_choice"]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
         "call_2",
     ]
     assert [part.item_id for part in parts if isinstance(part, ToolCall)] == [None, "fc_2"]
-    assert entered(request) == ["/input/0"]
+    assert repaired(request) == ["/input/0"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
         ({"tools": [{"type": "function", "function": {}}]}, "/tools/0/name"),
         ({"tools": "f"}, "/tools"),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, "/tool_choice/tools"),
-        # no output names it
+        # without a result that names it
         (
             {"input": [{"type": "function_call", "id": "call_1", "name": "f", "arguments": "{}"}]},
             "/input/0/call_id",
@@ -290,7 +290,7 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
         ({"input": [{"type": ["function_call"], "id": "call_1"}]}, "/input/0/type"),
     ],
 )
-def test_what_is_not_plain_is_refused(body: Any, path: str) -> None:
+def test_bodies_without_a_plain_meaning_are_refused(body: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**body)
     assert caught.value.path == path

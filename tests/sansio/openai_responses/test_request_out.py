@@ -34,7 +34,7 @@ def write(
     return body, [(loss.code, loss.path) for loss in ledger]
 
 
-def said(role: Any, *parts: Any, **fields: Any) -> Message:
+def message(role: Any, *parts: Any, **fields: Any) -> Message:
     return Message(role, parts, "/messages/0", **fields)
 
 
@@ -42,14 +42,14 @@ USER = Message("user", (Text("hi"),), "/messages/9")
 USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 
-def test_a_foreign_client_is_not_stored() -> None:
+def test_nothing_is_stored_for_clients_of_other_protocols() -> None:
     assert write(USER, stream=True) == (
         {"model": "m", "input": [USER_ITEM], "stream": True, "store": False},
         [],
     )
 
 
-def test_a_foreign_client_that_asks_for_reasoning_gets_it_back() -> None:
+def test_a_client_with_reasoning_settings_gets_encrypted_reasoning() -> None:
     body, _ = write(USER, reasoning=ReasoningConfig(effort="high"))
     assert body["include"] == ["reasoning.encrypted_content"]
 
@@ -59,18 +59,18 @@ def text_item(role: str, text: str) -> dict[str, Any]:
 
 
 def test_one_plain_system_text_is_instructions() -> None:
-    body, _ = write(said("system", Text("be brief")), USER)
+    body, _ = write(message("system", Text("be brief")), USER)
     assert (body["instructions"], body["input"]) == ("be brief", [USER_ITEM])
-    body, _ = write(said("system", Text("be brief")))
+    body, _ = write(message("system", Text("be brief")))
     assert (body["instructions"], body["input"]) == ("be brief", [])
 
 
 @pytest.mark.parametrize(
     "leading",
     [
-        [said("system", Text("a")), said("system", Text("b"))],
-        [said("system", Text("a")), said("developer", Text("b"))],
-        [said("developer", Text("a"))],
+        [message("system", Text("a")), message("system", Text("b"))],
+        [message("system", Text("a")), message("developer", Text("b"))],
+        [message("developer", Text("a"))],
     ],
 )
 def test_other_system_texts_stay_items_with_their_roles(leading: list[Message]) -> None:
@@ -84,12 +84,12 @@ def test_other_system_texts_stay_items_with_their_roles(leading: list[Message]) 
     ("message", "loss"),
     [
         (
-            said("system", Text("a", CacheMark("/s/0/cache_control"))),
+            message("system", Text("a", CacheMark("/s/0/cache_control"))),
             [(LossCode.DROPPED, "/s/0/cache_control")],
         ),
-        (said("system", Text("a", citations=[1], path="/s/0")), [(LossCode.DROPPED, "/s/0/citations")]),
-        (said("system", Text("a"), name="n"), [(LossCode.DROPPED, "/messages/0/name")]),
-        (said("system", Media("image", "url", "u")), []),
+        (message("system", Text("a", citations=[1], path="/s/0")), [(LossCode.DROPPED, "/s/0/citations")]),
+        (message("system", Text("a"), name="n"), [(LossCode.DROPPED, "/messages/0/name")]),
+        (message("system", Media("image", "url", "u")), []),
     ],
 )
 def test_a_system_message_with_more_than_text_is_an_item(message: Message, loss: list[Any]) -> None:
@@ -100,7 +100,7 @@ def test_a_system_message_with_more_than_text_is_an_item(message: Message, loss:
 
 
 def test_a_system_message_of_two_blocks_keeps_them_apart() -> None:
-    body, _ = write(said("system", Text("a"), Text("b")), USER)
+    body, _ = write(message("system", Text("a"), Text("b")), USER)
     assert body["input"][0]["content"] == [
         {"type": "input_text", "text": "a"},
         {"type": "input_text", "text": "b"},
@@ -144,7 +144,7 @@ def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("protocol", "config", "asking"),
+    ("protocol", "config", "requesting"),
     [
         (C, ReasoningConfig(effort="low"), {"auto"}),
         (C, ReasoningConfig(effort="none"), set()),
@@ -156,16 +156,16 @@ def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> Non
         (M, ReasoningConfig("disabled", display="summarized"), set()),
     ],
 )
-def test_summaries_are_asked_for_as_the_upstream_is_set(
-    protocol: str, config: ReasoningConfig, asking: set[str]
+def test_summaries_are_requested_as_the_capabilities_allow(
+    protocol: str, config: ReasoningConfig, requesting: set[str]
 ) -> None:
     for summaries in ("auto", "requested", "never"):
         capabilities = Capabilities(summaries=summaries)
         body, _ = write(USER, capabilities=capabilities, protocol=protocol, reasoning=config)
-        assert ("summary" in body["reasoning"]) is (summaries in asking), summaries
+        assert ("summary" in body["reasoning"]) is (summaries in requesting), summaries
 
 
-def test_a_summary_that_the_upstream_is_never_asked_for_is_told() -> None:
+def test_a_summary_that_is_never_requested_is_a_loss() -> None:
     config = ReasoningConfig(
         "adaptive", display="summarized", path="/thinking", display_path="/thinking/display"
     )
@@ -273,7 +273,7 @@ DROPPED, ALTERED, UNKNOWN_KIND = LossCode.DROPPED, LossCode.ALTERED, LossCode.UN
 
 @pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
 @pytest.mark.parametrize(
-    ("schema", "asked", "sent", "losses"),
+    ("schema", "requested", "sent", "losses"),
     [
         (CLOSED, True, True, []),
         (CLOSED, None, False, []),
@@ -281,28 +281,28 @@ DROPPED, ALTERED, UNKNOWN_KIND = LossCode.DROPPED, LossCode.ALTERED, LossCode.UN
         (OPEN, None, False, []),
     ],
 )
-def test_an_answers_schema_is_strict_where_it_may_be(
-    protocol: str, schema: Any, asked: Any, sent: bool, losses: Losses
+def test_a_response_schema_is_strict_if_it_can_be(
+    protocol: str, schema: Any, requested: Any, sent: bool, losses: Losses
 ) -> None:
-    form = ResponseFormat(schema, strict=asked, path="/output_config/format")
+    form = ResponseFormat(schema, strict=requested, path="/output_config/format")
     body, lost = write(USER, protocol=protocol, response_format=form)
     assert (body["text"]["format"]["strict"], lost) == (sent, losses)
 
 
-WORDS = {"type": "input_text", "text": "Answer with one JSON object."}
+INSTRUCTION = {"type": "input_text", "text": "Answer with one JSON object."}
 
 
 @pytest.mark.parametrize(
-    ("said", "added"),
+    ("message", "added"),
     [
         (Message("user", (Text("hi"),)), True),
         (Message("user", (Text("Give me Json, please"),)), False),
         (Message("user", (ToolResult("c", (Text("json"),)),)), True),
     ],
 )
-def test_the_word_json_is_in_the_input_of_who_wants_any_object(said: Message, added: bool) -> None:
-    body, losses = write(said, response_format=ResponseFormat(path="/response_format"))
-    last = {"type": "message", "role": "system", "content": [WORDS]}
+def test_the_word_json_is_in_the_input_of_requests_for_any_object(message: Message, added: bool) -> None:
+    body, losses = write(message, response_format=ResponseFormat(path="/response_format"))
+    last = {"type": "message", "role": "system", "content": [INSTRUCTION]}
     assert (body["input"][-1] == last) is added
     assert losses == ([(LossCode.REPAIRED, "/response_format")] if added else [])
 
@@ -340,20 +340,22 @@ def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
         (ReasoningConfig(effort="none"), []),
     ],
 )
-def test_a_model_that_does_not_reason_is_not_asked_to(config: ReasoningConfig, losses: list[str]) -> None:
+def test_a_model_without_reasoning_gets_no_reasoning_settings(
+    config: ReasoningConfig, losses: list[str]
+) -> None:
     body, lost = write(USER, reasoning=config, capabilities=Capabilities(efforts=()))
     assert not body.keys() & {"reasoning", "include"}
     assert lost == [(DROPPED, path) for path in losses]
 
 
-def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
+def test_a_fast_speed_is_a_loss_if_service_tiers_are_refused() -> None:
     body, lost = write(
         USER, params={"speed": "fast"}, capabilities=Capabilities(refuses=frozenset({"service_tier"}))
     )
     assert ("service_tier" in body, lost) == (False, [(DROPPED, "/speed")])
 
 
-def test_what_nobody_asked_for_is_not_sent_where_it_is_refused() -> None:
+def test_refused_defaults_are_not_sent() -> None:
     config = ReasoningConfig(effort="low")
     body, lost = write(
         USER, reasoning=config, capabilities=Capabilities(refuses=frozenset({"store", "include"}))
@@ -372,8 +374,8 @@ def test_what_nobody_asked_for_is_not_sent_where_it_is_refused() -> None:
         ReasoningConfig("disabled", "high", path="/thinking"),
     ],
 )
-def test_reasoning_that_is_told_otherwise(config: ReasoningConfig) -> None:
+def test_altered_reasoning_settings(config: ReasoningConfig) -> None:
     ledger = Ledger()
-    said = (Message("user", (Text("hi"),), "/m"),)
-    SPEC.write_request(Request("openai_chat", "m", said, {}, reasoning=config), Capabilities(), ledger)
+    message = (Message("user", (Text("hi"),), "/m"),)
+    SPEC.write_request(Request("openai_chat", "m", message, {}, reasoning=config), Capabilities(), ledger)
     assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/thinking")]

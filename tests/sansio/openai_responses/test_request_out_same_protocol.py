@@ -136,11 +136,11 @@ def round_trip(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_types(body: dict[str, Any]) -> dict[str, Any]:
-    """Bare messages get their type, the one thing that is added."""
+    """Add the type of bare messages, the only change."""
     return {**body, "input": [{"type": "message", **item} for item in body["input"]]}
 
 
-def test_own_requests_come_back_whole() -> None:
+def test_requests_return_whole() -> None:
     assert round_trip(RICH) == RICH
 
 
@@ -181,7 +181,7 @@ def test_own_requests_come_back_whole() -> None:
         },
     ],
 )
-def test_small_own_requests_come_back_whole(body: dict[str, Any]) -> None:
+def test_small_requests_return_whole(body: dict[str, Any]) -> None:
     assert round_trip(body) == body
 
 
@@ -190,16 +190,21 @@ def test_bare_messages_get_their_type() -> None:
     assert round_trip(body) == with_types(body)
 
 
-def test_reasoning_sealed_for_another_protocol_is_named() -> None:
-    seal = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
-    wrapped = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": Signer().wrap(seal)}
+def test_a_signature_of_another_protocol_is_a_loss() -> None:
+    signature = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
+    wrapped = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": Signer().wrap(signature),
+    }
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
     assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
 
 
-def test_a_tool_that_changed_its_kind_takes_nothing_from_its_old_form() -> None:
+def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
     request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Signer())
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
@@ -230,7 +235,7 @@ def read(**body: Any) -> Request:
 
 
 def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
-    """The body for the upstream without its model, and the places in the ledger."""
+    """Return the body for the upstream without its model, and the paths of the losses."""
     ledger = Ledger()
     out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
     del out["model"]
@@ -303,7 +308,7 @@ def test_settings_and_tools(
     assert lost == losses
 
 
-def test_marks_where_the_upstream_has_none() -> None:
+def test_marks_are_removed_for_an_upstream_without_them() -> None:
     text = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": POINT}
     item = {"type": "message", "role": "user", "content": [text]}
     out, lost = written(read(input=[item]))
@@ -312,24 +317,24 @@ def test_marks_where_the_upstream_has_none() -> None:
     assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
 
 
-def test_what_passes_took_out_is_out() -> None:
-    asked = read(text={"format": JSON, "verbosity": "low", "new": 1})
-    asked = msgspec.structs.replace(asked, params={}, response_format=None)
-    assert written(asked)[0]["text"] == {"new": 1}
+def test_settings_removed_by_a_pass_stay_removed() -> None:
+    changed = read(text={"format": JSON, "verbosity": "low", "new": 1})
+    changed = msgspec.structs.replace(changed, params={}, response_format=None)
+    assert written(changed)[0]["text"] == {"new": 1}
 
 
-def test_a_schema_that_a_pass_asks_for_in_words() -> None:
-    asked = read(text={"format": JSON, "verbosity": "low"})
-    asked = msgspec.structs.replace(asked, response_format=ResponseFormat(path="/text/format"))
-    assert written(asked)[0]["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
+def test_a_schema_that_a_pass_moved_into_the_text() -> None:
+    changed = read(text={"format": JSON, "verbosity": "low"})
+    changed = msgspec.structs.replace(changed, response_format=ResponseFormat(path="/text/format"))
+    assert written(changed)[0]["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
 
 
-def test_what_passes_put_in_is_in() -> None:
-    shows = ReasoningConfig(effort="low", display="summarized")
-    asked = msgspec.structs.replace(read(), reasoning=shows)
-    assert written(asked)[0]["reasoning"] == {"effort": "low", "summary": "auto"}
-    asked = msgspec.structs.replace(read(), reasoning=ReasoningConfig(mode="disabled"))
-    assert written(asked)[0]["reasoning"] == {"effort": "none"}
+def test_settings_added_by_a_pass_are_written() -> None:
+    visible = ReasoningConfig(effort="low", display="summarized")
+    changed = msgspec.structs.replace(read(), reasoning=visible)
+    assert written(changed)[0]["reasoning"] == {"effort": "low", "summary": "auto"}
+    changed = msgspec.structs.replace(read(), reasoning=ReasoningConfig(mode="disabled"))
+    assert written(changed)[0]["reasoning"] == {"effort": "none"}
 
 
 def test_an_effort_in_mid_conversation_stays_there() -> None:
@@ -338,7 +343,7 @@ def test_an_effort_in_mid_conversation_stays_there() -> None:
     assert (out, lost) == ({"input": [HI, update], "reasoning": {"effort": "low"}}, [])
 
 
-def mended(*items: dict[str, Any]) -> list[dict[str, Any]]:
+def repaired(*items: dict[str, Any]) -> list[dict[str, Any]]:
     request = repair_history(read(input=list(items)), Ledger())
     written_items: list[dict[str, Any]] = written(request)[0]["input"]
     return written_items
@@ -353,16 +358,16 @@ SHELL = {
 }
 
 
-def test_the_history_is_mended_and_nothing_comes_back_from_the_clients_body() -> None:
-    # An orphan is told as text, a late result moves, and what declares tools stays in its place.
+def test_a_repaired_history_takes_nothing_back_from_the_clients_body() -> None:
+    # A result without a call becomes text, a late result moves, and declarations of tools stay in their place.
     tools = {"type": "additional_tools", "role": "developer", "tools": []}
     words = {"type": "input_text", "text": "<tool_result>\nr\n</tool_result>"}
     orphan = {"type": "message", "role": "user", "content": [words]}
-    late = mended(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT)
+    late = repaired(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT)
     assert late == [HI, tools, orphan, CALL, RESULT, HI]
-    # A result that a pass has made up has nothing of the call that it answers.
-    stand_in = mended(CALL, HI)[1]
-    assert stand_in.keys() == {"type", "call_id", "output"}
-    assert (stand_in["type"], stand_in["call_id"]) == ("function_call_output", "c1")
-    # Nor is a tool's own call printed twice for it.
-    assert [item["type"] for item in mended(SHELL, HI)] == ["shell_call", "function_call_output", "message"]
+    # A result made up by a pass has no fields of its call.
+    made_up = repaired(CALL, HI)[1]
+    assert made_up.keys() == {"type", "call_id", "output"}
+    assert (made_up["type"], made_up["call_id"]) == ("function_call_output", "c1")
+    # The call itself is written once.
+    assert [item["type"] for item in repaired(SHELL, HI)] == ["shell_call", "function_call_output", "message"]

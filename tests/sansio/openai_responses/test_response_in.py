@@ -77,7 +77,7 @@ STOPS: list[tuple[dict[str, Any], Stopped]] = [
 
 
 @pytest.mark.parametrize(("fields", "stop"), STOPS)
-def test_incomplete_answers(fields: dict[str, Any], stop: Stopped) -> None:
+def test_incomplete_responses(fields: dict[str, Any], stop: Stopped) -> None:
     assert events_of(created(), ended(status="incomplete", **fields)) == [STARTED, COUNTED, stop, ENDED]
 
 
@@ -104,7 +104,7 @@ SEARCHES: list[tuple[Any, Search | None]] = [
 
 
 @pytest.mark.parametrize(("action", "search"), SEARCHES)
-def test_what_a_search_looked_for_and_found(action: Any, search: Search | None) -> None:
+def test_queries_and_sources_of_a_search(action: Any, search: Search | None) -> None:
     item = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action}
     assert events_of(created(), event("output_item.done", item=item), ended(item))[1] == Opaque(
         ORIGIN, "web_search_call", item, "/output/0", search=search
@@ -126,7 +126,7 @@ LOST_EVENTS: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("payload", "losses"), LOST_EVENTS)
-def test_progress_is_no_loss_and_all_else_is_named(
+def test_events_of_progress_are_no_loss_and_others_are(
     payload: dict[str, Any], losses: list[tuple[str, str]]
 ) -> None:
     ledger = Ledger()
@@ -173,18 +173,18 @@ def test_failures(payload: dict[str, Any], error: WireError) -> None:
     assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
 
 
-def test_an_error_named_by_the_event_line_alone() -> None:
-    for said, error in (
+def test_an_error_named_only_by_the_event_line() -> None:
+    for data, error in (
         (b'{"message":"oops"}', WireError(SERVER, "oops")),
         (b'{"message":"oops","type":"server_error"}', WireError(SERVER, "oops", type="server_error")),
     ):
         reader, observer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.observer(EXCHANGE)
-        assert reader.read(Frame(b"error", said)) == (Failed(error),)
-        observer.observe(Frame(b"error", said))
+        assert reader.read(Frame(b"error", data)) == (Failed(error),)
+        observer.observe(Frame(b"error", data))
         assert observer.error == error
 
 
-def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> None:
+def test_the_end_of_the_stream_before_the_end_of_the_response_is_an_error() -> None:
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
     reader.read(Frame(b"", encode(created())))
     with pytest.raises(RemoteProtocolError) as caught:
@@ -210,7 +210,7 @@ def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
     assert caught.value.status_hint == 502
 
 
-def test_a_head_of_odd_types_is_still_a_head() -> None:
+def test_a_start_with_fields_of_wrong_types() -> None:
     payload = {"type": "response.created", "response": {"id": 1, "model": None, "created_at": "now"}}
     assert events_of(payload, BARE_FINAL)[0] == Started("", "")
     assert events_of(ADDED, BARE_FINAL)[0] == Started("", "")
@@ -232,7 +232,7 @@ def test_service_tier_and_fractions_of_seconds() -> None:
         ("flex", None, []),
     ],
 )
-def test_another_service_tier_at_the_end_is_told_with_the_usage(
+def test_another_service_tier_at_the_end_is_in_the_usage(
     last: str | None, usage: Any, expected: list[Usage]
 ) -> None:
     ledger = Ledger()
@@ -242,10 +242,10 @@ def test_another_service_tier_at_the_end_is_told_with_the_usage(
     assert list(ledger) == []
 
 
-# Whole answers.
+# Whole responses.
 
 
-def test_a_whole_answer_is_read_like_the_end_of_a_stream() -> None:
+def test_a_whole_response_is_read_like_the_end_of_a_stream() -> None:
     body = ended(SEALED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
     assert SPEC.read_whole(body, EXCHANGE, Ledger()) == [
         STARTED,
@@ -264,7 +264,7 @@ def test_a_whole_answer_is_read_like_the_end_of_a_stream() -> None:
     ]
 
 
-def test_whole_answers_that_failed() -> None:
+def test_whole_responses_that_failed() -> None:
     failed = ended(status="failed", error={"code": "server_error", "message": "oops"})["response"]
     error = WireError(SERVER, "oops", code="server_error")
     assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(error)]
@@ -274,23 +274,23 @@ def test_whole_answers_that_failed() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
-def test_a_body_that_is_no_finished_answer(body: dict[str, Any]) -> None:
+def test_a_body_that_is_no_finished_response(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, EXCHANGE, Ledger())
     assert caught.value.status_hint == 502
 
 
-# The fast lane: which deltas it may read, and where their text goes.
+# The fast path.
 
-LANES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+FAST_PATHS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (ADDED, delta("Hel"), ended(message(text_part("Hello")))),
     (CALL_ADDED, arguments("Hel"), ended({**CALL, "arguments": "Hello"})),
     (REASONING_ADDED, summary("Hel"), ended({**REASONING, "summary": [{"text": "Hello"}]})),
 ]
 
 
-@pytest.mark.parametrize(("added", "first", "last"), LANES)
-def test_text_that_came_through_the_fast_lane_is_not_given_again(
+@pytest.mark.parametrize(("added", "first", "last"), FAST_PATHS)
+def test_text_of_the_fast_path_is_not_emitted_again(
     added: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
 ) -> None:
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
@@ -312,7 +312,7 @@ def test_text_that_came_through_the_fast_lane_is_not_given_again(
     assert reader.template_for(found) is None
 
 
-def test_reasoning_of_several_parts_has_no_fast_lane() -> None:
+def test_reasoning_of_several_parts_has_no_fast_path() -> None:
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
     for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
         reader.read(Frame(b"", encode(payload)))

@@ -115,7 +115,7 @@ def test_items_follow_one_another_with_ids_of_their_own() -> None:
     ]
 
 
-def test_ids_of_a_responses_upstream_are_kept_but_never_given_twice() -> None:
+def test_ids_of_a_responses_upstream_are_kept_and_never_used_twice() -> None:
     payloads = answer(
         *text(0, "a", item_id="msg_up", phase="final_answer"),
         *text(1, "b", item_id="msg_up", phase="final_answer"),
@@ -128,7 +128,7 @@ def test_ids_of_a_responses_upstream_are_kept_but_never_given_twice() -> None:
 FULL, SUMMARY = ReasoningForm.FULL, ReasoningForm.SUMMARY
 
 
-def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
+def test_reasoning_of_another_vendor_becomes_summaries_and_a_wrapped_signature() -> None:
     payloads = answer(
         *thought(
             ReasoningDelta(0, "h"),
@@ -161,13 +161,13 @@ def test_foreign_reasoning_becomes_summaries_and_a_sealed_carrier() -> None:
     ]
 
 
-def test_reasoning_without_text_is_its_carrier_alone() -> None:
+def test_reasoning_without_text_is_only_a_signature() -> None:
     payloads = answer(*thought(SignatureDelta(0, MESSAGES_SEAL)))
     assert kinds(payloads)[2:-1] == ["output_item.added", "output_item.done"]
     assert output(payloads)[0]["summary"] == []
 
 
-def test_own_reasoning_comes_back_as_it_was() -> None:
+def test_reasoning_of_the_same_protocol_is_unchanged() -> None:
     native = {
         "id": "rs_up",
         "type": "reasoning",
@@ -311,7 +311,7 @@ def test_ends(stop: Stopped, status: str, reason: str | None, lost: tuple[str, .
     assert details == (None if reason is None else {"reason": reason})
 
 
-def test_an_explanation_is_all_that_a_refused_answer_says() -> None:
+def test_the_explanation_is_the_text_of_a_refused_response_without_text() -> None:
     payloads = answer(stop=Stopped(StopReason.CONTENT_FILTER, explanation="why"))
     assert output(payloads)[0]["content"] == [{"type": "refusal", "refusal": "why"}]
     assert payloads[-1]["type"] == "response.incomplete"
@@ -336,20 +336,20 @@ def test_a_custom_call_that_was_cut_is_left_out_of_the_final_output() -> None:
     assert output(payloads) == []
 
 
-def test_what_no_utf8_can_hold_is_escaped() -> None:
+def test_lone_surrogates_are_escaped() -> None:
     writer = SPEC.stream_writer(FOREIGN, Ledger())
     events = [STARTED, *text(0, "\ud83d"), USAGE, Stopped(StopReason.END), ENDED]
     data = b"".join(writer.send(event) for event in events)
     assert data.count(b"\\ud83d") == 5  # delta, text done, part done, item done, final output
 
 
-FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")
+FAILURE = WireError(ErrorKind.RATE_LIMIT, "slow down")
 ERROR = {"code": "rate_limit_exceeded", "message": "slow down", "param": None}
 
 
 def test_e3_a_failure_in_the_middle() -> None:
     payloads = stream(
-        STARTED, *text(0, "a"), USAGE, BlockStarted(1, BlockKind.TEXT), TextDelta(1, "b"), Failed(FAULT)
+        STARTED, *text(0, "a"), USAGE, BlockStarted(1, BlockKind.TEXT), TextDelta(1, "b"), Failed(FAILURE)
     )
     error, failed = payloads[-2:]
     assert error == {
@@ -369,14 +369,14 @@ def test_e3_a_failure_in_the_middle() -> None:
 
 
 def test_a_failure_before_anything_was_sent() -> None:
-    payloads = stream(Failed(FAULT))
+    payloads = stream(Failed(FAILURE))
     assert kinds(payloads) == ["created", "error", "failed"]
     assert [payload["sequence_number"] for payload in payloads] == [0, 1, 2]
     assert payloads[-1]["response"]["usage"] is None
 
 
-def test_a_whole_answer_that_failed() -> None:
-    body = whole(STARTED, *text(0, "a"), Usage(output=1), Failed(FAULT))
+def test_a_whole_response_that_failed() -> None:
+    body = whole(STARTED, *text(0, "a"), Usage(output=1), Failed(FAILURE))
     assert (body["status"], body["error"]) == (
         "failed",
         {"code": "rate_limit_exceeded", "message": "slow down"},
@@ -384,7 +384,7 @@ def test_a_whole_answer_that_failed() -> None:
     assert body["usage"]["total_tokens"] == 1
 
 
-def test_answers_that_say_more() -> None:
+def test_fields_of_events_without_a_counterpart_are_losses() -> None:
     ledger = Ledger()
     writer = SPEC.stream_writer(FOREIGN, ledger)
     for event in (

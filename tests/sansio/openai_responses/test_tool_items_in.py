@@ -25,12 +25,12 @@ def read(*items: dict[str, Any]) -> Any:
     return SPEC.read_request({"model": "m", "input": [*items]}, Signer())
 
 
-def said(item: dict[str, Any]) -> Message:
+def only_message(item: dict[str, Any]) -> Message:
     [message] = read(item).messages
     return message
 
 
-# item -> kind, name and input of the call, what else it says.
+# item, kind, name and input of the call, its extra fields.
 HISTORY: list[tuple[dict[str, Any], str, str, Any, Any]] = [
     (
         {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": None}, "environment": None},
@@ -122,10 +122,10 @@ HISTORY: list[tuple[dict[str, Any], str, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("item", "kind", "name", "arguments", "extra"), HISTORY)
-def test_calls_are_calls_of_the_function_that_stands_in(
+def test_calls_are_calls_of_the_function_in_place_of_the_tool(
     item: dict[str, Any], kind: str, name: str, arguments: Any, extra: Any
 ) -> None:
-    message = said({**item, "call_id": "c", "id": "i", "status": "completed"})
+    message = only_message({**item, "call_id": "c", "id": "i", "status": "completed"})
     [found] = message.parts
     assert isinstance(found, ToolCall)
     assert decode(found.input.encode()) == arguments
@@ -204,15 +204,15 @@ RESULTS: list[tuple[dict[str, Any], str, str, bool | None, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "kind", "words", "is_error", "extra"), RESULTS)
-def test_results_are_words(
-    item: dict[str, Any], kind: str, words: str, is_error: bool | None, extra: Any
+@pytest.mark.parametrize(("item", "kind", "text", "is_error", "extra"), RESULTS)
+def test_results_are_text(
+    item: dict[str, Any], kind: str, text: str, is_error: bool | None, extra: Any
 ) -> None:
-    message = said({**item, "call_id": "c", "id": "i"})
+    message = only_message({**item, "call_id": "c", "id": "i"})
     [found] = message.parts
     assert isinstance(found, ToolResult)
     assert (found.call_id, found.hosted, found.is_error, found.item_id) == ("c", kind, is_error, "i")
-    assert [part.text for part in found.parts if isinstance(part, Text)] == [words]
+    assert [part.text for part in found.parts if isinstance(part, Text)] == [text]
     assert (message.role, found.extra) == ("user", extra)
 
 
@@ -232,7 +232,7 @@ def test_results_are_words(
         ),
     ],
 )
-def test_a_screenshot_is_a_picture(screen: dict[str, Any], picture: Media, extra: Any) -> None:
+def test_a_screenshot_is_an_image(screen: dict[str, Any], picture: Media, extra: Any) -> None:
     item = {
         "type": "computer_call_output",
         "call_id": "c",
@@ -240,7 +240,7 @@ def test_a_screenshot_is_a_picture(screen: dict[str, Any], picture: Media, extra
         "acknowledged_safety_checks": [],
         **(extra or {}),
     }
-    [found] = said(item).parts
+    [found] = only_message(item).parts
     assert isinstance(found, ToolResult)
     assert (found.parts, found.extra) == ((picture,), extra)
 
@@ -268,27 +268,27 @@ def test_the_result_of_a_local_shell_names_its_call_or_its_item(named: str) -> N
         ({"type": "computer_call_output", "call_id": "c", "output": {}}, "/input/0/output"),
     ],
 )
-def test_what_is_missing_is_named(item: dict[str, Any], path: str) -> None:
+def test_missing_fields_have_a_path(item: dict[str, Any], path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(item)
     assert (caught.value.path, caught.value.status_hint) == (path, 400)
 
 
 @pytest.mark.parametrize(
-    ("item", "words"),
+    ("item", "text"),
     [
         ({"type": "tool_search_call", "arguments": {"paths": ["w"]}}, 'Searched for tools: {"paths":["w"]}'),
         ({"type": "tool_search_output", "tools": [{"type": "shell"}]}, "Found the tools: shell"),
     ],
 )
-def test_a_search_that_the_provider_made_is_told_in_words(item: dict[str, Any], words: str) -> None:
+def test_a_tool_search_of_the_provider_is_rendered_as_text(item: dict[str, Any], text: str) -> None:
     whole = {**item, "call_id": None, "execution": "server"}
-    assert said(whole) == Message(
-        "assistant", (OpaquePart(ORIGIN, item["type"], whole, "/input/0", words),), "/input/0"
+    assert only_message(whole) == Message(
+        "assistant", (OpaquePart(ORIGIN, item["type"], whole, "/input/0", text),), "/input/0"
     )
 
 
-# --- what the provider did, in words ----------------------------------------------------------------------------
+# --- hosted calls as text ---------------------------------------------------------------------------------------
 
 SERVER = {"server_label": "files"}
 
@@ -299,7 +299,7 @@ def lost(request: Request) -> list[tuple[str, str]]:
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
-WORDS: list[tuple[dict[str, Any], str]] = [
+RENDERED: list[tuple[dict[str, Any], str]] = [
     (
         {"type": "web_search_call", "action": {"type": "search", "query": "cats", "status": "completed"}},
         'Searched the web for "cats"',
@@ -393,18 +393,18 @@ WORDS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "words"), WORDS)
-def test_what_the_provider_did_is_told_in_words(item: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("item", "text"), RENDERED)
+def test_hosted_calls_are_rendered_as_text(item: dict[str, Any], text: str) -> None:
     request = read(item)
     [message] = request.messages
-    assert message.parts == (OpaquePart(ORIGIN, item["type"], item, "/input/0", words),)
+    assert message.parts == (OpaquePart(ORIGIN, item["type"], item, "/input/0", text),)
     by_user = item["type"] in ("mcp_approval_response", "function_call_output", "custom_tool_call_output")
     assert message.role == ("user" if by_user else "assistant")
     assert lost(request) == [("altered", "/input/0")]
 
 
-def test_calls_of_the_provider_come_back_whole() -> None:
-    items = [{"type": "message", "role": "user", "content": "hi"}, *(item for item, _ in WORDS)]
+def test_hosted_calls_return_whole_to_the_same_protocol() -> None:
+    items = [{"type": "message", "role": "user", "content": "hi"}, *(item for item, _ in RENDERED)]
     ledger = Ledger()
     assert SPEC.write_request(read(*items), Capabilities(), ledger)["input"] == items
     assert list(ledger) == []

@@ -169,7 +169,7 @@ def test_a_choice_means_the_declared_tool_of_its_family(chosen: str, declared: s
         },
     ],
 )
-def test_a_choice_that_says_more_is_kept_beside_its_form(value: dict[str, Any]) -> None:
+def test_a_choice_with_further_members_is_kept_in_extra(value: dict[str, Any]) -> None:
     assert read(tool_choice=value).extra == {"tool_choice": value}
 
 
@@ -190,12 +190,12 @@ GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "d"}
         ("odd", {"format": "odd"}),
     ],
 )
-def test_formats_that_say_more(form: Any, extra: Any) -> None:
+def test_formats_with_further_members(form: Any, extra: Any) -> None:
     [tool] = read(tools=[{"type": "custom", "name": "c", "format": form}]).tools
     assert getattr(tool, "extra", None) == extra
 
 
-def test_what_a_namespace_says() -> None:
+def test_fields_of_a_namespace() -> None:
     space = {"type": "namespace", "name": "n", "description": "d", "x": 1, "tools": [FUNCTION]}
     assert read(tools=[space]).namespaces == (Namespace("d", {"x": 1}, "/tools/0"),)
 
@@ -244,7 +244,7 @@ USES: list[tuple[dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("tool", "use"), USES)
-def test_what_hosted_tools_are_for(tool: dict[str, Any], use: Any) -> None:
+def test_uses_of_hosted_tools(tool: dict[str, Any], use: Any) -> None:
     request = read(tools=[tool])
     assert request.tools == (HostedTool(ORIGIN, tool["type"], tool, "/tools/0", use),)
     assert "https://s" not in repr(use)
@@ -257,6 +257,6 @@ def test_what_hosted_tools_are_for(tool: dict[str, Any], use: Any) -> None:
         {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "s"}, FUNCTION]},
     ],
 )
-def test_own_choices_of_hosted_tools_come_back_whole(choice: dict[str, Any]) -> None:
+def test_choices_of_hosted_tools_return_whole_to_the_same_protocol(choice: dict[str, Any]) -> None:
     body = {"model": "m", "input": "hi", "tools": [MCP, FUNCTION], "tool_choice": choice}
     assert SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), Ledger()) == body

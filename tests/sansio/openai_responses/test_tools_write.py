@@ -46,7 +46,7 @@ def write(
     return body, [(loss.code, loss.path) for loss in ledger]
 
 
-def test_tools_are_flat_and_say_parameters_and_strict() -> None:
+def test_tools_are_flat_and_have_parameters_and_strict() -> None:
     body, losses = write(
         USER,
         tools=(
@@ -214,10 +214,10 @@ SERVED = {"mcp_servers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}
         ),
     ],
 )
-def test_a_server_without_a_tool_that_was_sent_is_told(capabilities: Capabilities, losses: Losses) -> None:
+def test_a_server_of_which_no_tool_was_sent_is_a_loss(capabilities: Capabilities, losses: Losses) -> None:
     sent = hosted({"mcp_server_name": "a"}, McpServer("a", "https://a"), "mcp_toolset")
-    untold = HostedTool(MESSAGES, "mcp_server", {"name": "b"}, "/mcp_servers/1", None)
-    _, lost = write(USER, protocol=MESSAGES, tools=(sent, untold), capabilities=capabilities, params=SERVED)
+    unsent = HostedTool(MESSAGES, "mcp_server", {"name": "b"}, "/mcp_servers/1", None)
+    _, lost = write(USER, protocol=MESSAGES, tools=(sent, unsent), capabilities=capabilities, params=SERVED)
     assert lost == losses
 
 
@@ -241,8 +241,8 @@ def test_the_limit_of_the_only_hosted_tool_is_that_of_all(tools: Any, limit: Any
 
 SEARCH, CODE = hosted({}, WebSearch(), "web"), hosted({}, CodeExecution(), "code")
 SERVER = hosted({}, McpServer("s", "u"), "mcp_toolset")
-GONE = hosted({}, None, "advisor")
-TOOLS = (FunctionTool("f"), SEARCH, CODE, SERVER, GONE)
+UNSENT = hosted({}, None, "advisor")
+TOOLS = (FunctionTool("f"), SEARCH, CODE, SERVER, UNSENT)
 HOSTED_CHOICES: list[tuple[ToolChoice, Any, Losses]] = [
     (ToolChoice("named", hosted="web"), {"type": "web_search_preview"}, []),
     (ToolChoice("named", hosted="code"), {"type": "code_interpreter"}, []),
@@ -271,24 +271,24 @@ HOSTED_CHOICES: list[tuple[ToolChoice, Any, Losses]] = [
 
 
 @pytest.mark.parametrize(("choice", "expected", "losses"), HOSTED_CHOICES)
-def test_a_choice_speaks_of_tools_that_are_there(choice: ToolChoice, expected: Any, losses: Losses) -> None:
+def test_a_choice_names_only_tools_that_were_sent(choice: ToolChoice, expected: Any, losses: Losses) -> None:
     body, lost = write(USER, protocol=MESSAGES, tools=TOOLS, tool_choice=choice, capabilities=RUNS_ALL)
     assert body.get("tool_choice") == expected
     assert lost == [(UNKNOWN_KIND, "/tools/0"), *losses]
 
 
-def test_nothing_can_be_demanded_where_no_tool_is_left() -> None:
+def test_no_call_is_required_if_no_tool_is_left() -> None:
     choice = ToolChoice("required", path="/c")
-    body, losses = write(USER, protocol=MESSAGES, tools=(GONE,), tool_choice=choice)
+    body, losses = write(USER, protocol=MESSAGES, tools=(UNSENT,), tool_choice=choice)
     assert "tool_choice" not in body
     assert losses == [(UNKNOWN_KIND, "/tools/0"), (DROPPED, "/c")]
 
 
-# --- what tools and schemas say -------------------------------------------------------------------------------
+# --- strict schemas, deferred tools, examples ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("protocol", "schema", "asked", "sent", "losses"),
+    ("protocol", "schema", "requested", "sent", "losses"),
     [
         (CHAT, CLOSED, True, True, []),
         (CHAT, OPEN, True, False, [(ALTERED, "/tools/0/strict")]),
@@ -299,15 +299,15 @@ def test_nothing_can_be_demanded_where_no_tool_is_left() -> None:
         (MESSAGES, None, True, False, [(ALTERED, "/tools/0/strict")]),
     ],
 )
-def test_a_tool_is_strict_where_its_schema_may_be(
-    protocol: str, schema: Any, asked: Any, sent: bool, losses: Losses
+def test_a_tool_is_strict_if_its_schema_can_be(
+    protocol: str, schema: Any, requested: Any, sent: bool, losses: Losses
 ) -> None:
-    tool = FunctionTool("f", parameters=schema, strict=asked, path="/tools/0")
+    tool = FunctionTool("f", parameters=schema, strict=requested, path="/tools/0")
     body, lost = write(USER, protocol=protocol, tools=(tool,))
     assert (body["tools"][0]["strict"], lost) == (sent, losses)
 
 
-def test_deferred_tools_are_shown_and_examples_told() -> None:
+def test_deferred_tools_are_visible_and_examples_are_in_the_description() -> None:
     tool = FunctionTool("f", "does", path="/t", deferred=True, examples=[{"a": 1}, {"a": 2}])
     body, losses = write(
         USER, protocol=MESSAGES, tools=(tool, FunctionTool("g", deferred=False, examples=[{}]))
@@ -323,7 +323,7 @@ def test_deferred_tools_are_shown_and_examples_told() -> None:
     ]
 
 
-def test_marks_on_tools_have_no_place() -> None:
+def test_marks_on_tools_are_losses() -> None:
     tool = FunctionTool("f", cache=CacheMark("/tools/0/cache_control"))
     _, losses = write(USER, tools=(tool,), capabilities=Capabilities(cache_marks="breakpoint"))
     assert losses == [(DROPPED, "/tools/0/cache_control")]

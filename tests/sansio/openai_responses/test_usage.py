@@ -50,7 +50,7 @@ NO_IMAGES = {"input_tokens": 0, "input_tokens_details": {"image_tokens": 0}, "to
         ("odd", Usage(3, 2), []),
     ],
 )
-def test_what_the_providers_tools_used(used: Any, usage: Usage, losses: list[str]) -> None:
+def test_usage_of_hosted_tools(used: Any, usage: Usage, losses: list[str]) -> None:
     ledger = Ledger()
     assert events_of(created(), ended(tool_usage=used), ledger=ledger)[1] == usage
     assert [loss.path for loss in ledger] == [f"/tool_usage/{name}" for name in losses]
@@ -73,7 +73,7 @@ def test_usage_that_never_came_is_all_zero() -> None:
     assert "tool_usage" not in payloads[-1]["response"]
 
 
-def test_searches_are_counted_among_what_tools_used() -> None:
+def test_searches_are_in_tool_usage() -> None:
     [*_, last] = answer(usage=(Usage(1, 2, searches=3),))
     assert last["response"]["tool_usage"]["web_search"] == {"num_requests": 3}
     assert set(last["response"]["tool_usage"]) == {"image_gen", "web_search"}
@@ -95,7 +95,7 @@ EXTRAS: list[tuple[dict[str, Any], Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("extra", "writes", "lost"), EXTRAS)
-def test_what_was_written_to_which_cache(extra: Any, writes: Any, lost: tuple[str, ...]) -> None:
+def test_cache_writes_by_lifetime(extra: Any, writes: Any, lost: tuple[str, ...]) -> None:
     [*_, last] = answer(usage=(Usage(20, 2, cache_write=10, extra=extra),), lost=lost)
     assert last["response"]["usage"]["input_tokens_details"].get("cache_write_tokens_details") == writes
 

@@ -1,6 +1,6 @@
-"""Every input item, tool, output item and stream event that the vendor's SDK knows has a row here: what becomes of it.
+"""Every input item, tool, output item and stream event of the vendor's SDK has a row with its translation.
 
-A type that a later SDK adds fails these tests until somebody has decided.
+A type that a later SDK adds fails these tests until it has a row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVE
 
 
 def tags(union: Any) -> set[str]:
-    """The values of `type` in a union of the SDK's models, however it is nested."""
+    """Return the values of `type` in a union of the SDK's models, nested or not."""
     return {tag for model in _models(union) for tag in _tags_of(model)}
 
 
@@ -61,7 +61,7 @@ CALL = {"call_id": "c", "status": "completed"}
 EXEC = {"type": "exec", "command": ["ls"], "env": {}}
 FUNCTION = {"type": "function", "name": "f", "parameters": {}, "strict": False}
 
-# type -> how many items of it, what part of the document it becomes (None: no message), what that costs others.
+# type -> an item, the part of the document that it becomes (None: no message), the losses for other protocols.
 INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "message", "role": "user", "content": [TEXT]}, "Text", []),
     ({"type": "message", "role": "assistant", "content": "a", "phase": "commentary"}, "Text", []),
@@ -124,7 +124,7 @@ def test_input_items(item: dict[str, Any], part: str | None, losses: list[str]) 
     assert list(own) == []
 
 
-# type -> what it is in the document: a typed tool, one with a use, one with a stand-in, or only itself.
+# type -> its form in the document: typed, with a use, with a function in its place, or opaque.
 TOOLS: dict[str, tuple[dict[str, Any], str]] = {
     "function": (FUNCTION, "typed"),
     "custom": ({"name": "c"}, "typed"),
@@ -168,14 +168,14 @@ def test_tools(kind: str) -> None:
     assert SPEC.write_request(request, Capabilities(), Ledger()) == body
 
 
-# Items that become blocks; all others travel whole, sealed where the client's protocol has no form for them.
+# Items that become blocks. All others stay whole, in a signature if the client's protocol has no form for them.
 BLOCKS = {
     "message": {"content": [{"type": "output_text", "text": "a", "annotations": []}]},
     "function_call": {"call_id": "c", "name": "f", "arguments": "{}"},
     "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
     "reasoning": {"summary": []},
 }
-EXCHANGE = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
 
 
 @pytest.mark.parametrize("kind", sorted(tags(ResponseOutputItem)))
@@ -183,7 +183,7 @@ def test_output_items(kind: str) -> None:
     item = {"id": "i", "type": kind, "status": "completed", **BLOCKS.get(kind, {})}
     body = {"id": "r", "model": "m", "status": "completed", "output": [item]}
     ledger = Ledger()
-    events = SPEC.read_whole(body, EXCHANGE, ledger)
+    events = SPEC.read_whole(body, CONTEXT, ledger)
     if kind in BLOCKS:
         assert any(isinstance(event, BlockStarted) for event in events)
     else:
@@ -200,6 +200,6 @@ def test_stream_events(kind: str) -> None:
     if handled:
         return
     ledger = Ledger()
-    reader = SPEC.stream_reader(EXCHANGE, ledger)
+    reader = SPEC.stream_reader(CONTEXT, ledger)
     assert list(reader.read(Frame(kind.encode(), encode({"type": kind, "output_index": 0})))) == []
     assert bool(len(ledger)) is (kind in LOST_EVENTS)

@@ -1,4 +1,4 @@
-"""Faults in the form of the simple API: status, object, and both forms of a stream."""
+"""Errors in the form of the simple API: status, object, and both forms of a stream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def written(wire_error: WireError) -> tuple[int, dict[str, Any]]:
         (WireError(K.RATE_LIMIT, "m", 429), 429, "rate_limit_error", "rate_limit_exceeded"),
         (WireError(K.OVERLOADED, "m", 529), 503, "overloaded_error", "overloaded"),
         (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
-        # Codes that clients act on are the same whoever the sender is.
+        # The sender's own code does not replace codes that clients act on.
         (
             WireError(K.CONTEXT_LENGTH, "m", 400, code="too_many_prompt_tokens"),
             400,
@@ -44,7 +44,7 @@ def written(wire_error: WireError) -> tuple[int, dict[str, Any]]:
             "context_length_exceeded",
         ),
         (WireError(K.BILLING, "m", 402, code="no_money"), 402, "billing_error", "insufficient_quota"),
-        # An error inside of a 200 answer, told before anything was sent.
+        # An error inside of a 200 response, before anything was sent.
         (WireError(K.SERVER, "m", 200), 500, "server_error", "internal_error"),
     ],
 )
@@ -53,7 +53,7 @@ def test_status_type_and_code(error: WireError, status: int, kind: str, code: st
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_every_kind_has_words_and_a_status(kind: ErrorKind) -> None:
+def test_every_kind_has_a_code_and_a_status(kind: ErrorKind) -> None:
     status, error = written(WireError(kind, "m"))
     assert 400 <= status < 600
     assert all(type(value) is str and value for value in error.values())
@@ -67,5 +67,5 @@ def test_every_kind_has_words_and_a_status(kind: ErrorKind) -> None:
         ("bad value", None, "bad value"),
     ],
 )
-def test_the_place_at_fault_is_in_the_message(message: str, param: str | None, told: str) -> None:
+def test_the_path_is_in_the_message(message: str, param: str | None, told: str) -> None:
     assert written(WireError(K.INVALID_REQUEST, message, 400, param=param))[1]["message"] == told

@@ -1,4 +1,4 @@
-"""Simple request bodies as requests: what they may hold, and what is said about the rest."""
+"""Bodies of simple requests: what they may have, and errors about the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(body: dict[str, Any]) -> Request:
     return SPEC.read_request(body, Signer())
 
 
-def test_everything() -> None:
+def test_all_members() -> None:
     body = {
         "model": "model-name",
         "messages": [
@@ -44,7 +44,7 @@ def test_everything() -> None:
 
 @pytest.mark.parametrize("model", [{}, {"model": None}, {"model": ""}])
 @pytest.mark.parametrize("temperature", [{}, {"temperature": None}])
-def test_what_may_be_left_out(model: dict[str, Any], temperature: dict[str, Any]) -> None:
+def test_optional_members(model: dict[str, Any], temperature: dict[str, Any]) -> None:
     request = read({**model, **temperature, "messages": [HI]})
     assert request.model == ""
     assert request.params == {}
@@ -59,15 +59,15 @@ def test_empty_content_is_content() -> None:
 
 @pytest.mark.parametrize("temperature", [0, 1, 0.25, -1, 1e300])
 def test_any_number_is_a_temperature(temperature: float) -> None:
-    """Its range is the upstream's matter."""
+    """The upstream checks its range."""
     assert read({"messages": [HI], "temperature": temperature}).params == {"temperature": temperature}
 
 
-def test_what_the_api_does_not_define_is_kept() -> None:
+def test_undefined_members_are_kept() -> None:
     request = read({"messages": [{**HI, "name": "ada", "mood": None}], "stream": True, "top_p": 0.5})
     assert request.extra == {"stream": True, "top_p": 0.5}
     assert request.messages[0].extra == {"name": "ada", "mood": None}
-    assert request.stream is False  # its endpoint says
+    assert request.stream is False  # its endpoint decides
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -107,7 +107,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "message", "path"), REFUSED)
-def test_what_cannot_be_read_is_refused_by_its_place(body: dict[str, Any], message: str, path: str) -> None:
+def test_errors_have_a_path(body: dict[str, Any], message: str, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as raised:
         read(body)
     assert (raised.value.message, raised.value.path, raised.value.status_hint) == (message, path, 400)

@@ -1,4 +1,4 @@
-"""Events as simple answers: lines, server-sent events and whole bodies, and what is entered in the ledger."""
+"""Events as simple responses: lines, server-sent events and whole bodies, and their losses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_endpoints() -> None:
     assert (JSON.path, JSON.streams) == ("/chat/json", "never")
 
 
-def test_a_whole_answer() -> None:
+def test_a_whole_response() -> None:
     body, ledger = whole([START, *HELLO, *END])
     assert encode(body) == (
         b'{"id":"cmpl-abc123","model":"model-name","created":1678048938,'
@@ -105,7 +105,7 @@ def test_lines() -> None:
 
 @pytest.mark.parametrize("endpoint", [EVENTS, None], ids=["sse", "nowhere"])
 def test_events(endpoint: Endpoint | None) -> None:
-    """Also what is written for somebody who did not say which endpoint he serves."""
+    """Also the form without an endpoint."""
     sent, ledger = streamed([START, *HELLO, *END], endpoint)
     assert sent == (
         b'data: {"message":{"role":"assistant","content":"I\'m "},"done":false,"index":0}\n\n'
@@ -116,7 +116,7 @@ def test_events(endpoint: Endpoint | None) -> None:
     assert not len(ledger)
 
 
-def test_an_empty_answer() -> None:
+def test_an_empty_response() -> None:
     assert content([START, *END]) == ""
     assert (
         streamed([START, *END], LINES)[0]
@@ -159,7 +159,7 @@ def test_an_error_in_events(before: list[Event]) -> None:
     )
 
 
-# --- what has no place -----------------------------------------------------------------------------------------
+# --- losses ----------------------------------------------------------------------------------------------------
 
 CALL = BlockStarted(1, BlockKind.TOOL_CALL, tool=ToolHead("call/1", "look"))
 TOKENS = [{"token": "He", "logprob": -0.5}]
@@ -201,7 +201,7 @@ LOST: dict[str, tuple[list[Event], set[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_what_has_no_place_is_in_the_ledger(name: str) -> None:
+def test_events_without_a_place_are_losses(name: str) -> None:
     events, expected = LOST[name]
     assert losses(whole(events)[1]) == expected
     for endpoint in (LINES, EVENTS):
@@ -216,7 +216,7 @@ REFUSAL: list[Event] = [
 ]
 
 
-def test_a_refusal_is_what_the_model_says() -> None:
+def test_a_refusal_is_text() -> None:
     events = [START, *REFUSAL, *END]
     assert content(events) == "I will not."
     assert b'"content":"I will "' in streamed(events, LINES)[0]
@@ -224,7 +224,7 @@ def test_a_refusal_is_what_the_model_says() -> None:
         assert losses(ledger) == {("altered", "/refusal")}
 
 
-def test_an_explanation_stands_in_for_words_that_are_missing() -> None:
+def test_an_explanation_replaces_missing_text() -> None:
     stop: list[Event] = [Stopped(StopReason.CONTENT_FILTER, explanation="Not that."), ENDED]
     assert content([START, *stop]) == "Not that."
     assert streamed([START, *stop], EVENTS)[0] == (
