@@ -13,7 +13,7 @@ from typing import Annotated, get_args
 from dragoman._ir.effort import EFFORTS
 from dragoman._ir.request import Refusable
 from dragoman.codec import Enforced, HostedUse
-from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer
+from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer, keys_of
 
 # For `reasoning_field` and `reasoning_setting`: there is none.
 NONE = "none"
@@ -286,3 +286,15 @@ class ModelCapabilitySettings(CapabilitySettings):
     upstream: Annotated[
         str | None, SettingSpec(SettingKind.NAME, "only at the upstream of this name; unset: at all")
     ] = None
+
+
+CAPABILITY_KEYS = keys_of(CapabilitySettings)
+
+
+def with_own_keys_first(cls: type[CapabilitySettings]) -> dict[str, SettingSpec]:
+    """Return the keys of a class with its own before the inherited ones, because people look for the name first."""
+    keys = keys_of(cls)
+    return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
+
+
+MODEL_KEYS = with_own_keys_first(ModelCapabilitySettings)

@@ -1,7 +1,10 @@
 """How one setting is described: its kind, its limits, its help text."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Annotated, Any, get_origin, get_type_hints
+
+DAY_S = 86_400
 
 
 class SettingKind(enum.Enum):
@@ -59,3 +62,18 @@ def dollars(help_: str, most: float) -> SettingSpec:
 
 def choice(help_: str, *choices: str, default: str | None = None) -> SettingSpec:
     return SettingSpec(SettingKind.CHOICE, help_, choices=choices, default=default)
+
+
+def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
+    """The table of keys of a settings class, in order. A field that is no `Annotated` is nobody's to set."""
+    hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
+    keys = {}
+    for each in fields(cls):
+        if get_origin(hints[each.name]) is not Annotated:
+            continue
+        key: SettingSpec = hints[each.name].__metadata__[0]
+        made = each.default is MISSING  # by a factory: it is empty
+        default = key.default if made or each.default is None else each.default
+        required = made and each.default_factory is MISSING
+        keys[each.name] = replace(key, name=each.name, default=default, required=required)
+    return keys
