@@ -18,7 +18,7 @@ from dragoman_server.config.loader import (
     UpstreamSettings,
     load,
 )
-from dragoman_server.config.suggest import nearest
+from dragoman_server.config.problems import nearest
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
 from dragoman_server.settings.secret import Secret

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dragoman_server.config.loader import LoadedConfig, ValueOrigin
-from dragoman_server.config.problems import dotted
-from dragoman_server.config.values import quote_value
+from dragoman_server.config.problems import dotted, quote_value
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CLIENT_KEY_KEYS,

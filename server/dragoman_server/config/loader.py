@@ -22,6 +22,7 @@ from dragoman_server.capabilities.providers import (
     discover_providers,
     host_capabilities,
 )
+from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
@@ -29,14 +30,14 @@ from dragoman_server.config.problems import (
     ConfigProblem,
     KeyPath,
     ValueOrigin,
+    did_you_mean,
     dotted,
+    quote_value,
 )
 from dragoman_server.config.sources import DEFAULT_FILE, MAX_FILE_BYTES, ConfigSources
-from dragoman_server.config.suggest import did_you_mean
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
-from dragoman_server.config.values import quote_value, type_name
+from dragoman_server.config.values import is_loopback
 from dragoman_server.keys import hash_client_key
-from dragoman_server.serving.sockets import is_loopback
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CAPABILITY_KEYS,
@@ -60,7 +61,6 @@ from dragoman_server.settings import (
 )
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.fields import SettingSpec
-from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.secret import MASK, Secret
 
 __all__ = [
@@ -189,7 +189,7 @@ class _Loader:
             self.names.setdefault(SIMULATOR, ())
         elif not upstreams and not self.sources.problems:
             self._no_upstreams()
-        models = self._models()
+        models = read_model_aliases(self.sources, self.names)
         capabilities = self._capabilities()
         prices = self._prices()
         client_keys = self._client_keys(server, prices)
@@ -213,7 +213,8 @@ class _Loader:
             ),
         )
         if settings.server.default_model is not None:
-            self._check_default_model(settings, settings.server.default_model)
+            check_default_model(self.sources, settings, settings.server.default_model)
+            self.sources.raise_problems()
         return settings
 
     def _server(self) -> dict[str, object]:
@@ -455,80 +456,6 @@ class _Loader:
                 "allow_public_without_keys = true where something else decides who may connect"
             )
             self.sources.add_origin_problem(("server", "host"), text)
-
-    # Models.
-
-    def _check_default_model(self, settings: Settings, model: str) -> None:
-        from dragoman_server.models.routes import UnknownModel, resolve
-
-        route = resolve(settings, None, model)
-        if isinstance(route, UnknownModel):
-            hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-            text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
-            self.sources.add_origin_problem(("server", "default_model"), text)
-        self.sources.raise_problems()
-
-    def _models(self) -> dict[str, str | tuple[str, ...]]:
-        models: dict[str, str | tuple[str, ...]] = {}
-        for alias, raw in self.sources.table(("models",), self.sources.document.get("models", {})).items():
-            path = ("models", alias)
-            references: list[str] = []
-            if not isinstance(raw, list):
-                target = self._target(path, alias, raw, references)
-                targets = [] if target is None else [target]
-            else:
-                if not raw:
-                    self.sources.add_problem(path, "is an empty chain")
-                found = [
-                    self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
-                ]
-                targets = [each for each in found if each is not None]
-                for index, each in enumerate(found):
-                    if each is not None and each in found[:index]:
-                        self.sources.add_problem(
-                            (*path, index), f"{quote_value(raw[index])} stands here twice"
-                        )
-            if targets:
-                models[alias] = tuple(targets) if isinstance(raw, list) else targets[0]
-                self.sources.record_file_origin(path, references)
-        return models
-
-    def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
-        """An `upstream/model`, None where something is wrong with it."""
-        faults = len(self.sources.problems)
-        target = self.sources.expand(path, raw, references)
-        text = _target_fault(target, raw, self.names) or _stars_fault(str(target), raw, alias)
-        if text is None:
-            return str(target)
-        if len(self.sources.problems) == faults:
-            self.sources.add_problem(path, text)
-        return None
-
-
-def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> str | None:
-    if isinstance(target, dict):
-        return "expected a string, found a table; write names with dots in quotes"
-    if not isinstance(target, str):
-        return f"expected a string, found {type_name(target)}"
-    upstream, slash, model = target.partition("/")
-    if not slash or not upstream or not model:
-        return f'{quote_value(raw)} is not of the form "upstream/model"'
-    if upstream not in names:
-        hint = did_you_mean(upstream, names) or "; there are " + (", ".join(sorted(names)) or "none")
-        return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{hint}"
-    return None
-
-
-def _stars_fault(target: str, raw: object, alias: str) -> str | None:
-    """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
-    here, there = target.count(WILDCARD), alias.count(WILDCARD)
-    if here <= there:
-        return None
-    have = "has none" if there == 0 else f"has {there}"
-    return (
-        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} {have}: a * here stands for what the * of "
-        "the name matched; write the model's own name in its place"
-    )
 
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:

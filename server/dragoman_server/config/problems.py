@@ -1,10 +1,9 @@
-"""Where settings come from and what is wrong with them, as values that print in one line each."""
+"""What is wrong with a configuration and where its values came from, each as one line of text."""
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from dragoman_server.config.values import quote_value
 
 KeyPath = tuple[str | int, ...]
 
@@ -12,7 +11,62 @@ KeyPath = tuple[str | int, ...]
 ENVIRONMENT = "environment"
 COMMAND_LINE = "command line"
 
+_CREDENTIALS = re.compile(r"//[^@]*@")
+# Some vendors take the key there.
+_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
+_SHOWN_LENGTH = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+# difflib's own default is 0.6; a little less also finds a protocol by its vendor's name, and "prot" in "port".
+_CUTOFF = 0.55
+# Comparing is quadratic in the length, and a model name comes from outside.
+_MAX_LENGTH = 200
+
+
+def quote_value(value: object) -> str:
+    """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
+        visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
+        return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
+    try:
+        return str(value)
+    except ValueError:  # CPython refuses to print integers of more than 4300 digits
+        return "this integer"
+
+
+# In this order: a TOML boolean is an int for Python.
+_TYPE_NAMES = (
+    (bool, "a boolean"),
+    (str, "a string"),
+    (int, "an integer"),
+    (float, "a float"),
+    (list, "an array"),
+    (dict, "a table"),
+)
+
+
+def type_name(value: object) -> str:
+    """The TOML name of a value's type."""
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid name that looks most like `word`, or None when nothing looks like it."""
+    if len(word) > _MAX_LENGTH:
+        return None
+    by_folded = {name.casefold().replace("-", "_"): name for name in valid}
+    close = difflib.get_close_matches(word.casefold().replace("-", "_"), by_folded, n=1, cutoff=_CUTOFF)
+    return by_folded[close[0]] if close else None
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """`; did you mean "name"?`, or an empty string: made to be put at the end of a message."""
+    found = nearest(word, valid)
+    return f'; did you mean "{found}"?' if found is not None else ""
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -13,10 +13,19 @@ from pathlib import Path
 
 from dragoman_server.config import values as _values
 from dragoman_server.config.interpolate import InterpolationError, expand
-from dragoman_server.config.problems import ConfigError, ConfigProblem, KeyPath, ValueOrigin, by_place, dotted
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import (
+    ConfigError,
+    ConfigProblem,
+    KeyPath,
+    ValueOrigin,
+    by_place,
+    did_you_mean,
+    dotted,
+    quote_value,
+    type_name,
+)
 from dragoman_server.config.toml_lines import TomlLines
-from dragoman_server.config.values import InvalidValue, quote_value, type_name
+from dragoman_server.config.values import InvalidValue
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from dragoman import UPSTREAMS
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import did_you_mean, quote_value, type_name
 from dragoman_server.settings import LOOPBACK_ORIGINS, VERSION_HEADER
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
-
-_SHOWN_LENGTH = 80
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -25,9 +23,6 @@ _HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
-_CREDENTIALS = re.compile(r"//[^@]*@")
-# Some vendors take the key there.
-_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
@@ -69,36 +64,6 @@ class InvalidValue(Exception):
     def __init__(self, text: str, *at: int) -> None:
         super().__init__(text)
         self.at = at
-
-
-def quote_value(value: object) -> str:
-    """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
-        visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
-        return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
-    try:
-        return str(value)
-    except ValueError:  # CPython refuses to print integers of more than 4300 digits
-        return "this integer"
-
-
-# In this order: a TOML boolean is an int for Python.
-_TYPE_NAMES = (
-    (bool, "a boolean"),
-    (str, "a string"),
-    (int, "an integer"),
-    (float, "a float"),
-    (list, "an array"),
-    (dict, "a table"),
-)
-
-
-def type_name(value: object) -> str:
-    """The TOML name of a value's type."""
-    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
 
 
 def check_value(key: SettingSpec, value: object, raw: object) -> object:
@@ -162,6 +127,16 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a socket bound to `host`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    # Python counts ::ffff:127.0.0.1 as what it holds from 3.13 on.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _integer(key: SettingSpec, value: object, raw: object) -> int:
