@@ -25,7 +25,8 @@ from dragoman_server.settings import (
 )
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.tool_grammar.check import grammar_checker
-from dragoman_server.upstream.client import UpstreamClient, UpstreamSender
+from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.sender import UpstreamSender
 
 
 class Gateway:

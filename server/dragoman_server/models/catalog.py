@@ -28,7 +28,7 @@ from dragoman_server.settings import (
 )
 from dragoman_server.simulator import MODELS
 from dragoman_server.upstream.background import BackgroundTaskGroup
-from dragoman_server.upstream.client import UpstreamSender
+from dragoman_server.upstream.sender import UpstreamSender
 
 LOG = logging.getLogger("dragoman.models")
 

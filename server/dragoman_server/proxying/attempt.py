@@ -40,12 +40,11 @@ from dragoman_server.proxying.upstream_errors import (
 from dragoman_server.upstream.client import (
     UpstreamError,
     UpstreamIdleClosed,
-    UpstreamResponseLike,
-    UpstreamSender,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
 ResponseMachine: TypeAlias = ResponseTranslator | Relay | FanOut
 

@@ -44,7 +44,7 @@ from dragoman_server.replies import (
     send_reply,
     with_retry_after,
 )
-from dragoman_server.upstream.client import UpstreamSender
+from dragoman_server.upstream.sender import UpstreamSender
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -13,7 +13,7 @@ account's answer for the next one's request, follow redirects to hosts nobody co
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import TracebackType
@@ -52,8 +52,6 @@ __all__ = [
     "UpstreamIdleClosed",
     "UpstreamRequestInvalid",
     "UpstreamResponse",
-    "UpstreamResponseLike",
-    "UpstreamSender",
     "UpstreamTimeout",
     "UpstreamTimeoutPhase",
     "UpstreamTimeouts",
@@ -141,35 +139,6 @@ def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") ->
         return UpstreamTimeout(text, phase)
     failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
     return failure(str(error) if own else text.format(where=where, by=by))
-
-
-class UpstreamResponseLike(Protocol):
-    """What the gateway uses of a response: an UpstreamResponse, or the simulator's."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> list[tuple[str, str]]: ...
-
-    async def receive(self) -> bytes: ...
-
-    async def read_all(self, limit: int) -> bytes: ...
-
-
-class UpstreamSender(Protocol):
-    """Sends requests: an UpstreamClient, or the simulator in its place."""
-
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        content: bytes | None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> AbstractAsyncContextManager[UpstreamResponseLike]: ...
 
 
 class _BodyStream(Protocol):
