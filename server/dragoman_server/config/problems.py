@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 KeyPath = tuple[str | int, ...]
 
-# The sources that are no files.
+# The sources that are not files.
 ENVIRONMENT = "environment"
 COMMAND_LINE = "command line"
 
@@ -18,14 +18,14 @@ _SHOWN_LENGTH = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-# difflib's own default is 0.6; a little less also finds a protocol by its vendor's name, and "prot" in "port".
+# difflib's default is 0.6; a little less also finds a protocol by its vendor's name, and "port" for "prot".
 _CUTOFF = 0.55
-# Comparing is quadratic in the length, and a model name comes from outside.
+# Comparing is quadratic in the length, and clients choose model names.
 _MAX_LENGTH = 200
 
 
 def quote_value(value: object) -> str:
-    """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
+    """Return a value as messages quote it: without credentials and queries of URLs."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def quote_value(value: object) -> str:
         return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
     try:
         return str(value)
-    except ValueError:  # CPython refuses to print integers of more than 4300 digits
+    except ValueError:  # CPython prints no integers of more than 4300 digits
         return "this integer"
 
 
@@ -50,12 +50,12 @@ _TYPE_NAMES = (
 
 
 def type_name(value: object) -> str:
-    """The TOML name of a value's type."""
+    """Return the TOML name of a value's type."""
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid name that looks most like `word`, or None when nothing looks like it."""
+    """Return the valid name that is most similar to `word`, or None if none is similar."""
     if len(word) > _MAX_LENGTH:
         return None
     by_folded = {name.casefold().replace("-", "_"): name for name in valid}
@@ -64,13 +64,13 @@ def nearest(word: str, valid: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, valid: Iterable[str]) -> str:
-    """`; did you mean "name"?`, or an empty string: made to be put at the end of a message."""
+    """Return `; did you mean "name"?` for the end of a message, or an empty string."""
     found = nearest(word, valid)
     return f'; did you mean "{found}"?' if found is not None else ""
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A key path as messages show it: `upstreams[0].headers.x-team`, `models."gpt-4.1"`."""
+    """Return a key path as text: `upstreams[0].headers.x-team`, `models."gpt-4.1"`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -82,7 +82,11 @@ def dotted(path: Sequence[str | int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One fault. `source` is a file, "environment" or "command line", `where` a key, variable or flag."""
+    """One thing that is wrong.
+
+    source: a file, "environment" or "command line". line: None outside of files. where: a key, variable or flag.
+    text: what is wrong.
+    """
 
     source: str
     line: int | None
@@ -104,9 +108,11 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """Where a value came from: `source`, `line` and `where` as in ConfigProblem, or "default".
+    """Where a value came from.
 
-    `references` are the variables and files put into it; `raw` is the text of an expanded URL before that.
+    source, line, where: as in ConfigProblem; the source may also be "default".
+    references: the variables and files that were put into it.
+    raw: the text of a URL before that.
     """
 
     source: str
@@ -125,6 +131,6 @@ class ValueOrigin:
 
 
 def by_place(problem: ConfigProblem) -> tuple[int, int]:
-    """A sort key: files by line, then the environment, then the command line."""
+    """Return a sort key: files by line, then the environment, then the command line."""
     others = (ENVIRONMENT, COMMAND_LINE)
     return (others.index(problem.source) + 1 if problem.source in others else 0, problem.line or 0)

@@ -1,8 +1,7 @@
-"""Check one value against its key: a table with one function for each kind.
+"""Check one value against its key, with one function for each kind of setting.
 
-A function gets the value and `raw`, what the user wrote before interpolation. It returns what goes into
-the settings or raises InvalidValue. Messages quote `raw` alone, so nothing that came out of a variable or a
-file can get into one.
+Each function takes the value and `raw`, the text before interpolation, and returns the value for the settings or raises
+InvalidValue. Messages quote only `raw`, so they contain nothing from a variable or a file.
 """
 
 import ipaddress
@@ -26,7 +25,7 @@ _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
-# These say how a message is framed or where it goes: the HTTP client alone sets them.
+# These frame or route a message: only the HTTP client sets them.
 _FRAMING_HEADERS = frozenset(
     {
         "connection",
@@ -42,11 +41,11 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 
-# By these, clients say who they are. The gateway is none of them, and says what it is itself.
+# By these, clients identify themselves. The gateway sends its own.
 _IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
-_IDENTITY_PREFIX = "x-stainless-"  # what the vendors' SDKs say of themselves
+_IDENTITY_PREFIX = "x-stainless-"  # of the vendors' SDKs
 
-# The translation must know what they say.
+# The translation depends on them, so they are settings.
 _OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
@@ -54,12 +53,12 @@ _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
-# What people paste from a vendor's API reference, where an SDK's base URL was asked for.
+# People paste these from a vendor's API reference, although base_url is an SDK's base URL.
 _ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
 
 
 class InvalidValue(Exception):
-    """What is wrong with a value; the text has no secret in it. `at` leads to the faulty element."""
+    """The value is wrong. The text contains no secret. `at` is the index of the wrong element, if it is a list."""
 
     def __init__(self, text: str, *at: int) -> None:
         super().__init__(text)
@@ -67,12 +66,12 @@ class InvalidValue(Exception):
 
 
 def check_value(key: SettingSpec, value: object, raw: object) -> object:
-    """The value as the settings hold it; `raw` is the value before interpolation. Raises InvalidValue."""
+    """Return the value for the settings. raw: the value before interpolation. Raises InvalidValue."""
     return _CHECKS[key.kind](key, value, raw)
 
 
 def parse_text(key: SettingSpec, text: str) -> object:
-    """What TOML would have given for `text`, for the environment and the command line. Raises InvalidValue."""
+    """Parse a text of the environment or the command line into the value that TOML would have. Raises InvalidValue."""
     if key.kind in _LISTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     parse, what = _TEXT_PARSERS.get(key.kind, (str, ""))
@@ -130,12 +129,12 @@ def _is_address(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a socket bound to `host`."""
+    """True if only this machine can reach a socket that is bound to `host`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
-    # Python counts ::ffff:127.0.0.1 as what it holds from 3.13 on.
+    # Before 3.13, Python did not count ::ffff:127.0.0.1 as a loopback address.
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
@@ -150,7 +149,7 @@ def _integer(key: SettingSpec, value: object, raw: object) -> int:
 def _seconds(key: SettingSpec, value: object, raw: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(f"expected a number of seconds, found {type_name(value)}")
-    # Not-a-number compares false with everything, so the test is that it lies inside.
+    # Not-a-number compares false with everything, so the test is that the value is inside.
     if not key.low <= value <= key.high:
         raise InvalidValue(f"{quote_value(raw)} is out of range: from {key.low:g} to {key.high:g} seconds")
     return float(value)
@@ -174,7 +173,7 @@ def _choice(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if text not in key.choices:
         noun = key.name.removesuffix("s")
-        # A suggestion quotes nothing of the value, but only a value written as such is worth comparing.
+        # A suggestion quotes nothing of the value, but only a plain text is worth comparing.
         hint = did_you_mean(raw, key.choices) if isinstance(raw, str) else ""
         hint = hint or "; valid are " + ", ".join(quote_value(choice) for choice in key.choices)
         raise InvalidValue(f"unknown {noun} {quote_value(raw)}{hint}")
@@ -223,7 +222,7 @@ def _allowed_host(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def _origin(key: SettingSpec, value: object, raw: object) -> str:
-    # The Fetch standard compares origins as strings: scheme, host and port, and no slash at the end.
+    # The Fetch standard compares origins as strings: scheme, host and port, without a slash at the end.
     text = _string(value)
     if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
@@ -244,7 +243,7 @@ def _path(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def _split(text: str, shown: str) -> SplitResult:
-    # urlsplit drops tabs and line ends in silence, so they are looked for first.
+    # urlsplit drops tabs and line ends without an error, so they are checked first.
     if not _VISIBLE.fullmatch(text):
         raise InvalidValue(
             f"{shown} is no URL: it has spaces, control characters or characters outside ASCII"
@@ -305,7 +304,7 @@ def _hash(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def header_name(name: str) -> str:
-    """The name in lower case. Raises InvalidValue."""
+    """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
         raise InvalidValue("is no header name")
     if name.lower() in _FRAMING_HEADERS:
@@ -320,14 +319,14 @@ def header_name(name: str) -> str:
 
 
 def header_value(value: object) -> Secret:
-    """Any header may carry a key, so all are secrets. Raises InvalidValue."""
+    """Return the value as a secret, because any header may carry a key. Raises InvalidValue."""
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
         raise InvalidValue("has line ends or other characters that no header may have")
     return Secret(text)
 
 
-# Tables of headers are not here: config.py takes them apart, so that each line has its own fault.
+# HEADERS is not here: ConfigSources.headers() checks each line of the table by itself.
 _CHECKS: dict[SettingKind, Callable[[SettingSpec, object, object], object]] = {
     SettingKind.TEXT: _text,
     SettingKind.NAME: _name,

@@ -1,4 +1,4 @@
-"""Settings of the gateway itself and of its clients, and `Settings`, which holds everything that is configured."""
+"""Settings of the gateway and its clients: the tables `[server]`, `[[client_keys]]` and `[[prices]]`, and the whole."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -225,7 +225,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey:
-    """One `[[client_keys]]` table. The key itself is known to its owner alone."""
+    """One `[[client_keys]]` table. It has only the hash of the key."""
 
     name: Annotated[str, SettingSpec(SettingKind.NAME, "what the log calls the key's owner")]
     hash: Annotated[str, SettingSpec(SettingKind.HASH, "what `dragoman keys add` printed for it")]
@@ -282,12 +282,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that is configured, checked.
+    """Everything that is configured, checked.
 
-    models: the name that clients send, and the `upstream/model` that it means, or several, best first.
-
+    models: for each name that clients send, the `upstream/model` that it means, or several, best first.
     proxies: those of the environment, because their URLs may contain credentials to mask.
-    targets: what `_targets` has worked out so far, by upstream, model and protocol.
+    resolved_capabilities: what `capabilities.resolve` has returned so far, by upstream, model and protocol.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -306,7 +305,7 @@ class Settings:
 
     @property
     def mask(self) -> Mask:
-        """Masks all secrets in a text."""
+        """The mask of all secrets in these settings."""
         if self._mask is None:
             values = [secret.reveal() for secret in secrets_in(self)]
             # Settings that are made in code may have credentials in a base URL.
@@ -318,7 +317,7 @@ class Settings:
         return self._mask
 
     def upstream(self, name: str) -> UpstreamSettings | None:
-        """The upstream called `name`; for `sim` a description of the simulator, if that is on."""
+        """Return the upstream of this name; for `sim` the description of the simulator, if that is offered."""
         for upstream in self.upstreams:
             if upstream.name == name:
                 return upstream
@@ -326,14 +325,14 @@ class Settings:
 
     @property
     def lists_simulator(self) -> bool:
-        """Whether people are shown the simulator: it was asked for, or there is nothing else."""
-        asked = self.server.simulator
-        return not self.upstreams if asked is None else asked
+        """True if the simulator is listed for users: it was switched on, or there is no other upstream."""
+        wanted = self.server.simulator
+        return not self.upstreams if wanted is None else wanted
 
     def accounts_of(self, upstream: UpstreamSettings) -> tuple[AccountSettings, ...]:
-        """The accounts of an upstream, of which there is at least one."""
-        own = tuple(account for account in self.accounts if account.upstream == upstream.name)
-        return own or (
+        """Return the accounts of an upstream: at least one."""
+        configured = tuple(account for account in self.accounts if account.upstream == upstream.name)
+        return configured or (
             AccountSettings(upstream=upstream.name, name=DEFAULT_ACCOUNT, api_key=upstream.api_key),
         )
 

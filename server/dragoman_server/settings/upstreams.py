@@ -21,14 +21,14 @@ from dragoman_server.settings.fields import (
 )
 from dragoman_server.settings.secret import Secret
 
-# The protocols that an upstream may speak, by the names that the core's registry gives them.
+# The names of the protocols that upstreams may speak, as in the core's registry.
 UPSTREAM_PROTOCOLS = tuple(UPSTREAMS)
 
 LOSS_POLICIES = ("record", "refuse")
 
 # The header that `anthropic_version` is about.
 VERSION_HEADER = "anthropic-version"
-# For `anthropic_version`: the newest, unless a request needs what only the older has.
+# For `anthropic_version`: the newest, unless a request needs parameters that only the older one has.
 AUTO_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
 
@@ -38,10 +38,9 @@ DEFAULT_ACCOUNT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings(CapabilitySettings):
-    """One `[[upstreams]]` table, with what is said of all the upstream's models.
+    """One `[[upstreams]]` table, with the capabilities of all its models.
 
-    `protocols` are all that the upstream speaks natively: a client of one of these is relayed in its own.
-    Clients of other protocols are translated to `protocol`.
+    Clients of one of the `protocols` are relayed. Requests of other clients are translated to `protocol`.
     """
 
     name: Annotated[str, SettingSpec(SettingKind.NAME, "the name before the slash in upstream/model")]
@@ -54,7 +53,7 @@ class UpstreamSettings(CapabilitySettings):
             SettingKind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's"
         ),
     ]
-    # Empty means: the preferred one alone. The loader always fills it in, and so does __post_init__.
+    # Empty means only the preferred one; __post_init__ fills it in.
     protocols: Annotated[
         tuple[str, ...],
         SettingSpec(SettingKind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS),
@@ -94,7 +93,7 @@ class UpstreamSettings(CapabilitySettings):
             "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
         ),
     ] = AUTO_VERSION
-    # What it does for clients of its own protocol, which are relayed.
+    # What it does for clients of its own protocols, which are relayed.
     stores_responses: Annotated[
         bool,
         SettingSpec(
@@ -132,7 +131,7 @@ class UpstreamSettings(CapabilitySettings):
     read_s: Annotated[float, seconds("longest silence of the upstream", 0.001, DAY_S)] = 600.0
     write_s: Annotated[float, seconds("longest stall while sending", 0.001, DAY_S)] = 60.0
     pool_s: Annotated[float, seconds("longest wait for a free connection", 0.001, 3600)] = 30.0
-    # What the environment says of an upstream that no table describes: by setting, the variable.
+    # Of an upstream that comes from the environment: for each setting, the variable.
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -173,13 +172,16 @@ class AccountSettings:
 
     @property
     def id(self) -> str:
-        """Its name among all accounts."""
+        """The name that is unique among all accounts."""
         return f"{self.upstream}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
-    """One `[[rules]]` table: what a failure means. All its conditions must hold; the first rule that fits counts."""
+    """One `[[rules]]` table: what to do after an error.
+
+    All its conditions must hold; the first rule that fits counts.
+    """
 
     action: Annotated[
         str,
@@ -200,8 +202,8 @@ class RuleSettings:
 
 
 SIMULATOR = "sim"
-# What the built-in upstream looks like to the router. It is no HTTP server: nothing connects to this URL. What is
-# said here is what nobody says of a host that nobody knows.
+# The built-in upstream, as routing needs it. Nothing connects to this URL. The capabilities are the defaults of an
+# unknown host.
 SIMULATOR_UPSTREAM = UpstreamSettings(
     name=SIMULATOR,
     protocol=UPSTREAM_PROTOCOLS[0],
