@@ -23,7 +23,6 @@ from resp_answers import (
     whole,
 )
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockKind,
@@ -44,6 +43,7 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.request import Message, Text
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 

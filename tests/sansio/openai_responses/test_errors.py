@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import ResponseError
 from oracle.types import check_error_body
 
-from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
 from dragoman._wire.json import encode
 from dragoman.protocols.openai_responses import SPEC
 from dragoman.protocols.openai_responses.errors import (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from oracle.types import check_event
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext

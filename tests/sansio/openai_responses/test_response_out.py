@@ -21,7 +21,6 @@ from resp_answers import (
     whole,
 )
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -43,6 +42,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.protocols.openai_responses import SPEC
 
 
