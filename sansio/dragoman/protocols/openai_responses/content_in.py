@@ -31,7 +31,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.protocols.openai_responses.checks import objects_in, text_or_none
+from dragoman.protocols.openai_responses.checks import int_or_none, objects_in, text_or_none
 from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
 from dragoman.protocols.openai_responses.tool_items_in import search_queries
 
@@ -91,8 +91,8 @@ class _PartTexts(dict[int, _EmittedText]):
                     del emitted[match]
                     found[number] = match
         free = max(self, default=-1) + 1
-        own = (number if number not in self else free + number for number in range(len(texts)))
-        return [found.get(number, match) for number, match in enumerate(own)]
+        unused = (number if number not in self else free + number for number in range(len(texts)))
+        return [found.get(number, index) for number, index in enumerate(unused)]
 
 
 class OutputItem:
@@ -206,7 +206,6 @@ class MessageItem(OutputItem):
         self.annotations[index] = number + 1
         path = f"/output/{self.index}/content/{index}/annotations"
         note_unread(annotation, ANNOTATION_SHAPE, child(path, number), self.ledger)
-        start, end = annotation.get("start_index"), annotation.get("end_index")
         out.append(
             Annotation(
                 emitted.block,
@@ -214,8 +213,8 @@ class MessageItem(OutputItem):
                 annotation,
                 text_or_none(annotation.get("url")),
                 text_or_none(annotation.get("title")),
-                start if type(start) is int else None,
-                end if type(end) is int else None,
+                int_or_none(annotation.get("start_index")),
+                int_or_none(annotation.get("end_index")),
                 path,
             )
         )
@@ -242,9 +241,9 @@ class MessageItem(OutputItem):
         complete = item.get("status") != "incomplete"
         content = objects_in(item.get("content"))
         indexes = self.parts.match_parts([_part_text(part) for part in content])
-        for index, (match, part) in enumerate(zip(indexes, content, strict=True)):
-            self.note_part(index, part)
-            self.part_done(match, part, out)
+        for number, (index, part) in enumerate(zip(indexes, content, strict=True)):
+            self.note_part(number, part)
+            self.part_done(index, part, out)
         self.end_unfinished(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:
@@ -333,8 +332,8 @@ class ReasoningItem(OutputItem):
         for name in ("summary", "content"):
             summary = name == "summary"
             texts = [part.get("text") for part in objects_in(item.get(name))]
-            for match, text in zip(self.parts(summary).match_parts(texts), texts, strict=True):
-                self.add_missing_text(match, text, out, summary)
+            for index, text in zip(self.parts(summary).match_parts(texts), texts, strict=True):
+                self.add_missing_text(index, text, out, summary)
         block = self._open(out)
         out.append(SignatureDelta(block, Signature(NAME, item, self.model)))
         out.append(BlockEnded(block, item.get("status") != "incomplete"))

@@ -79,6 +79,8 @@ from dragoman.protocols.openai_responses.tools import read_tools
 # Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
+_TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
+
 # Paths of the first items, made once, because formatting a number costs as much as building an item.
 _PATHS = tuple([f"/input/{index}" for index in range(512)])
 
@@ -166,9 +168,8 @@ class InputReader:
         encrypted = item.get("encrypted_content")
         signature: Signature | None
         if type(encrypted) is str and self._signer.is_wrapped(encrypted):
-            signature = self._signer.unwrap(
-                encrypted
-            )  # None if it is forged or damaged: then only the text is left
+            # None if it is forged or damaged: then only the text is left.
+            signature = self._signer.unwrap(encrypted)
         else:
             signature = Signature(NAME, item)
         extra = extra_fields(item, KNOWN_REASONING_ITEM)
@@ -233,8 +234,8 @@ class InputReader:
         self._note_extra(item, path, KNOWN_ADDITIONAL_TOOLS)
 
     def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
-        """Add tools. One that exists already is replaced by the later declaration. One that a search has found becomes
-        visible.
+        """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
+        that a search has found becomes visible.
         """
         known: dict[JSON, int] = {_tool_key(tool): index for index, tool in enumerate(self.tools)}
         for tool in read_tools(item.get("tools") or [], f"{path}/tools", self.namespaces):
@@ -395,9 +396,6 @@ _ITEM_METHODS: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = 
     "reasoning": InputReader._reasoning,
     "web_search_call": InputReader._web_search,
 }
-
-
-_TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
 
 def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:

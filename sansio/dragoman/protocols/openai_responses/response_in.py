@@ -33,7 +33,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import text_or_none
+from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
 from dragoman.protocols.openai_responses.content_in import (
     CallItem,
     MessageItem,
@@ -253,8 +253,7 @@ class ResponsesReader:
     def _stop_of(self, response: JSONObject, complete: bool) -> Stopped:
         if complete:
             return Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
-        details = response.get("incomplete_details")
-        reason = text_or_none(details.get("reason")) if type(details) is dict else None
+        reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
                 "/incomplete_details/reason", "an unknown reason was taken for the output limit"
