@@ -167,8 +167,8 @@ FORBIDDEN = {
         "dragoman._ir.events -> dragoman._engine.request",
     ),
     "dragoman/_engine/relay.py": (
-        "from dragoman.protocols import REGISTRY",
-        "dragoman._engine.relay -> dragoman.protocols",
+        "from dragoman.protocols.openai_chat import SPEC",
+        "dragoman._engine.relay -> dragoman.protocols.openai_chat",
     ),
     "dragoman/protocols/openai_chat/tap.py": (
         "from dragoman.protocols.anthropic_messages import SPEC",

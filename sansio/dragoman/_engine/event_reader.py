@@ -13,9 +13,11 @@ from typing import Final, Literal
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
 from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError
 from dragoman._wire.sse import Frame, SSEParser
 from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.protocols import upstream_spec
 
 
 class NeedData(Enum):
@@ -34,10 +36,14 @@ class EventReader:
     until it gives NEED_DATA. After Ended or Failed it gives NEED_DATA for ever.
     """
 
-    def __init__(self, protocol: UpstreamSpec, context: ResponseContext) -> None:
+    def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:
+        spec = upstream_spec(protocol)
+        if context is None:
+            request = Request(protocol=spec.name, model="", messages=(), raw={}, stream=True)
+            context = ResponseContext(request=request, id="0", now=0, model="")
         self.losses = Ledger()
         self._sse = SSEParser()
-        self._reader = protocol.stream_reader(context, self.losses)
+        self._reader = spec.stream_reader(context, self.losses)
         self._checker = EventOrderChecker()
         self._frames: deque[Frame] = deque()
         self._events: deque[Event] = deque()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._engine.sinks import ListSink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import ListSink, Sink, StoringSink, WholeSink, sink_for
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -30,6 +30,20 @@ from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import JSONObject
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
+
+
+class _Branch(ResponseTranslator):
+    """One of the upstream's responses, as events for the client's protocol instead of bytes."""
+
+    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+        self._events = ListSink()
+        return self._events
+
+    def take_events(self) -> list[Event]:
+        """Return the events since the last call."""
+        events, self._events.events[:] = list(self._events.events), []
+        return events
 
 
 class FanOut:
@@ -43,11 +57,11 @@ class FanOut:
 
     def __init__(
         self,
-        upstream: UpstreamSpec,
-        client: ProtocolSpec,
+        *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
         context: ResponseContext,
         count: int,
-        *,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
         store_response: bool = False,
@@ -60,14 +74,15 @@ class FanOut:
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
         self.committed = False
-        self._upstream = upstream
-        self._client = client
+        self._upstream = upstream_spec(upstream)
+        self._client = client_spec(client)
         self._exchange = context
         self._check_input = check_input
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink_for(client, context, self.losses, streams=streams, store_response=store_response)
-        self._sinks = [ListSink() for _ in range(count)]
-        self._legs: list[ResponseTranslator | None] = [None] * count
+        self._sink = sink_for(
+            self._client, context, self.losses, streams=streams, store_response=store_response
+        )
+        self._legs: list[_Branch | None] = [None] * count
         self._usages = [Usage() for _ in range(count)]
         self._ended: set[int] = set()
         self._started = False
@@ -77,22 +92,20 @@ class FanOut:
         context = msgspec.structs.replace(
             self._exchange, id=f"{self._exchange.id}{number}" if number else self._exchange.id
         )
-        leg = ResponseTranslator(
-            self._upstream,
-            self._client,
-            context,
+        leg = _Branch(
+            client=self._client,
+            upstream=self._upstream,
+            context=context,
             upstream_streams=upstream_streams,
             check_input=self._check_input,
-            sink=self._sinks[number],
         )
         self._legs[number] = leg
         return leg
 
     def merge(self) -> None:
         """Take what the legs have given since the last time."""
-        for number, sink in enumerate(self._sinks):
-            events, sink.events[:] = list(sink.events), []
-            for event in events:
+        for number, leg in enumerate(self._legs):
+            for event in leg.take_events() if leg is not None else ():
                 if self.outcome is Outcome.OPEN:
                     self._take(number, event)
         for number, leg in enumerate(self._legs):

@@ -24,6 +24,7 @@ from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_raw_event
 from dragoman._wire.sse import encode_frame as frame_bytes
 from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.protocols import upstream_spec
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one piece later does no harm.)
@@ -60,9 +61,9 @@ class Relay:
 
     def __init__(
         self,
-        protocol: UpstreamSpec,
-        context: ResponseContext,
         *,
+        protocol: UpstreamSpec | str,
+        context: ResponseContext,
         streams: bool = True,
         member: str | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
@@ -75,7 +76,7 @@ class Relay:
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
         self.committed = False
-        self._protocol = protocol
+        self._protocol = protocol = upstream_spec(protocol)
         self._exchange = context
         self._tap = protocol.observer(context)
         self._streams = streams

@@ -37,6 +37,7 @@ from dragoman._wire.json import decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
 # the upstream tells the true ones.
@@ -126,22 +127,22 @@ class RequestTranslator:
 
     def __init__(
         self,
-        client: ProtocolSpec,
-        upstream: UpstreamSpec,
         *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
         capabilities: Capabilities = Capabilities(),
         policy: LossPolicy = LossPolicy.RECORD,
         signer: Signer = Signer(),
         max_fan_out: int = 1,
         endpoint: Endpoint | None = None,
     ) -> None:
-        self._client = client
-        self._upstream = upstream
+        self._client = client_spec(client)
+        self._upstream = upstream_spec(upstream)
         self._target = capabilities
         self._policy = policy
         self._sealer = signer
         self._most_answers = max_fan_out
-        self._endpoint = endpoint or client.endpoints[0]
+        self._endpoint = endpoint or self._client.endpoints[0]
 
     def translate(
         self,
@@ -300,12 +301,18 @@ def _no_model() -> RequestRefused:
 
 
 def translate_error(
-    status: int, body: bytes, *, upstream: UpstreamSpec, client: ProtocolSpec, request_id: str | None = None
+    status: int,
+    body: bytes,
+    *,
+    client: ProtocolSpec | str,
+    upstream: UpstreamSpec | str,
+    request_id: str | None = None,
 ) -> tuple[int, bytes, WireError]:
     """An upstream's error answer in the client's form: status, body, and the fault for logs and retries.
 
     Between equal protocols the upstream's own bytes are kept, when a client of the protocol can read them.
     """
+    client, upstream = client_spec(client), upstream_spec(upstream)
     if status > _LAST_STATUS:
         status = 502
     error = upstream.read_error(status, body)

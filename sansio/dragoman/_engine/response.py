@@ -37,6 +37,7 @@ from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, t
 from dragoman._wire.masking import mask_error
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
 
 # For figures that nobody told: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4
@@ -66,7 +67,6 @@ class ResponseTranslator:
         check_input: judges the input of free-text tools against their grammar, where the upstream could not: gives
             the reason why it breaks it, or None. Breaches are entered in `losses`.
         keep_whole: of a streamed answer whole_body() shall be known in the end.
-        sink: where events go instead of into bytes.
 
     A whole answer for the client is given at once, after the end; when it fails instead, nothing is given and
     `fault` says why, so that a plain HTTP error can be sent.
@@ -76,15 +76,14 @@ class ResponseTranslator:
 
     def __init__(
         self,
-        upstream: UpstreamSpec,
-        client: ProtocolSpec,
-        context: ResponseContext,
         *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
+        context: ResponseContext,
         upstream_streams: bool = True,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
         store_response: bool = False,
-        sink: Sink | None = None,
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
@@ -95,8 +94,8 @@ class ResponseTranslator:
         self.upstream_id: str | None = None
         # Whether content went out. Until then an error can still be a plain HTTP error.
         self.committed = False
-        self._client = client
-        self._upstream = upstream
+        self._client = client = client_spec(client)
+        self._upstream = upstream = upstream_spec(upstream)
         self._exchange = context
         self._sse = SSEParser() if upstream_streams else None
         self._body: list[bytes] = []
@@ -107,10 +106,13 @@ class ResponseTranslator:
         self._pipeline = build_pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of all that the model wrote
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink or sink_for(
-            client, context, self.losses, streams=streams, store_response=store_response
-        )
+        self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol cannot show
+
+    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+        return sink_for(
+            self._client, self._exchange, self.losses, streams=streams, store_response=store_response
+        )
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body. Never raises for what the peer did: see `outcome`, `fault`."""
