@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dragoman import RemoteProtocolError
-from dragoman_server.serving.sockets import is_loopback
+from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
 

@@ -38,7 +38,7 @@ from dragoman.events import (
     TextDelta,
 )
 from dragoman.jsontext import JSONObject, decode_object, encode
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import did_you_mean
 from dragoman_server.responses import conversation as chain
 from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, prompt_tokens
 from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
