@@ -13,6 +13,7 @@ ResponseTranslator; REGISTRY has the protocols, UPSTREAMS those that upstreams s
 """
 
 from dragoman._engine.event_reader import NEED_DATA, EventReader
+from dragoman._engine.event_writer import EventWriter
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.keepalive import Keepalive
 from dragoman._engine.relay import Relay
@@ -39,6 +40,7 @@ __all__ = [
     "Capabilities",
     "ErrorKind",
     "EventReader",
+    "EventWriter",
     "FanOut",
     "Keepalive",
     "Ledger",

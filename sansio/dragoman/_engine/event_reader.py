@@ -1,7 +1,7 @@
 """Events of one upstream stream, pulled one at a time: for those who want events, not another protocol.
 
-Strategy: as in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the
-third event of a chunk is bad, and exactly one method raises for what the peer did.
+As in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the third event of a
+chunk is bad, and only one method raises for what the peer did.
 """
 
 from __future__ import annotations
@@ -30,10 +30,25 @@ NEED_DATA: Final = NeedData.NEED_DATA
 
 
 class EventReader:
-    """Reads one stream of `protocol`.
+    r"""Reads one stream of an upstream.
 
-    Call receive_data() with bytes as they come and receive_eof() at the end; after each, call next_event()
-    until it gives NEED_DATA. After Ended or Failed it gives NEED_DATA for ever.
+    Call receive_data() with bytes as they come and receive_eof() at the end; after each, call next_event() until it
+    returns NEED_DATA. After Ended or Failed it always returns NEED_DATA.
+
+    >>> reader = EventReader("openai_chat")
+    >>> reader.receive_data(b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n')
+    >>> while (event := reader.next_event()) is not NEED_DATA:
+    ...     print(type(event).__name__)
+    Started
+    BlockStarted
+    TextDelta
+
+    Args:
+        protocol: the upstream's, by name or by spec.
+        context: of the response's request, if it matters, see TranslatedRequest.response_context().
+
+    Attributes:
+        losses: What the stream has and events have no place for.
     """
 
     def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:
@@ -51,19 +66,19 @@ class EventReader:
         self._error: RemoteProtocolError | None = None
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes. Never raises."""
+        """Buffer bytes. Never raises."""
         self._frames.extend(self._sse.receive_data(data))
 
     def receive_eof(self) -> None:
-        """The stream ended. Never raises."""
+        """Mark the end of the stream. Never raises."""
         self._frames.extend(self._sse.receive_eof())
         self._eof = "yes"
 
     def next_event(self) -> Event | Literal[NeedData.NEED_DATA]:
-        """The next event, or NEED_DATA when more bytes are needed.
+        """Return the next event, or NEED_DATA if more bytes are needed.
 
-        Raises RemoteProtocolError when the peer broke its protocol or ended too early; the stream cannot be
-        read on then, and every later call raises the same.
+        Raises RemoteProtocolError if the peer broke its protocol or ended too early. Nothing more can be read then, and
+        every later call raises the same exception.
         """
         if self._error is not None:
             raise self._error
