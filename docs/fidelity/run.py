@@ -16,9 +16,9 @@ from dragoman import (
     ResponseTranslator,
     Signer,
 )
-from dragoman._wire.json import encode
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
+from dragoman.jsontext import encode
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings

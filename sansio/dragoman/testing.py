@@ -13,8 +13,7 @@ from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.event_order import EventOrderChecker as EventOrderChecker
-from dragoman._ir.event_order import ResponseState as ResponseState
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.signatures import Signer
@@ -22,6 +21,8 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
+
+__all__ = ["PLACES", "EventOrderChecker", "Pair", "ResponseState", "chop", "read_events"]
 
 # The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)

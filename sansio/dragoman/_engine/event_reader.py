@@ -20,13 +20,11 @@ from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
 
-class NeedData(Enum):
-    """The type of NEED_DATA."""
-
+class _NeedData(Enum):
     NEED_DATA = "need_data"
 
 
-NEED_DATA: Final = NeedData.NEED_DATA
+NEED_DATA: Final = _NeedData.NEED_DATA
 
 
 class EventReader:
@@ -74,7 +72,7 @@ class EventReader:
         self._frames.extend(self._sse.receive_eof())
         self._eof = "yes"
 
-    def next_event(self) -> Event | Literal[NeedData.NEED_DATA]:
+    def next_event(self) -> Event | Literal[_NeedData.NEED_DATA]:
         """Return the next event, or NEED_DATA if more bytes are needed.
 
         Raises RemoteProtocolError if the peer broke its protocol or ended too early. Nothing more can be read then, and
@@ -88,7 +86,7 @@ class EventReader:
             self._error = error
             raise
 
-    def _next(self) -> Event | Literal[NeedData.NEED_DATA]:
+    def _next(self) -> Event | Literal[_NeedData.NEED_DATA]:
         while not self._events:
             if self._checker.state in (ResponseState.ENDED, ResponseState.FAILED):
                 return NEED_DATA

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.protocols import anthropic_messages, openai_chat, openai_responses, simple_chat
 
+__all__ = ["PROTOCOLS", "UPSTREAMS", "client_spec", "upstream_spec"]
+
 PROTOCOLS: dict[str, ProtocolSpec] = {
     folder.SPEC.name: folder.SPEC
     for folder in (

@@ -23,8 +23,8 @@ from dragoman import (
     TranslatedRequest,
     peek,
 )
-from dragoman._transforms.reasoning_cache import ReasoningLookup
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.document import ReasoningLookup
 from dragoman_server import headers as header_tables
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.keys import make_signer
