@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman import PROTOCOLS, ErrorKind, EventReader, EventWriter, WireError
+from dragoman import (
+    PROTOCOLS,
+    ErrorKind,
+    EventReader,
+    EventWriter,
+    FanOut,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    WireError,
+)
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +38,9 @@ def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})
 
 
-@pytest.mark.parametrize("machine", [EventReader, EventWriter])
+@pytest.mark.parametrize(
+    "machine", [EventReader, EventWriter, FanOut, Relay, RequestTranslator, ResponseTranslator]
+)
 def test_the_example_of_a_machine_runs(machine: type) -> None:
     [example] = doctest.DocTestFinder(recurse=False).find(machine, globs=dict(vars(dragoman)))
     assert example.examples

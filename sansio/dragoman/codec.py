@@ -270,6 +270,9 @@ class ResponseContext(msgspec.Struct, frozen=True):
     rewritten: bool = False
     mask: Masker | None = None
 
+    def __repr__(self) -> str:
+        return f"<ResponseContext {self.id} of {self.model}>"
+
     def response_id(self, prefix: str, upstream_id: str) -> str:
         """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
         return upstream_id if self.rewritten and not self.stored and upstream_id else f"{prefix}{self.id}"

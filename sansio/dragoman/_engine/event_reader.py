@@ -60,8 +60,12 @@ class EventReader:
         self._checker = EventOrderChecker()
         self._frames: deque[Frame] = deque()
         self._events: deque[Event] = deque()
-        self._eof: Literal["no", "yes", "told"] = "no"
+        self._eof: Literal["no", "yes", "reported"] = "no"
         self._error: RemoteProtocolError | None = None
+        self._name = spec.name
+
+    def __repr__(self) -> str:
+        return f"<EventReader {self._name}, {self._checker.state.value}>"
 
     def receive_data(self, data: bytes) -> None:
         """Buffer bytes. Never raises."""
@@ -95,9 +99,9 @@ class EventReader:
             elif self._sse.error is not None:
                 raise self._sse.error
             elif self._eof == "yes":
-                self._eof = "told"
+                self._eof = "reported"
                 self._events.extend(self._reader.eof())
-            elif self._eof == "told":
+            elif self._eof == "reported":
                 raise RemoteProtocolError("the stream ended before the answer was complete", status=502)
             else:
                 return NEED_DATA

@@ -61,6 +61,9 @@ class EventWriter:
         self._sink = StreamSink(spec, context, self.losses)
         self._usage = Usage()
 
+    def __repr__(self) -> str:
+        return f"<EventWriter {self._spec.name}, {self._checker.state.value}>"
+
     def send(self, event: Event) -> bytes:
         """Return the bytes for one event, b"" if it has none of its own yet.
 

@@ -260,7 +260,7 @@ def test_committed_with_the_end_of_an_empty_answer() -> None:
 def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
     machine = relay()
     announced = frame_of(STARTED)
-    count = _relay._MOST_OPENING_BYTES // len(announced)
+    count = _relay._MAX_OPENING_BYTES // len(announced)
     machine.receive_data(announced * count)
     assert not machine.committed
     machine.receive_data(announced)
