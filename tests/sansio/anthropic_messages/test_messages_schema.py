@@ -11,7 +11,7 @@ from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseForm
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
-from dragoman.protocols.anthropic_messages.schema import fit_schema
+from dragoman.protocols.anthropic_messages.tools import fit_schema
 
 SYSTEM = Message("system", (Text("One."),), "/s/0")
 USER = Message("user", (Text("Hi"),), "/m/0")

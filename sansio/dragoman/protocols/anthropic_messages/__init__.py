@@ -10,10 +10,11 @@ from __future__ import annotations
 from dragoman._ir.signatures import WRAPPED_MARKER
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
-from dragoman.protocols.anthropic_messages.headers import request_headers
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
-from dragoman.protocols.anthropic_messages.read_request import read_request
-from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.request_in import read_request
+from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
+from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.response_out import MessagesWriter, write_whole
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     FORWARDED_HEADERS,
@@ -23,8 +24,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     TOKEN_COUNT,
     VERSION_HEADER,
 )
-from dragoman.protocols.anthropic_messages.write_request import write_request
-from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 

@@ -9,15 +9,92 @@ from __future__ import annotations
 
 from dragoman._ir.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.anthropic_messages.tables import (
-    DETAIL_CODES,
-    ERRORS,
-    GENERIC_TYPES,
-    KIND_BY_CODE,
-    KIND_BY_TYPE,
-    KNOWN_STATUSES,
+from dragoman.protocols.anthropic_messages.checks import text_or_none
+
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_error": ErrorKind.BILLING,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "timeout_error": ErrorKind.TIMEOUT,
+    "conflict_error": ErrorKind.CONFLICT,
+    "memory_path_conflict_error": ErrorKind.CONFLICT,
+    "memory_precondition_failed_error": ErrorKind.CONFLICT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "api_error": ErrorKind.SERVER,
+}
+
+# Types that say no more than the status does: the status decides when there is one.
+GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
+
+# `error.details.error_code` where it says more than the type: money is used up, so waiting does not help.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "contract_spend_limit_reached": ErrorKind.BILLING,
+    "enforced_spend_limit_reached": ErrorKind.BILLING,
+}
+
+# The codes that the protocol has, for `error.details.error_code`.
+DETAIL_CODES = frozenset(
+    {
+        *KIND_BY_CODE,
+        "available_tools_limit_exceeded",
+        "claude_code_version_too_old",
+        "compaction_block_ambiguous",
+        "compaction_block_misplaced",
+        "compaction_content_mismatch",
+        "compaction_incomplete_turn",
+        "compaction_nothing_to_summarize",
+        "compaction_signature_invalid",
+        "compaction_tool_changes_mismatch",
+        "compaction_too_many_tool_references",
+        "compaction_unavailable",
+        "file_expired",
+        "ramp_limit_exceeded",
+        "request_body_too_large_after_decoding",
+        "sandbox_egress_restricted",
+        "thread_already_continued",
+        "thread_continue_in_flight",
+        "thread_fingerprint_mismatch",
+        "thread_not_found",
+        "thread_unsupported_request",
+        "tool_name_conflict",
+        "tool_reference_unresolved",
+    }
+)
+
+# Kind -> (type, status).
+ERRORS: dict[ErrorKind, tuple[str, int]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
+    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
+    ErrorKind.BILLING: ("billing_error", 402),
+    ErrorKind.PERMISSION: ("permission_error", 403),
+    ErrorKind.NOT_FOUND: ("not_found_error", 404),
+    ErrorKind.METHOD: ("invalid_request_error", 405),
+    ErrorKind.TIMEOUT: ("timeout_error", 504),
+    ErrorKind.CONFLICT: ("conflict_error", 409),
+    ErrorKind.TOO_LARGE: ("request_too_large", 413),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
+    ErrorKind.OVERLOADED: ("overloaded_error", 529),
+    ErrorKind.SERVER: ("api_error", 500),
+    ErrorKind.UNREACHABLE: ("api_error", 502),
+    ErrorKind.TRUNCATED: ("api_error", 502),
+    ErrorKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code tries that again whatever else is said.
+    ErrorKind.MISCONFIGURED: ("api_error", 503),
+    ErrorKind.CANCELLED: ("api_error", 499),
+}
+
+# The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
+KNOWN_STATUSES = frozenset(
+    {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
 )
 
 # Longer error texts are pages or dumps, not messages.
@@ -53,7 +130,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     if kind is None or (named in GENERIC_TYPES and status is not None):
         kind = ErrorKind.SERVER if status is None else kind_of_status(status)
     details = error.get("details")
-    code = _text(details.get("error_code") if type(details) is dict else error.get("code"))
+    code = text_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
     if code is not None:
         kind = KIND_BY_CODE.get(code, kind)
     return WireError(
@@ -61,9 +138,9 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         message[:MAX_MESSAGE],
         status=status,
         code=code,
-        type=_text(named),
-        param=_text(error.get("param")),
-        request_id=_text(body.get("request_id")),
+        type=text_or_none(named),
+        param=text_or_none(error.get("param")),
+        request_id=text_or_none(body.get("request_id")),
     )
 
 
@@ -75,10 +152,6 @@ def _words(error: JSONObject) -> str:
         if type(value) in (dict, list) and value:
             return encode(value).decode("utf-8", "replace")
     return ""
-
-
-def _text(value: JSON) -> str | None:
-    return value if type(value) is str else None
 
 
 def is_native_error(body: bytes) -> bool:

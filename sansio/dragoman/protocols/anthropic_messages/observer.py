@@ -17,6 +17,7 @@ from dragoman.protocols.anthropic_messages.errors import error_frame, parse_erro
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
 _CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
+
 # The members of a start and of a delta that can have content.
 _CARRIERS = ("content_block", "delta")
 

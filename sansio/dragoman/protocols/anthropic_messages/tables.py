@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import BlockKind, StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
@@ -23,7 +22,9 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 # Clients that name no version are old: they sent none before there were two.
 VERSION_HEADER = ("anthropic-version", "2023-06-01")
+
 BETA_HEADER = "anthropic-beta"
+
 FORWARDED_HEADERS = frozenset(
     {BETA_HEADER, VERSION_HEADER[0], "anthropic-user-profile-id", "anthropic-workspace-id"}
 )
@@ -62,6 +63,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
+
 STOP_REASON_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REASONS.items()}
 
 # The reasons that leave a block unfinished.
@@ -71,6 +73,7 @@ TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_W
 
 # Summaries that were made here: the origin of their seal, see `_transforms.compaction`.
 SUMMARY_ORIGIN = "dragoman"
+
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
 # How a line of the system text begins that is for the provider.
@@ -114,9 +117,12 @@ MAGIC: tuple[tuple[str, str], ...] = (
 )
 
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
+
 CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
+
 # The same in `prompt_cache_options`, whose words the other protocols share.
 CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
+
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
 
 # "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
@@ -125,8 +131,10 @@ MAX_CACHE_MARKS = 4
 # --- what is read of an answer, see `_ir.shape` --------------------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
+
 # Blocks of other types travel as they are.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
+
 CITATION_SHAPE: Shape = dict.fromkeys(
     (
         "type",
@@ -159,6 +167,7 @@ _MESSAGE_BOOKKEEPING = (
     "system_fingerprint",
     "timings",  # llama.cpp
 )
+
 _USAGE_BOOKKEEPING = (
     "cost",  # OpenRouter
     "cost_details",
@@ -191,8 +200,11 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
+
 _NO_COUNTER = "other protocols have no such counter"
+
 DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
+
 USAGE_SHAPE: Shape = Counters(
     {
         "input_tokens": None,
@@ -222,6 +234,7 @@ EVENT_FIELDS = frozenset(
         "copilot_usage",
     }
 )
+
 DELTA_FIELDS = frozenset(
     {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
 )
@@ -265,6 +278,7 @@ PARAMS: dict[str, Param] = {
     "betas": "betas",
     "thread": "thread",
 }
+
 PARAM_PATHS: dict[Param, str] = {
     **param_paths(PARAMS),
     "context_management": "/context_management",
@@ -329,12 +343,17 @@ SEARCH_ID_PREFIX = "srvtoolu_drg_"
 CONTENT_PLACEHOLDER = "shown"
 
 REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}
+
 REQUEST_TIER_NAMES: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+
 # The tier of an answer, in the neutral words.
 RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
+
 # "fast" is reported as this one.
 FAST_TIER = "priority"
+
 DEFAULT_TIER = "default"
+
 # "auto" is what was asked for: an answer that tells it has not told its tier.
 RESPONSE_TIER_NAMES: dict[str, str | None] = {
     "auto": None,
@@ -345,6 +364,7 @@ RESPONSE_TIER_NAMES: dict[str, str | None] = {
 
 # The edit that sums up the conversation, and when it does so unless told.
 COMPACT_EDIT = "compact_20260112"
+
 DEFAULT_COMPACT_THRESHOLD = 150_000
 
 # An edit that asks for what happens anyway.
@@ -357,89 +377,3 @@ NATIVE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # With thinking on, "top_p can be set between 0.95 and 1".
 MIN_TOP_P = 0.95
-
-# --- errors -----------------------------------------------------------------------------------------------
-
-KIND_BY_TYPE: dict[str, ErrorKind] = {
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "billing_error": ErrorKind.BILLING,
-    "permission_error": ErrorKind.PERMISSION,
-    "not_found_error": ErrorKind.NOT_FOUND,
-    "timeout_error": ErrorKind.TIMEOUT,
-    "conflict_error": ErrorKind.CONFLICT,
-    "memory_path_conflict_error": ErrorKind.CONFLICT,
-    "memory_precondition_failed_error": ErrorKind.CONFLICT,
-    "request_too_large": ErrorKind.TOO_LARGE,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "api_error": ErrorKind.SERVER,
-}
-
-# Types that say no more than the status does: the status decides when there is one.
-GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
-
-# `error.details.error_code` where it says more than the type: money is used up, so waiting does not help.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "contract_spend_limit_reached": ErrorKind.BILLING,
-    "enforced_spend_limit_reached": ErrorKind.BILLING,
-}
-
-# The codes that the protocol has, for `error.details.error_code`.
-DETAIL_CODES = frozenset(
-    {
-        *KIND_BY_CODE,
-        "available_tools_limit_exceeded",
-        "claude_code_version_too_old",
-        "compaction_block_ambiguous",
-        "compaction_block_misplaced",
-        "compaction_content_mismatch",
-        "compaction_incomplete_turn",
-        "compaction_nothing_to_summarize",
-        "compaction_signature_invalid",
-        "compaction_tool_changes_mismatch",
-        "compaction_too_many_tool_references",
-        "compaction_unavailable",
-        "file_expired",
-        "ramp_limit_exceeded",
-        "request_body_too_large_after_decoding",
-        "sandbox_egress_restricted",
-        "thread_already_continued",
-        "thread_continue_in_flight",
-        "thread_fingerprint_mismatch",
-        "thread_not_found",
-        "thread_unsupported_request",
-        "tool_name_conflict",
-        "tool_reference_unresolved",
-    }
-)
-
-# Kind -> (type, status).
-ERRORS: dict[ErrorKind, tuple[str, int]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
-    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
-    ErrorKind.BILLING: ("billing_error", 402),
-    ErrorKind.PERMISSION: ("permission_error", 403),
-    ErrorKind.NOT_FOUND: ("not_found_error", 404),
-    ErrorKind.METHOD: ("invalid_request_error", 405),
-    ErrorKind.TIMEOUT: ("timeout_error", 504),
-    ErrorKind.CONFLICT: ("conflict_error", 409),
-    ErrorKind.TOO_LARGE: ("request_too_large", 413),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
-    ErrorKind.OVERLOADED: ("overloaded_error", 529),
-    ErrorKind.SERVER: ("api_error", 500),
-    ErrorKind.UNREACHABLE: ("api_error", 502),
-    ErrorKind.TRUNCATED: ("api_error", 502),
-    ErrorKind.UNREADABLE: ("api_error", 502),
-    # Not "overloaded_error": Claude Code tries that again whatever else is said.
-    ErrorKind.MISCONFIGURED: ("api_error", 503),
-    ErrorKind.CANCELLED: ("api_error", 499),
-}
-
-# The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
-KNOWN_STATUSES = frozenset(
-    {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
-)

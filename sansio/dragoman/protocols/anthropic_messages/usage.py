@@ -10,12 +10,8 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content, note_unread
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.tables import (
-    DETAILS_SHAPE,
-    RESPONSE_TIER_NAMES,
-    USAGE_SHAPE,
-)
-from dragoman.protocols.anthropic_messages.wire import KNOWN_USAGE
+from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
+from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
 
 # Counters that only this protocol has: they pass through `Usage.extra`.
 _OWN_COUNTERS = frozenset(

@@ -30,7 +30,15 @@ from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages.citations import cited_title, cited_url
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_THINKING_BLOCK,
+    KNOWN_TOOL_USE,
+    cited_title,
+    cited_url,
+    extra_fields,
+    text_or_empty,
+    unreadable_response,
+)
 from dragoman.protocols.anthropic_messages.tables import (
     BLOCK_SHAPE,
     CITATION_SHAPE,
@@ -38,8 +46,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     EVENT_FIELDS,
     NAME,
 )
-from dragoman.protocols.anthropic_messages.values import text_or_empty
-from dragoman.protocols.anthropic_messages.wire import KNOWN_THINKING_BLOCK, KNOWN_TOOL_USE, extra_fields
 
 
 class StreamedBlock:
@@ -270,8 +276,3 @@ def _parsed(text: str) -> JSON:
         return decode(text.encode("utf-8", "surrogatepass"))
     except RemoteProtocolError:
         return text
-
-
-def unreadable_response(message: str) -> RemoteProtocolError:
-    """For an answer that cannot be read."""
-    return RemoteProtocolError(message, status_hint=502)

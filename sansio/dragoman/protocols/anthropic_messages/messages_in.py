@@ -6,31 +6,14 @@ whole block, with what it says in plain words. The commonest blocks (text alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman.protocols.anthropic_messages.citations import read_citations
-from dragoman.protocols.anthropic_messages.plain import render_text
-from dragoman.protocols.anthropic_messages.read_tools import read_cache_mark
-from dragoman.protocols.anthropic_messages.tables import (
-    NAME,
-    SEARCH_ID_PREFIX,
-    SOURCE_TYPES,
-    SUMMARY_ORIGIN,
-    SUMMARY_PREFIX,
-)
-from dragoman.protocols.anthropic_messages.values import (
-    invalid_request,
-    optional_field,
-    optional_object,
-    required_field,
-    text_or_empty,
-)
-from dragoman.protocols.anthropic_messages.wire import (
+from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_DOCUMENT,
     KNOWN_IMAGE,
     KNOWN_SOURCE,
@@ -39,6 +22,20 @@ from dragoman.protocols.anthropic_messages.wire import (
     KNOWN_TOOL_RESULT,
     KNOWN_TOOL_USE,
     extra_fields,
+    invalid_request,
+    optional_field,
+    optional_object,
+    read_cache_mark,
+    read_citations,
+    required_field,
+    text_or_empty,
+)
+from dragoman.protocols.anthropic_messages.tables import (
+    NAME,
+    SEARCH_ID_PREFIX,
+    SOURCE_TYPES,
+    SUMMARY_ORIGIN,
+    SUMMARY_PREFIX,
 )
 
 _FUNCTION = ToolKind.FUNCTION  # an Enum's member is slow to look up
@@ -226,6 +223,7 @@ def _compaction(block: JSONObject, path: str, reading: ReadContext) -> Part:
 
 
 _RESULT_BLOCKS: dict[str, BlockReader] = {"text": _text, "image": _image, "document": _document}
+
 _BLOCKS: dict[str, BlockReader] = {
     **_RESULT_BLOCKS,
     "thinking": _thinking,
@@ -235,4 +233,141 @@ _BLOCKS: dict[str, BlockReader] = {
     "server_tool_use": _search,
     "web_search_tool_result": _search,
     "compaction": _compaction,
+}
+
+
+def render_text(block: JSONObject) -> str | None:
+    """The words of a block, None when it has none."""
+    words = _RENDERERS.get(block["type"])
+    return (words(block) or None) if words is not None else None
+
+
+def _objects(content: JSON) -> Iterator[JSONObject]:
+    """The objects in a list; nothing in anything else."""
+    if type(content) is list:
+        yield from (item for item in content if type(item) is dict)
+
+
+def _join_texts(content: JSON) -> str:
+    """The text of a string or of the text blocks in a list."""
+    if type(content) is str:
+        return content
+    return _join(*[item.get("text") for item in _objects(content)], between="\n\n")
+
+
+def _join(*parts: JSON, between: str = "\n") -> str:
+    """Those of the parts that are texts with something in them."""
+    return between.join(part for part in parts if type(part) is str and part)
+
+
+def _object(block: JSONObject, name: str) -> JSONObject:
+    found = block.get(name)
+    return found if type(found) is dict else {}
+
+
+def _render_document(block: JSONObject) -> str:
+    source = _object(block, "source")
+    text = _join_texts(source.get("content")) or (source.get("data") if source.get("type") == "text" else "")
+    return _join(block.get("title"), block.get("context"), text, between="\n\n") if text else ""
+
+
+def _render_search_result(block: JSONObject) -> str:
+    return _join(block.get("title"), block.get("source"), _join_texts(block.get("content")), between="\n\n")
+
+
+def _render_web_search(block: JSONObject) -> str:
+    found = [_join(item.get("title"), item.get("url")) for item in _objects(block.get("content"))]
+    return _join("Found by a web search:", *found, between="\n\n") if any(found) else ""
+
+
+def _render_web_fetch(block: JSONObject) -> str:
+    content = _object(block, "content")
+    text = _render_document(_object(content, "content"))
+    return _join(f"Fetched from {content.get('url')}:", text, between="\n\n") if text else ""
+
+
+def _render_code_result(block: JSONObject) -> str:
+    content = _object(block, "content")
+    if content.get("type") == "text_editor_code_execution_view_result":
+        return _join("A file in the sandbox:", content.get("content"))
+    said = _join(content.get("stdout"), content.get("stderr"))
+    return _join(f"Code was run, with exit code {content.get('return_code')}:", said) if said else ""
+
+
+def _render_mcp_result(block: JSONObject) -> str:
+    text = _join_texts(block.get("content"))
+    head = "A tool failed:" if block.get("is_error") else "A tool gave back:"
+    return _join(head, text) if text else ""
+
+
+def _render_advice(block: JSONObject) -> str:
+    text = _object(block, "content").get("text")
+    return _join("Advice:", text) if text else ""
+
+
+def _render_tool_search(block: JSONObject) -> str:
+    found = _objects(_object(block, "content").get("tool_references"))
+    return _join(*[_render_tool_reference(item) for item in found])
+
+
+def _render_tool_reference(block: JSONObject) -> str:
+    return f"The tool {block['tool_name']} can be called now." if block.get("tool_name") else ""
+
+
+def _render_tool_change(block: JSONObject) -> str:
+    tool = _object(block, "tool")
+    name = tool.get("name") or _object(tool, "definition").get("name")
+    whose = tool.get("server_name") or _object(tool, "definition").get("mcp_server_name")
+    if not name and not whose:
+        return ""
+    what = f"The tool {name}" if name else "Each tool"
+    if whose:
+        what += f" of the MCP server {whose}"
+    return f"{what} can {'be called now' if block['type'] == 'tool_addition' else 'no longer be called'}."
+
+
+def _render_browser_state(block: JSONObject) -> str:
+    tabs = [
+        _join(
+            f"Tab {tab.get('tab_id')}{' (active)' if tab.get('active') else ''}:",
+            tab.get("title"),
+            tab.get("url"),
+            between=" ",
+        )
+        for tab in _objects(block.get("tabs"))
+    ]
+    changes = [
+        _join(
+            str(change.get("type")).replace("_", " ") + ":",
+            change.get("tab_id"),
+            change.get("url"),
+            change.get("path"),
+            change.get("error"),
+            between=" ",
+        )
+        for change in _objects(block.get("state_changes"))
+    ]
+    return _join(*tabs, *changes)
+
+
+def _render_compaction(block: JSONObject) -> str:
+    return _join_texts(block.get("content"))
+
+
+_RENDERERS: dict[str, Callable[[JSONObject], str]] = {
+    "document": _render_document,
+    "search_result": _render_search_result,
+    "web_search_tool_result": _render_web_search,
+    "web_fetch_tool_result": _render_web_fetch,
+    "code_execution_tool_result": _render_code_result,
+    "bash_code_execution_tool_result": _render_code_result,
+    "text_editor_code_execution_tool_result": _render_code_result,
+    "mcp_tool_result": _render_mcp_result,
+    "advisor_tool_result": _render_advice,
+    "tool_search_tool_result": _render_tool_search,
+    "tool_reference": _render_tool_reference,
+    "tool_addition": _render_tool_change,
+    "tool_removal": _render_tool_change,
+    "browser_state": _render_browser_state,
+    "compaction": _render_compaction,
 }

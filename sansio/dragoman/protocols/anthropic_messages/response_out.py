@@ -27,6 +27,7 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
+    Search,
     Signature,
     SignatureDelta,
     Started,
@@ -40,16 +41,17 @@ from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages.citations import write_citation
 from dragoman.protocols.anthropic_messages.errors import error_frame
-from dragoman.protocols.anthropic_messages.shown import write_compaction, write_search
 from dragoman.protocols.anthropic_messages.tables import (
+    CONTENT_PLACEHOLDER,
     DEFAULT_TIER,
     DELTA_HEADS,
     NAME,
     PING,
+    SEARCH_ID_PREFIX,
     STOP_REASON_NAMES,
     STREAMED_INPUT,
+    SUMMARY_ORIGIN,
 )
 from dragoman.protocols.anthropic_messages.usage import final_usage, start_usage
 
@@ -419,3 +421,57 @@ def redacted_block(seal: Signature) -> JSONObject | None:
 
 def _frame(event: str, **fields: JSON) -> bytes:
     return encode_frame(encode({"type": event, **fields}), event.encode("ascii"))
+
+
+def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject | None:
+    """The citation for an annotation, None when it is no citation of a web page. block: the path of its block."""
+    if event.origin == NAME:
+        return cast(JSONObject, event.native)
+    path = event.path or f"{block}/citations"
+    if event.url is None:
+        ledger.dropped(path, "an annotation that names no web page")
+        return None
+    if event.start is not None or event.end is not None or event.has_unmapped_fields():
+        ledger.altered(path, "only URL and title of the citation were carried")
+    return {
+        "type": "web_search_result_location",
+        "url": event.url,
+        "title": event.title,
+        "cited_text": "",
+        "encrypted_index": "",
+    }
+
+
+def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
+    """The blocks of a search that stands at `index` of the answer."""
+    use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
+    use: JSONObject = {
+        "type": "server_tool_use",
+        "id": use_id,
+        "name": "web_search",
+        "input": {"query": "\n".join(search.queries)},
+        "caller": {"type": "direct"},
+    }
+    found = [
+        {
+            "type": "web_search_result",
+            "url": source.url,
+            "title": source.title or source.url,
+            "encrypted_content": CONTENT_PLACEHOLDER,
+            "page_age": None,
+        }
+        for source in search.sources
+    ]
+    result: JSONObject = {
+        "type": "web_search_tool_result",
+        "tool_use_id": use_id,
+        "content": found,
+        "caller": {"type": "direct"},
+    }
+    return use, result
+
+
+def write_compaction(text: str, signer: Signer) -> JSONObject:
+    """The block that takes the place of the conversation."""
+    carrier = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
+    return {"type": "compaction", "content": text, "encrypted_content": carrier}

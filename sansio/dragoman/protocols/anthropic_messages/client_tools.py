@@ -14,6 +14,7 @@ from dragoman._wire.json import JSONObject
 Describe = Callable[[JSONObject, str], tuple[str, JSONObject]]
 
 _STRING: JSONObject = {"type": "string"}
+
 _INTEGER: JSONObject = {"type": "integer"}
 
 
@@ -115,6 +116,7 @@ _COMPUTER_1 = (
     "screenshot",
     "cursor_position",
 )
+
 _COMPUTER_2 = (
     *_COMPUTER_1,
     "left_mouse_down",

@@ -27,7 +27,13 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.anthropic_messages.answer_blocks import ContentBlockReader, unreadable_response
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_RESPONSE,
+    extra_fields,
+    text_or_empty,
+    unreadable_response,
+)
+from dragoman.protocols.anthropic_messages.content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.errors import parse_error
 from dragoman.protocols.anthropic_messages.tables import (
     DELTA_FIELDS,
@@ -40,8 +46,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     TRUNCATING_STOP_REASONS,
 )
 from dragoman.protocols.anthropic_messages.usage import UsageReader
-from dragoman.protocols.anthropic_messages.values import text_or_empty
-from dragoman.protocols.anthropic_messages.wire import KNOWN_RESPONSE, extra_fields
 
 _LANE_KEYS: dict[type[Event], bytes] = {
     TextDelta: b"text",
@@ -288,7 +292,9 @@ _HANDLERS = {
     "error": MessagesReader._error,
     "ping": MessagesReader._nothing,
 }
+
 _INSIDE = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
+
 _DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
 
