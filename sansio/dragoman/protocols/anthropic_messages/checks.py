@@ -1,7 +1,7 @@
-"""Looking into a client's body: what is there, if it has the type that the protocol wants.
+"""Known fields of each object, and checks that the readers share.
 
-Strategy: one small function a question; what is wrong is told in the words of the vendor's own validator,
-`messages.0.content: Field required`, with the place.
+Checks raise errors in the form of the vendor's validator: `messages.0.content: Field required`. Every field that is not
+in the set of its object is kept as an extra field.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS, PARAMS
 
 KNOWN_CACHE_CONTROL = frozenset({"type", "ttl"})
 KNOWN_TEXT = frozenset({"type", "text", "citations", "cache_control"})
-# The source of an image or a document; its `type` says which of the others is there.
+# The source of an image or a document; its `type` says which of the other fields it has.
 KNOWN_SOURCE = frozenset({"type", "media_type", "data", "url", "file_id"})
 KNOWN_IMAGE = frozenset({"type", "source", "cache_control"})
 KNOWN_DOCUMENT = frozenset({"type", "source", "title", "context", "citations", "cache_control"})
 KNOWN_TOOL_USE = frozenset({"type", "id", "name", "input", "cache_control"})
 KNOWN_TOOL_RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "cache_control"})
-# Both kinds: a readable one has thinking and signature, a redacted one has data.
+# Of both types: thinking has thinking and signature, redacted_thinking has data.
 KNOWN_THINKING_BLOCK = frozenset({"type", "thinking", "signature", "data"})
 KNOWN_MESSAGE = frozenset({"role", "content"})
-# A tool with a schema; `type` is absent or "custom".
+# A tool with a schema: its `type` is absent or "custom".
 KNOWN_TOOL = frozenset(
     {
         "type",
@@ -51,8 +51,8 @@ KNOWN_COMPACTION = frozenset({"type", "instructions"})
 # A request. `output_format` is the older, beta place of `output_config.format`.
 KNOWN_BODY = frozenset(
     {
+        *PARAMS,
         "model",
-        "max_tokens",
         "messages",
         "system",
         "stream",
@@ -62,29 +62,11 @@ KNOWN_BODY = frozenset(
         "output_config",
         "output_format",
         "metadata",
-        "temperature",
-        "top_p",
-        "top_k",
-        "stop_sequences",
-        "service_tier",
-        "speed",
-        "container",
         "context_management",
         "compaction",
-        "mcp_servers",
-        "inference_geo",
         "cache_control",
-        "thread",
-        "diagnostics",
-        "fallbacks",
-        "fallback_credit_token",
-        "billing_policy",
-        "user_profile_id",
-        "workspace_id",
-        "betas",
     }
 )
-# Of an answer. input_tokens counts neither the cached tokens nor those written to a cache.
 KNOWN_USAGE = frozenset(
     {
         "input_tokens",
@@ -96,21 +78,21 @@ KNOWN_USAGE = frozenset(
         "service_tier",
     }
 )
-# A whole answer, and the start of a streamed one.
+# A response, or the message that message_start holds.
 KNOWN_RESPONSE = frozenset(
     {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
 )
 
 
 def invalid_request(path: str, message: str) -> RemoteProtocolError:
-    """An error in the form of the vendor's validator."""
+    """Return an error (400) in the form of the vendor's validator."""
     return RemoteProtocolError(
         f"{path[1:].replace('/', '.')}: {message}", status_hint=400, path=path, code="invalid_request"
     )
 
 
 def required_field(value: JSONObject, name: str, path: str, kind: type, word: str) -> JSON:
-    """A field that must be there. word: what the validator calls its type."""
+    """Return a required field of type `kind`. word: the name of the type in the error."""
     found = value.get(name)
     if type(found) is kind:
         return found
@@ -120,7 +102,7 @@ def required_field(value: JSONObject, name: str, path: str, kind: type, word: st
 
 
 def optional_field(value: JSONObject, name: str, path: str, kind: type, word: str) -> JSON:
-    """A field that may be absent or null: None then."""
+    """Return a field of type `kind`, None if it is absent or null."""
     found = value.get(name)
     if found is None or type(found) is kind:
         return found
@@ -128,7 +110,7 @@ def optional_field(value: JSONObject, name: str, path: str, kind: type, word: st
 
 
 def object_list(value: JSONObject, name: str, path: str) -> list[JSONObject]:
-    """A list of objects; [] when it is absent."""
+    """Return a list of objects, [] if it is absent."""
     found = value.get(name)
     if found is None:
         return []
@@ -141,7 +123,7 @@ def object_list(value: JSONObject, name: str, path: str) -> list[JSONObject]:
 
 
 def optional_object(value: JSONObject, name: str, path: str) -> JSONObject:
-    """An optional object; {} when it is absent."""
+    """Return an object, {} if it is absent."""
     found = value.get(name)
     if found is None:
         return {}
@@ -150,43 +132,47 @@ def optional_object(value: JSONObject, name: str, path: str) -> JSONObject:
     return found
 
 
+def text_or_none(value: JSON) -> str | None:
+    return value if type(value) is str else None
+
+
 def text_or_empty(value: JSON) -> str:
-    """A value to look up in a table: what is no string is in none of them."""
+    """Return a text as a key of a table: "" for everything else."""
     return value if type(value) is str else ""
 
 
-def collect_extra(left: JSONObject, name: str, extra: JSONObject | None) -> None:
-    """Unknown fields of an object that has no place of its own in the document: kept under its name."""
-    if extra:
-        left[name] = {**left.get(name, {}), **extra}
-
-
-def extra_fields(value: dict[str, JSON], known: frozenset[str]) -> dict[str, JSON] | None:
-    """The fields of an object that are not in `known`; null means absent. None when there are none."""
+def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the fields that are not in `known` and not null, None if there are none."""
     return {key: item for key, item in value.items() if key not in known and item is not None} or None
+
+
+def collect_extra(collected: JSONObject, name: str, extra: JSONObject | None) -> None:
+    """Add the extra fields of the object `name`, which has no place in the neutral request, to `collected`."""
+    if extra:
+        collected[name] = {**collected.get(name, {}), **extra}
 
 
 def read_cache_mark(
     block: JSONObject, path: str, extra: JSONObject | None
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """The cache mark of a block or tool. What a mark says beyond its ttl goes into the extra fields."""
+    """Return the cache mark of a block or tool, and its extra fields with what the mark has beside its ttl."""
     mark = optional_object(block, "cache_control", path) if "cache_control" in block else None
     if not mark:
         return None, extra
-    left = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
+    mark_extra = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
     ttl = mark.get("ttl")
-    known = CACHE_TTLS.get(text_or_empty(ttl))
-    if ttl is not None and known is None:
-        left["ttl"] = ttl
+    neutral_ttl = CACHE_TTLS.get(text_or_empty(ttl))
+    if ttl is not None and neutral_ttl is None:
+        mark_extra["ttl"] = ttl
     if mark.get("type") not in (None, "ephemeral"):
-        left["type"] = mark["type"]
-    if left:
-        extra = {**(extra or {}), "cache_control": left}
-    return CacheMark(f"{path}/cache_control", known), extra
+        mark_extra["type"] = mark["type"]
+    if mark_extra:
+        extra = {**(extra or {}), "cache_control": mark_extra}
+    return CacheMark(f"{path}/cache_control", neutral_ttl), extra
 
 
 def cited_url(citation: JSONObject) -> str | None:
-    """The web page that a citation is of: a search result of the client's own may have one, too."""
+    """Return the URL of the cited web page, None if it is none. A search result of the client may have one as well."""
     url = citation.get("url")
     if type(url) is str:
         return url
@@ -195,13 +181,11 @@ def cited_url(citation: JSONObject) -> str | None:
 
 
 def cited_title(citation: JSONObject) -> str | None:
-    """The title of what is cited."""
-    title = citation.get("title", citation.get("document_title"))
-    return title if type(title) is str else None
+    return text_or_none(citation.get("title", citation.get("document_title")))
 
 
 def read_citations(citations: JSON) -> tuple[Citation, ...]:
-    """Those of a text's citations that are web pages. They are about the whole block."""
+    """Return the citations of web pages. They are about the whole text block."""
     found: list[Citation] = []
     for citation in citations if type(citations) is list else ():
         if type(citation) is dict:
@@ -212,9 +196,5 @@ def read_citations(citations: JSON) -> tuple[Citation, ...]:
 
 
 def unreadable_response(message: str) -> RemoteProtocolError:
-    """For an answer that cannot be read."""
+    """Return the error (502) for an upstream message that cannot be parsed."""
     return RemoteProtocolError(message, status_hint=502)
-
-
-def text_or_none(value: JSON) -> str | None:
-    return value if type(value) is str else None

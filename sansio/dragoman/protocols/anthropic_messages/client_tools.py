@@ -1,7 +1,7 @@
-"""Tools that the client runs and whose schema the vendor's models know by heart, written out as functions.
+"""Descriptions and schemas of tools that the client runs and that need no schema for the vendor's models.
 
-Strategy: data. Each family of tool types has one entry; what differs between its versions is a condition on the
-version's date. The function has the tool's own name, so its calls are the calls that the client expects.
+With them another vendor's model can call the same tool as a function: it has the same name and input, so its calls are
+those that the client expects. Each family of tool types has one entry; versions differ by the date in the type.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from collections.abc import Callable
 
 from dragoman._wire.json import JSONObject
 
-# Describes a tool of the family, its version as the date in its type: (description, JSON Schema of the input).
+# Takes a tool and the date in its type, returns (description, JSON Schema of the input).
 Describe = Callable[[JSONObject, str], tuple[str, JSONObject]]
 
 _STRING: JSONObject = {"type": "string"}
-
 _INTEGER: JSONObject = {"type": "integer"}
 
 
 def fallback_schema(tool: JSONObject, kind: str) -> tuple[str, JSONObject] | None:
-    """Description and schema for a tool of type `kind`, None when it is not one that the client runs."""
+    """Return description and schema for a tool of type `kind`, None if the client does not run it."""
     family, _, version = kind.rpartition("_")
     describe = _FAMILIES.get(family)
     return None if describe is None else describe(tool, version)
@@ -29,7 +28,7 @@ def _schema(required: list[str], **properties: JSONObject) -> JSONObject:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _said(schema: JSONObject, description: str) -> JSONObject:
+def _describe(schema: JSONObject, description: str) -> JSONObject:
     return {**schema, "description": description}
 
 
@@ -43,7 +42,7 @@ def _bash(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
         "and background processes. Interactive programs do not work. Give a command, or restart the shell.",
         _schema(
             [],
-            command=_said(_STRING, "The command to run. Required unless the shell is restarted."),
+            command=_describe(_STRING, "The command to run. Required unless the shell is restarted."),
             restart={
                 "type": "boolean",
                 "description": "true starts a new shell in place of the present one.",
@@ -52,30 +51,31 @@ def _bash(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
     )
 
 
-# "The text_editor tool does not include the undo_edit command" from this version on, and calls the text to insert
-# by a name of its own.
-_EDITOR_2 = "20250429"
+# From this version on there is no command undo_edit, and the text to insert has a field of its own.
+_EDITOR_WITHOUT_UNDO = "20250429"
 
 
 def _text_editor(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
-    newer = version >= _EDITOR_2
+    newer = version >= _EDITOR_WITHOUT_UNDO
     commands = ["view", "create", "str_replace", "insert", *([] if newer else ["undo_edit"])]
     properties = {
         "command": _one_of("What to do.", *commands),
-        "path": _said(_STRING, "The file, or for view a directory."),
-        "view_range": _said(
+        "path": _describe(_STRING, "The file, or for view a directory."),
+        "view_range": _describe(
             {"type": "array", "items": _INTEGER},
             "For view of a file: first and last line to show, counted from 1; -1 as the last is the end.",
         ),
-        "file_text": _said(_STRING, "For create: the content of the new file."),
-        "old_str": _said(
+        "file_text": _describe(_STRING, "For create: the content of the new file."),
+        "old_str": _describe(
             _STRING, "For str_replace: the text to replace, exactly as it stands there, only once."
         ),
-        "new_str": _said(_STRING, f"For str_replace{'' if newer else ' and insert'}: the new text."),
-        "insert_line": _said(_INTEGER, "For insert: the line behind which the text goes; 0 is the start."),
+        "new_str": _describe(_STRING, f"For str_replace{'' if newer else ' and insert'}: the new text."),
+        "insert_line": _describe(
+            _INTEGER, "For insert: the line behind which the text goes; 0 is the start."
+        ),
     }
     if newer:
-        properties["insert_text"] = _said(_STRING, "For insert: the text to insert.")
+        properties["insert_text"] = _describe(_STRING, "For insert: the text to insert.")
     description = f"Look at and edit text files. Commands: {', '.join(commands)}."
     if tool.get("max_characters") is not None:
         description += f" A view shows at most {tool['max_characters']} characters of a file."
@@ -89,22 +89,22 @@ def _memory(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
         _schema(
             ["command"],
             command=_one_of("What to do.", "view", "create", "str_replace", "insert", "delete", "rename"),
-            path=_said(_STRING, "The file or directory, for all commands but rename."),
-            view_range=_said(
+            path=_describe(_STRING, "The file or directory, for all commands but rename."),
+            view_range=_describe(
                 {"type": "array", "items": _INTEGER}, "For view of a file: first and last line to show."
             ),
-            file_text=_said(_STRING, "For create: the content of the file."),
-            old_str=_said(_STRING, "For str_replace: the text to replace."),
-            new_str=_said(_STRING, "For str_replace: the new text."),
-            insert_line=_said(_INTEGER, "For insert: the line at which the text goes."),
-            insert_text=_said(_STRING, "For insert: the text."),
-            old_path=_said(_STRING, "For rename: the present path."),
-            new_path=_said(_STRING, "For rename: the new path."),
+            file_text=_describe(_STRING, "For create: the content of the file."),
+            old_str=_describe(_STRING, "For str_replace: the text to replace."),
+            new_str=_describe(_STRING, "For str_replace: the new text."),
+            insert_line=_describe(_INTEGER, "For insert: the line at which the text goes."),
+            insert_text=_describe(_STRING, "For insert: the text."),
+            old_path=_describe(_STRING, "For rename: the present path."),
+            new_path=_describe(_STRING, "For rename: the new path."),
         ),
     )
 
 
-_COMPUTER_1 = (
+_FIRST_ACTIONS = (
     "key",
     "type",
     "mouse_move",
@@ -116,9 +116,8 @@ _COMPUTER_1 = (
     "screenshot",
     "cursor_position",
 )
-
-_COMPUTER_2 = (
-    *_COMPUTER_1,
+_LATER_ACTIONS = (
+    *_FIRST_ACTIONS,
     "left_mouse_down",
     "left_mouse_up",
     "triple_click",
@@ -130,24 +129,24 @@ _COMPUTER_2 = (
 
 def _computer(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
     newer = version >= "20250124"
-    actions = [*(_COMPUTER_2 if newer else _COMPUTER_1)]
+    actions = [*(_LATER_ACTIONS if newer else _FIRST_ACTIONS)]
     point: JSONObject = {"type": "array", "items": _INTEGER}
     properties = {
-        "coordinate": _said(
+        "coordinate": _describe(
             point, "x and y in pixels from the top left: where to click, move, scroll or drag to."
         ),
-        "text": _said(_STRING, "For type: the text. For key and hold_key: the keys, as in ctrl+s."),
+        "text": _describe(_STRING, "For type: the text. For key and hold_key: the keys, as in ctrl+s."),
     }
     if newer:
         properties |= {
-            "start_coordinate": _said(point, "For left_click_drag: x and y where the drag begins."),
+            "start_coordinate": _describe(point, "For left_click_drag: x and y where the drag begins."),
             "scroll_direction": _one_of("For scroll.", "up", "down", "left", "right"),
-            "scroll_amount": _said(_INTEGER, "For scroll: how many steps."),
+            "scroll_amount": _describe(_INTEGER, "For scroll: how many steps."),
             "duration": {"type": "number", "description": "For wait and hold_key: seconds."},
         }
     if tool.get("enable_zoom"):
         actions.append("zoom")
-        properties["region"] = _said(
+        properties["region"] = _describe(
             point,
             "For zoom: x and y of the top left and of the bottom right corner of what to show enlarged.",
         )
@@ -167,7 +166,7 @@ _FAMILIES: dict[str, Describe] = {
     "computer": _computer,
 }
 
-# What the descriptions say of a tool's own fields.
+# Fields of a tool that its description includes.
 DESCRIBED_FIELDS = frozenset(
     {
         "type",

@@ -223,7 +223,6 @@ def _compaction(block: JSONObject, path: str, reading: ReadContext) -> Part:
 
 
 _RESULT_BLOCKS: dict[str, BlockReader] = {"text": _text, "image": _image, "document": _document}
-
 _BLOCKS: dict[str, BlockReader] = {
     **_RESULT_BLOCKS,
     "thinking": _thinking,

@@ -382,7 +382,6 @@ def _param_path(request: Request, param: Param) -> str:
 
 # From 2026-10-21 on, requests have no sampling settings.
 SAMPLING_VERSION: Final = "2023-06-01"
-
 NEWEST_VERSION: Final = "2026-10-21"
 
 # Members of the body.
@@ -392,14 +391,12 @@ _FIELD_BETAS: Mapping[str, str] = {
     "mcp_servers": "mcp-client-2025-11-20",
     "speed": "fast-mode-2026-02-01",
 }
-
 # Edits of `context_management`, by type.
 _EDIT_BETAS: Mapping[str, str] = {
     "clear_thinking_20251015": "context-management-2025-06-27",
     "clear_tool_uses_20250919": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
 }
-
 # Tools, by type.
 _TOOL_BETAS: Mapping[str, str] = {
     "advisor_20260301": "advisor-tool-2026-03-01",
@@ -407,7 +404,6 @@ _TOOL_BETAS: Mapping[str, str] = {
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
 }
-
 # Members of `output_config`.
 _OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
 

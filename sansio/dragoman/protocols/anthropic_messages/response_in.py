@@ -292,9 +292,7 @@ _HANDLERS = {
     "error": MessagesReader._error,
     "ping": MessagesReader._nothing,
 }
-
 _INSIDE = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
-
 _DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
 

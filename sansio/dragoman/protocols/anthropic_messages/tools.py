@@ -1,7 +1,9 @@
-"""Tools and the choice among them, for an upstream.
+"""Tools and tool choice, read and written, and the JSON Schemas of strict tools.
 
-Strategy: functions are printed as they are. Of the tools that another vendor runs, those with the same use are
-asked of this one, if the upstream runs it; all others go into the ledger.
+A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
+protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
+vendors as tools with the same use, if the upstream has them. MCP servers stand in a list of their own, and a toolset
+names each.
 """
 
 from __future__ import annotations
@@ -37,32 +39,33 @@ from dragoman.protocols.anthropic_messages.checks import (
     optional_object,
     read_cache_mark,
     required_field,
+    text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
 from dragoman.protocols.anthropic_messages.messages_out import CacheControlWriter, merge_extra
-from dragoman.protocols.anthropic_messages.tables import NAME
+from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 
-def read_tools(body: JSONObject, left: JSONObject) -> list[Tool]:
-    """The tools of a body. left: takes unknown fields of MCP servers."""
+def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
+    """Return the tools of a body. request_extra: collects the extra fields of MCP servers."""
     tools = object_list(body, "tools", "") if body.get("tools") else []
-    servers = _servers(body, left)
+    servers = _read_mcp_servers(body, request_extra)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
-    named = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
+    with_toolset = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
     for index, server in enumerate(servers.values()):
-        if server["name"] not in named:
-            # The older way: a server without a toolset offers all its tools.
+        if server["name"] not in with_toolset:
+            # The older form: a server without a toolset offers all its tools.
             native = {key: value for key, value in server.items() if key != "authorization_token"}
-            use = _mcp_server({}, server)
+            use = _read_mcp_server({}, server)
             read.append(HostedTool(NAME, "mcp_server", native, f"/mcp_servers/{index}", use))
     return read
 
 
 def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
-    """One tool. servers: the MCP servers by name."""
+    """Return one tool. servers: the MCP servers by name."""
     kind = optional_field(tool, "type", path, str, "string")
     if kind is not None and kind != "custom":
-        return _hosted(tool, kind, path, servers)
+        return _read_hosted_tool(tool, kind, path, servers)
     name = required_field(tool, "name", path, str, "string")
     cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL))
     return FunctionTool(
@@ -78,21 +81,18 @@ def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> To
     )
 
 
-# --- tools without a schema -------------------------------------------------------------------------------
-
-
-def _hosted(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObject]) -> HostedTool:
+def _read_hosted_tool(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObject]) -> HostedTool:
     if kind.startswith("web_search_"):
-        return HostedTool(NAME, kind, tool, path, _web_search(tool, path))
+        return HostedTool(NAME, kind, tool, path, _read_web_search(tool, path))
     if kind.startswith("code_execution_"):
         return HostedTool(NAME, kind, tool, path, CodeExecution())
     if kind == "mcp_toolset":
         server = servers.get(required_field(tool, "mcp_server_name", path, str, "string"))
-        return HostedTool(NAME, kind, tool, path, None if server is None else _mcp_server(tool, server))
-    return HostedTool(NAME, kind, tool, path, function_fallback=_stand_in(tool, kind, path))
+        return HostedTool(NAME, kind, tool, path, None if server is None else _read_mcp_server(tool, server))
+    return HostedTool(NAME, kind, tool, path, function_fallback=_function_fallback(tool, kind, path))
 
 
-def _web_search(tool: JSONObject, path: str) -> WebSearch:
+def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
     allowed = optional_field(tool, "allowed_domains", path, list, "list")
     blocked = optional_field(tool, "blocked_domains", path, list, "list")
     location = optional_object(tool, "user_location", path)
@@ -104,13 +104,13 @@ def _web_search(tool: JSONObject, path: str) -> WebSearch:
     )
 
 
-def _stand_in(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
-    """The same tool as a function, for one that the client runs."""
-    found = fallback_schema(tool, kind)
-    if found is None:
+def _function_fallback(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
+    """Return a tool that the client runs as a function, None for other tools."""
+    fallback = fallback_schema(tool, kind)
+    if fallback is None:
         return None
     cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL | DESCRIBED_FIELDS))
-    description, schema = found
+    description, schema = fallback
     return FunctionTool(
         required_field(tool, "name", path, str, "string"),
         description,
@@ -123,27 +123,24 @@ def _stand_in(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
     )
 
 
-# --- MCP servers ------------------------------------------------------------------------------------------
-
-
-def _servers(body: JSONObject, left: JSONObject) -> dict[str, JSONObject]:
-    """The servers by name."""
+def _read_mcp_servers(body: JSONObject, request_extra: JSONObject) -> dict[str, JSONObject]:
+    """Return the MCP servers by name."""
     servers: dict[str, JSONObject] = {}
-    unknown: list[JSONObject] = []
+    extras: list[JSONObject] = []
     for index, server in enumerate(object_list(body, "mcp_servers", "")):
         path = f"/mcp_servers/{index}"
         required_field(server, "url", path, str, "string")
         servers[required_field(server, "name", path, str, "string")] = server
         extra = extra_fields(server, KNOWN_MCP_SERVER)
         if extra:
-            unknown.append(extra)
-    if unknown:
-        left["mcp_servers"] = unknown
+            extras.append(extra)
+    if extras:
+        request_extra["mcp_servers"] = extras
     return servers
 
 
-def _mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | None:
-    """The server with the tools that may be called, None when that cannot be said in general terms."""
+def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | None:
+    """Return the server with its allowed tools, None if other protocols have no counterpart of its settings."""
     allowed: tuple[str, ...] | None = None
     configs = toolset.get("configs")
     enabled = {
@@ -153,9 +150,9 @@ def _mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | None:
     }
     default = toolset.get("default_config")
     if type(default) is dict and default.get("enabled") is False:
-        allowed = tuple([name for name, may in enabled.items() if may])
+        allowed = tuple([name for name, is_enabled in enabled.items() if is_enabled])
     elif False in enabled.values():
-        return None  # no other protocol has a list of what may not be called
+        return None  # no other protocol has a list of forbidden tools
     older = server.get("tool_configuration")
     if type(older) is dict:
         if older.get("enabled") is False:
@@ -165,116 +162,101 @@ def _mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | None:
     return McpServer(server["name"], server["url"], server.get("authorization_token"), allowed)
 
 
-# --- the choice -------------------------------------------------------------------------------------------
-
-
 def read_tool_choice(
-    body: JSONObject, tools: list[Tool], left: JSONObject
+    body: JSONObject, tools: list[Tool], request_extra: JSONObject
 ) -> tuple[ToolChoice | None, bool | None]:
-    """The choice, and whether the model may call several tools at once: Messages says both in one object."""
+    """Return the choice, and True if the model may call several tools at once: Messages has both in one object."""
     path = "/tool_choice"
     choice = optional_object(body, "tool_choice", "")
     if not choice:
         return None, None
     single = optional_field(choice, "disable_parallel_tool_use", path, bool, "boolean")
     parallel = None if single is None else not single
-    collect_extra(left, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
-    kind: JSON = choice.get("type")
-    if kind == "auto":
-        return ToolChoice("auto", path=path), parallel
-    if kind == "any":
-        return ToolChoice("required", path=path), parallel
-    if kind == "none":
-        return ToolChoice("none", path=path), parallel
-    if kind == "tool":
-        name = required_field(choice, "name", path, str, "string")
-        return ToolChoice("named", name, path=path, hosted=_hosted_kind(name, tools)), parallel
-    raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
+    collect_extra(request_extra, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
+    mode = TOOL_CHOICES.get(text_or_empty(choice.get("type")))
+    if mode is None:
+        raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
+    if mode != "named":
+        return ToolChoice(mode, path=path), parallel
+    name = required_field(choice, "name", path, str, "string")
+    hosted = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.native.get("name") == name]
+    return ToolChoice(mode, name, path=path, hosted=hosted[0] if hosted else None), parallel
 
 
-def _hosted_kind(name: str, tools: list[Tool]) -> str | None:
-    """The type of the tool of that name, if it is one without a schema."""
-    for tool in tools:
-        if isinstance(tool, HostedTool) and tool.native.get("name") == name:
-            return tool.kind
-    return None
+# --- written ----------------------------------------------------------------------------------------------
 
 
 def write_tools(
     request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
 ) -> JSONObject:
-    """The fields about tools: `tools`, `tool_choice`, `mcp_servers`."""
+    """Return the members `tools`, `tool_choice` and `mcp_servers`, as far as the request has them."""
     if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
         return {}
     return _ToolWriter(request, capabilities, marks, ledger).write()
 
 
-# Calls of an MCP server's tools that nobody is asked about first, as they are in this protocol.
-_NEVER = "never"
+# `require_approval` of MCP tools in other protocols with the meaning that this protocol always has.
+_NO_APPROVAL = "never"
 
-# Where a request of this protocol names tools that are printed there again.
-_ELSEWHERE = ("/messages/", "/mcp_servers/")
-
-# Mode of a choice -> its type. There is no list of allowed tools, see ToolLimits.
-_CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
+# Where a request of this protocol defines tools outside of `tools`: they are written again there.
+_OTHER_PLACES = ("/messages/", "/mcp_servers/")
 
 
 class _ToolWriter:
-    __slots__ = ("_hosted", "_ledger", "_marks", "_request", "_same_protocol", "_servers", "_target")
+    __slots__ = ("_capabilities", "_hosted", "_ledger", "_marks", "_request", "_same_protocol", "_servers")
 
     def __init__(
         self, request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
     ) -> None:
         self._request = request
         self._same_protocol = request.protocol == NAME
-        self._target = capabilities
+        self._capabilities = capabilities
         self._marks = marks
         self._ledger = ledger
         self._servers: list[JSONObject] = []
-        self._hosted: dict[str, JSONObject] = {}  # the written ones that have a name, by their foreign type
+        # Written hosted tools with a name, by their type in the request.
+        self._hosted: dict[str, JSONObject] = {}
 
     def write(self) -> JSONObject:
         choice = self._request.tool_choice
-        written = [block for block in map(self._tool, self._request.tools) if block is not None]
+        written = [block for block in map(self._write_tool, self._request.tools) if block is not None]
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
-                self._ledger.dropped(_choice_path(choice), "there is no tool that the upstream knows")
+                self._ledger.dropped(
+                    choice.path or "/tool_choice", "there is no tool that the upstream knows"
+                )
             return {}
         out: JSONObject = {"tools": written}
-        chosen = None if choice is None else self._choice(choice, written)
+        tool_choice = None if choice is None else self._write_choice(choice, written)
         if self._request.parallel_tool_calls is False:
-            # The flag needs a choice to sit on; "auto" asks for nothing. "none" has no flag, and needs none.
-            chosen = chosen or {"type": "auto"}
-            if chosen["type"] != "none":
-                chosen["disable_parallel_tool_use"] = True
-        if chosen is not None:
-            out["tool_choice"] = chosen
+            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag.
+            tool_choice = tool_choice or {"type": "auto"}
+            if tool_choice["type"] != "none":
+                tool_choice["disable_parallel_tool_use"] = True
+        if tool_choice is not None:
+            out["tool_choice"] = tool_choice
         if self._servers:
             out["mcp_servers"] = self._servers
         return out
 
-    # --- the choice ---------------------------------------------------------------------------------------
-
-    def _choice(self, choice: ToolChoice, written: list[JSONObject]) -> JSONObject:
-        kind = _CHOICES[choice.mode]
+    def _write_choice(self, choice: ToolChoice, written: list[JSONObject]) -> JSONObject:
+        kind = TOOL_CHOICE_NAMES[choice.mode]
         if kind != "tool":
             return {"type": kind}
         name = choice.name
         if choice.hosted is not None:
             name = self._hosted.get(choice.hosted, {}).get("name")
         if name is None or all(tool.get("name") != name for tool in written):
-            self._ledger.altered(_choice_path(choice), "the demanded tool is not among those sent")
+            self._ledger.altered(choice.path or "/tool_choice", "the demanded tool is not among those sent")
             return {"type": "any"}
         return {"type": "tool", "name": name}
 
-    # --- tools --------------------------------------------------------------------------------------------
-
-    def _tool(self, tool: Tool) -> JSONObject | None:
-        if self._same_protocol and tool.path.startswith(_ELSEWHERE):
+    def _write_tool(self, tool: Tool) -> JSONObject | None:
+        if self._same_protocol and tool.path.startswith(_OTHER_PLACES):
             return None
         if isinstance(tool, FunctionTool):
-            return self._function(tool)
+            return self._write_function(tool)
         if self._same_protocol and isinstance(tool, HostedTool):
             if "name" in tool.native:
                 self._hosted[tool.kind] = tool.native
@@ -286,25 +268,28 @@ class _ToolWriter:
             )
             return None
         for kind, need, write in _USES:
-            if tool.use is not None and isinstance(tool.use, kind) and need in self._target.hosted_tools:
+            if (
+                tool.use is not None
+                and isinstance(tool.use, kind)
+                and need in self._capabilities.hosted_tools
+            ):
                 block = write(self, tool, tool.use)
                 if "name" in block:
                     self._hosted[tool.kind] = block
-                told = [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]
-                if _says_more(tool, told):
+                if _has_more(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
                     self._ledger.altered(tool.path, "only what the tools have in common was carried")
                 return block
         self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
 
-    def _function(self, tool: FunctionTool) -> JSONObject:
+    def _write_function(self, tool: FunctionTool) -> JSONObject:
         schema: JSON = tool.parameters
         if schema is None:
             schema = {"type": "object", "properties": {}}
         elif type(schema) is dict and "type" not in schema:
-            schema = {"type": "object", **schema}  # "input_schema.type: Field required"
+            schema = {"type": "object", **schema}  # else the API error "input_schema.type: Field required"
         if tool.strict:
-            # A tool with strict inputs takes what structured output takes.
+            # Strict tools have the limits of structured output.
             schema = fit_schema(schema, lambda place, detail: self._ledger.altered(tool.path, detail))
         block: JSONObject = {"name": tool.name}
         if tool.description is not None:
@@ -328,7 +313,7 @@ class _ToolWriter:
             merge_extra(block, tool.extra)
         return block
 
-    def _web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:
+    def _write_web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:
         block: JSONObject = {"type": "web_search_20250305", "name": "web_search"}
         if use.max_uses is not None:
             block["max_uses"] = use.max_uses
@@ -336,7 +321,7 @@ class _ToolWriter:
             block["allowed_domains"] = list(use.allowed_domains)
         if use.blocked_domains is not None:
             if use.allowed_domains is not None:
-                # "Cannot specify both allowed_domains and blocked_domains".
+                # "Cannot be used alongside `allowed_domains`" (anthropic 2.12.0, web_search_tool_20250305_param.py)
                 self._ledger.dropped(tool.path, "domains are blocked, or allowed: the allowed ones were sent")
             else:
                 block["blocked_domains"] = list(use.blocked_domains)
@@ -346,10 +331,10 @@ class _ToolWriter:
             self._ledger.dropped(f"{tool.path}/search_context_size", "Messages has no such setting")
         return block
 
-    def _code_execution(self, tool: HostedTool, use: CodeExecution) -> JSONObject:
+    def _write_code_execution(self, tool: HostedTool, use: CodeExecution) -> JSONObject:
         return {"type": "code_execution_20250825", "name": "code_execution"}
 
-    def _mcp(self, tool: HostedTool, use: McpServer) -> JSONObject:
+    def _write_mcp_toolset(self, tool: HostedTool, use: McpServer) -> JSONObject:
         server: JSONObject = {"type": "url", "name": use.label, "url": use.url}
         if use.authorization is not None:
             server["authorization_token"] = use.authorization
@@ -361,30 +346,31 @@ class _ToolWriter:
         return toolset
 
     def _limit_calls(self) -> None:
-        """A limit for all calls of the provider's tools becomes one for each tool that has a limit."""
-        most = self._request.params.get("max_tool_calls")
-        if most is None:
+        """Write the limit for all calls of hosted tools as a limit of each tool that has one."""
+        limit = self._request.params.get("max_tool_calls")
+        if limit is None:
             return
         path = self._request.param_paths.get("max_tool_calls", "/max_tool_calls")
         searches = [block for block in self._hosted.values() if block["name"] == "web_search"]
         for block in searches:
-            block["max_uses"] = min(block.get("max_uses", most), most)
+            block["max_uses"] = min(block.get("max_uses", limit), limit)
         if searches:
             self._ledger.altered(path, "sent as the limit of each tool that has one")
         else:
             self._ledger.dropped(path, "no tool that was sent has a limit")
 
 
+# (use, the capability that the upstream needs, writer).
 _USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]], ...] = (
-    (WebSearch, "web_search", _ToolWriter._web_search),
-    (CodeExecution, "code_execution", _ToolWriter._code_execution),
-    (McpServer, "mcp", _ToolWriter._mcp),
+    (WebSearch, "web_search", _ToolWriter._write_web_search),
+    (CodeExecution, "code_execution", _ToolWriter._write_code_execution),
+    (McpServer, "mcp", _ToolWriter._write_mcp_toolset),
 )
 
 
-def _says_more(tool: HostedTool, told: list[JSON]) -> bool:
-    """Whether the tool as it came says anything beyond what was told, or entered in the ledger by itself."""
-    known = {"None", _NEVER, tool.kind, *map(str, _leaves(told))}
+def _has_more(tool: HostedTool, written: list[JSON]) -> bool:
+    """Return True if the native tool has a value that is neither in `written` nor the default."""
+    known = {"None", _NO_APPROVAL, tool.kind, *map(str, _leaves(written))}
     return any(str(leaf) not in known for leaf in _leaves(tool.native))
 
 
@@ -399,14 +385,12 @@ def _leaves(value: JSON) -> Iterator[JSON]:
         yield value
 
 
-def _choice_path(choice: ToolChoice) -> str:
-    return choice.path or "/tool_choice"
+# --- schemas ----------------------------------------------------------------------------------------------
 
-
-# Takes the place in the schema (a JSON Pointer) and a sentence.
+# Receives each change of a schema: its JSON Pointer and a sentence.
 SchemaNote = Callable[[str, str], None]
 
-_KEPT = frozenset(
+_KEYWORDS = frozenset(
     {
         "$schema",
         "$ref",
@@ -427,67 +411,66 @@ _KEPT = frozenset(
     }
 )
 
-# Keywords that are known with some values only.
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
-
-# Lookaround and its like, word boundaries, back references, and large counts are not known in patterns.
-_HARD_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
-
-_SOMETIMES: dict[str, Callable[[JSON], bool]] = {
+# Patterns may not have lookaround and the like, word boundaries, back references or large counts.
+_UNSUPPORTED_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
+# Keywords that the upstream takes with some values only.
+_PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
     "format": lambda value: value in _FORMATS,
     "minItems": lambda value: value in (0, 1),
-    "pattern": lambda value: type(value) is str and _HARD_PATTERN.search(value) is None,
+    "pattern": lambda value: type(value) is str and _UNSUPPORTED_PATTERN.search(value) is None,
     "enum": lambda value: type(value) is list and not any(type(item) in (dict, list) for item in value),
 }
 
-_LISTS = ("anyOf", "allOf")
-
-_MAPS = ("properties", "$defs", "definitions")
+_SCHEMA_LISTS = ("anyOf", "allOf")
+_SCHEMA_MAPS = ("properties", "$defs", "definitions")
 
 
 def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
-    """The schema as the upstream takes it. note: is told of every change."""
+    """Return a copy of a schema as structured output takes it. note: receives every change.
+
+    Keywords that the API does not take go into the description, where the model reads them. Nothing is validated.
+    """
     if type(schema) is not dict:
         return schema
     out: JSONObject = {}
-    told: list[str] = []
+    described: list[str] = []
     for key, value in schema.items():
-        if key in _SOMETIMES:
-            known = _SOMETIMES[key](value)
-        else:
-            known = key in _KEPT
-        if known:
+        if _PARTIAL_KEYWORDS[key](value) if key in _PARTIAL_KEYWORDS else key in _KEYWORDS:
             out[key] = value
         elif key == "oneOf" and "anyOf" not in schema:
             out["anyOf"] = value
             note(child(path, key), "sent as anyOf: the upstream's schemas have no oneOf")
         else:
-            told.append(f"{key}: {encode_text(value)}")
+            described.append(f"{key}: {encode_text(value)}")
             note(child(path, key), "told in the description: the upstream's schemas have no such keyword")
-    if told:
-        words = f"({'; '.join(told)})"
-        given = out.get("description")
-        out["description"] = f"{given} {words}" if type(given) is str and given else words
-    _fit_inner(out, note, path)
+    if described:
+        keywords = f"({'; '.join(described)})"
+        description = out.get("description")
+        out["description"] = (
+            f"{description} {keywords}" if type(description) is str and description else keywords
+        )
+    _fit_subschemas(out, note, path)
     if _is_object(out):
-        _close(out, note, path)
+        _forbid_additional(out, note, path)
     return out
 
 
-def _fit_inner(out: JSONObject, note: SchemaNote, path: str) -> None:
+def _fit_subschemas(out: JSONObject, note: SchemaNote, path: str) -> None:
     if "items" in out:
         out["items"] = fit_schema(out["items"], note, f"{path}/items")
-    for key in _LISTS:
+    for key in _SCHEMA_LISTS:
         if type(out.get(key)) is list:
             out[key] = [
                 fit_schema(item, note, f"{path}/{key}/{index}") for index, item in enumerate(out[key])
             ]
-    for key in _MAPS:
+    for key in _SCHEMA_MAPS:
         if type(out.get(key)) is dict:
-            at = f"{path}/{key}"
-            out[key] = {name: fit_schema(item, note, child(at, name)) for name, item in out[key].items()}
+            out[key] = {
+                name: fit_schema(item, note, child(f"{path}/{key}", name)) for name, item in out[key].items()
+            }
 
 
 def _is_object(schema: JSONObject) -> bool:
@@ -497,8 +480,8 @@ def _is_object(schema: JSONObject) -> bool:
     )
 
 
-def _close(out: JSONObject, note: SchemaNote, path: str) -> None:
-    """Allow no other members."""
+def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
+    """Set additionalProperties to false, which the API requires of every object."""
     if out.get("additionalProperties") is False:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path
