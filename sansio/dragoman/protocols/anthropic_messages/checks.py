@@ -91,45 +91,45 @@ def invalid_request(path: str, message: str) -> RemoteProtocolError:
     )
 
 
-def required_field(value: JSONObject, name: str, path: str, kind: type, word: str) -> JSON:
-    """Return a required field of type `kind`. word: the name of the type in the error."""
-    found = value.get(name)
-    if type(found) is kind:
-        return found
+def required_field(value: JSONObject, name: str, path: str, kind: type, type_name: str) -> JSON:
+    """Return a required field of type `kind`. type_name: as the error names the type."""
+    field = value.get(name)
+    if type(field) is kind:
+        return field
     raise invalid_request(
-        f"{path}/{name}", "Field required" if found is None else f"Input should be a valid {word}"
+        f"{path}/{name}", "Field required" if field is None else f"Input should be a valid {type_name}"
     )
 
 
-def optional_field(value: JSONObject, name: str, path: str, kind: type, word: str) -> JSON:
+def optional_field(value: JSONObject, name: str, path: str, kind: type, type_name: str) -> JSON:
     """Return a field of type `kind`, None if it is absent or null."""
-    found = value.get(name)
-    if found is None or type(found) is kind:
-        return found
-    raise invalid_request(f"{path}/{name}", f"Input should be a valid {word}")
+    field = value.get(name)
+    if field is None or type(field) is kind:
+        return field
+    raise invalid_request(f"{path}/{name}", f"Input should be a valid {type_name}")
 
 
 def object_list(value: JSONObject, name: str, path: str) -> list[JSONObject]:
     """Return a list of objects, [] if it is absent."""
-    found = value.get(name)
-    if found is None:
+    field = value.get(name)
+    if field is None:
         return []
-    if type(found) is not list:
+    if type(field) is not list:
         raise invalid_request(f"{path}/{name}", "Input should be a valid list")
-    for index, item in enumerate(found):
+    for index, item in enumerate(field):
         if type(item) is not dict:
             raise invalid_request(f"{path}/{name}/{index}", "Input should be an object")
-    return found
+    return field
 
 
 def optional_object(value: JSONObject, name: str, path: str) -> JSONObject:
     """Return an object, {} if it is absent."""
-    found = value.get(name)
-    if found is None:
+    field = value.get(name)
+    if field is None:
         return {}
-    if type(found) is not dict:
+    if type(field) is not dict:
         raise invalid_request(f"{path}/{name}", "Input should be an object")
-    return found
+    return field
 
 
 def text_or_none(value: JSON) -> str | None:
@@ -186,13 +186,13 @@ def cited_title(citation: JSONObject) -> str | None:
 
 def read_citations(citations: JSON) -> tuple[Citation, ...]:
     """Return the citations of web pages. They are about the whole text block."""
-    found: list[Citation] = []
+    cited: list[Citation] = []
     for citation in citations if type(citations) is list else ():
         if type(citation) is dict:
             url = cited_url(citation)
             if url is not None:
-                found.append(Citation(url, cited_title(citation)))
-    return tuple(found)
+                cited.append(Citation(url, cited_title(citation)))
+    return tuple(cited)
 
 
 def unreadable_response(message: str) -> RemoteProtocolError:

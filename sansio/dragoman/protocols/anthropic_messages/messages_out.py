@@ -1,8 +1,9 @@
-"""The conversation as turns of two roles.
+"""Write messages as turns of two roles, with their content blocks, media and cache marks.
 
-Strategy: messages go in one by one, blocks of the same role join one turn. Two rules of the API shape the rest:
-"text content blocks must contain non-whitespace text", and system messages stand in mid-conversation only where
-the model takes them. That calls and results pair, and that results come first in their turn, was seen to before.
+Blocks of consecutive messages of one role join one turn. "text content blocks must contain non-whitespace text" (API
+error), and system messages stand in mid-conversation only where the model takes them. An earlier pass has already
+paired calls and results. Media that the API would refuse raise an error with the path in the client's body, because an
+image that is silently dropped is worse.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from dragoman.protocols.anthropic_messages.tables import (
 
 
 class ConversationWriter:
-    """Builds `messages`. Call add() for each message in order.
+    """Builds `messages`: call add() for each message in order, then read `turns`.
 
-    own: the request came in this protocol, so extra fields are printed again.
     mid_system: the upstream takes the role system in mid-conversation.
-    effort: of a message in mid-conversation that asked for one, for own requests: its path, and the effort.
-    unsigned: thinking blocks without a signature are printed again.
+    same_protocol: the request came in this protocol, so extra fields are written again.
+    effort: path and value of the effort of a message in mid-conversation, for requests of this protocol.
+    unsigned: thinking blocks without a signature are written again.
     """
 
     __slots__ = (
@@ -76,10 +77,9 @@ class ConversationWriter:
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
-        """Add one message."""
         role = message.role
         parts = message.parts
-        # The short way, for nearly every message of a long conversation: a new turn of plain text.
+        # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
         if len(parts) == 1 and role != self._last and (role == "user" or role == "assistant"):
             part = parts[0]
             if (
@@ -106,34 +106,34 @@ class ConversationWriter:
             self._add_system(message)
 
     def disallow_system(self) -> None:
-        """From now on no message may have the role system."""
+        """Write the system messages that follow as text of the user."""
         self._mid_system = False
 
     def needs_thinking(self) -> bool:
-        """Whether the conversation is in a tool loop whose last assistant turn does not begin with thinking.
+        """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
 
-        With thinking enabled that is refused: "Expected `thinking` or `redacted_thinking`, but found ...".
+        With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found ...".
         """
         turns = self.turns
-        at = len(turns) - 1
-        while at >= 0 and turns[at]["role"] != "assistant":
-            at -= 1
-        if at < 0 or at + 1 == len(turns):
+        last = len(turns) - 1
+        while last >= 0 and turns[last]["role"] != "assistant":
+            last -= 1
+        if last < 0 or last + 1 == len(turns):
             return False
-        after = turns[at + 1]["content"]
+        after = turns[last + 1]["content"]
         if type(after) is str or after[0]["type"] != "tool_result":
             return False
-        # A turn with results has calls, so it is a list.
-        return turns[at]["content"][0]["type"] not in ("thinking", "redacted_thinking")
+        # Results follow calls, so the content of the assistant turn is a list.
+        return turns[last]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
     # --- roles --------------------------------------------------------------------------------------------
 
     def system_blocks(self, message: Message) -> list[JSONObject]:
-        """The blocks of a system message: texts, and those of this protocol that say which tools there are."""
+        """Return the blocks of a system message: texts, and opaque blocks of this protocol that change the tools."""
         blocks: list[JSONObject] = []
         for part in message.parts:
             if isinstance(part, Text):
-                blocks += self._texts(part)
+                blocks += self._text_blocks(part)
             elif isinstance(part, OpaquePart):
                 blocks += self._opaque_blocks(part)
             else:
@@ -143,12 +143,12 @@ class ConversationWriter:
     def _add_system(self, message: Message) -> None:
         if self._mid_system:
             blocks = self.system_blocks(message)
-            changes = (
+            sets_effort = (
                 self._same_protocol
                 and self._effort is not None
                 and self._effort[0].startswith(f"{message.path}/")
             )
-            if not blocks and not changes:
+            if not blocks and not sets_effort:
                 return
             turn: JSONObject = {"role": "system"}
             if blocks:
@@ -157,17 +157,17 @@ class ConversationWriter:
             self._last = "system"
             if self._same_protocol:
                 merge_extra(turn, message.extra)
-            if changes and self._effort is not None:
+            if sets_effort and self._effort is not None:
                 merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
             return
-        # Never to the top: there it would say something else and change the cached prefix.
+        # Not into `system`: there it would apply from the start, and change the cached prefix.
         self._ledger.altered(message.path, "sent as marked user text: the upstream takes no system role here")
         blocks = []
         for part in message.parts:
             if isinstance(part, OpaquePart) and part.text is not None:
                 part = Text(part.text, path=part.path)
             if isinstance(part, Text):
-                for block in self._texts(part):
+                for block in self._text_blocks(part):
                     block["text"] = f"<system>\n{block['text']}\n</system>"
                     blocks.append(block)
             else:
@@ -200,11 +200,11 @@ class ConversationWriter:
     # --- blocks -------------------------------------------------------------------------------------------
 
     def _blocks(self, part: Part, assistant: bool = False) -> Iterable[JSONObject]:
-        """The blocks for one part: one, or none when there is nothing to say or no way to say it."""
+        """Return the block of a part, or none if the part is empty or the API does not take it here."""
         if isinstance(part, Text):
-            return self._texts(part)
+            return self._text_blocks(part)
         if isinstance(part, Reasoning):
-            return self._thought_blocks(part)
+            return self._thinking_blocks(part)
         if isinstance(part, OpaquePart):
             return self._opaque_blocks(part)
         if isinstance(part, Refusal):
@@ -214,13 +214,13 @@ class ConversationWriter:
             self._ledger.dropped(part.path, "neither calls nor results may stand here")
             return ()
         if assistant and not self._same_protocol:
-            # "document blocks are not allowed in assistant messages", nor are images.
+            # "document blocks are not allowed in assistant messages" (API error), nor are images.
             self._ledger.dropped(part.path, "an assistant message takes no images and files")
             return ()
-        return (self._finished(write_media(part, self._same_protocol, self._ledger), part),)
+        return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
 
-    def _texts(self, part: Text) -> Iterable[JSONObject]:
-        """A text block with its mark, its citations and its extra fields; none where the API would refuse it."""
+    def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
+        """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
         if not self._same_protocol and not has_visible_text(part.text):
             self._ledger.add(LossCode.REPAIRED, part.path, "a text of blanks was left out: it is refused")
             return ()
@@ -237,28 +237,28 @@ class ConversationWriter:
             )
         return (block,)
 
-    def _thought_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
-        seal = part.seal
-        if seal is None and self._unsigned and part.text and not part.forged:
+    def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
+        signature = part.seal
+        if signature is None and self._unsigned and part.text and not part.forged:
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
-        if seal is None:
+        if signature is None:
             self._ledger.dropped(part.path, "unsigned reasoning: the upstream takes back only what it signed")
             return ()
-        if seal.origin != NAME:
+        if signature.origin != NAME:
             self._ledger.add(
                 LossCode.FOREIGN_SEAL,
                 part.path,
-                f"reasoning of {seal.origin or 'an answer that was cut off'}, which this upstream cannot read",
+                f"reasoning of {signature.origin or 'an answer that was cut off'}, which this upstream cannot read",
             )
             return ()
         if self._same_protocol and part.extra:
             self._ledger.dropped(
                 f"{part.path}/cache_control", "cache_control cannot be set on thinking blocks"
             )
-        return (seal.native,)
+        return (signature.native,)
 
     def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:
-        """An own block as it came; one of another protocol is left out."""
+        """Return a block of this protocol unchanged, none for one of another protocol."""
         if part.origin == NAME:
             return (part.native,)
         self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Messages has no counterpart of {part.kind}")
@@ -271,7 +271,7 @@ class ConversationWriter:
             "name": part.name,
             "input": input_object(part.input, part.path, self._ledger),
         }
-        return self._finished(block, part)
+        return self._with_extras(block, part)
 
     def _result_block(self, part: ToolResult) -> JSONObject:
         if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._same_protocol:
@@ -281,21 +281,22 @@ class ConversationWriter:
                 and only.cache is None
                 and only.citations is None
                 and has_visible_text(only.text)
-            ):  # as in nearly all results
+            ):
+                # A shortcut for nearly all results.
                 return {"type": "tool_result", "tool_use_id": part.call_id, "content": only.text}
         block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
         content: list[JSONObject] = []
         for inner in part.parts:
             if type(inner) is Text and not inner.text:
-                continue  # many tools give nothing back
+                continue  # many tools return nothing
             content += self._blocks(inner)
         if content:
             block["content"] = plain_or_blocks(content)
         if part.is_error is not None:
             block["is_error"] = part.is_error
-        return self._finished(block, part)
+        return self._with_extras(block, part)
 
-    def _finished(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
+    def _with_extras(self, block: JSONObject, part: ToolCall | ToolResult | Media) -> JSONObject:
         if part.cache is not None:
             self._marks.put(block, part.cache)
         if self._same_protocol and part.extra:
@@ -304,12 +305,12 @@ class ConversationWriter:
 
 
 def has_visible_text(text: str) -> bool:
-    """Whether the API takes it: "text content blocks must contain non-whitespace text"."""
+    """Return True if the API takes the text: "text content blocks must contain non-whitespace text"."""
     return bool(text) and not text.isspace()
 
 
 def blocks_of(turn: JSONObject) -> list[JSONObject]:
-    """The content of a turn as a list of blocks, to be extended in place."""
+    """Return the content of a turn as a list of blocks that can be extended in place."""
     content = turn["content"]
     if type(content) is str:
         content = turn["content"] = [{"type": "text", "text": content}]
@@ -317,14 +318,14 @@ def blocks_of(turn: JSONObject) -> list[JSONObject]:
 
 
 def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
-    """One block of plain text as a string, everything else as it is."""
+    """Return one block of plain text as a string, everything else unchanged."""
     if len(blocks) == 1 and len(blocks[0]) == 2 and blocks[0].get("type") == "text":
         return blocks[0]["text"]  # type: ignore[no-any-return]
     return blocks
 
 
 def input_object(text: str, path: str, ledger: Ledger) -> JSON:
-    """Arguments as the object that a tool_use block must have, character for character as written."""
+    """Return arguments as the object that a tool_use block needs, with the model's own characters."""
     if is_object_text(text):
         return msgspec.Raw(text.encode("utf-8"))
     if not text or text.isspace():
@@ -334,20 +335,22 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
 
 
 def merge_extra(block: JSONObject, extra: JSONObject | None) -> None:
-    """Print extra fields again; objects on both sides are joined."""
+    """Write extra fields into a block. Objects on both sides are merged."""
     for key, value in (extra or {}).items():
-        present = block.get(key)
-        block[key] = {**present, **value} if type(present) is dict and type(value) is dict else value
+        written = block.get(key)
+        block[key] = {**written, **value} if type(written) is dict and type(value) is dict else value
 
 
-# Types that are text under another name: they go as plain text.
+# --- media ------------------------------------------------------------------------------------------------
+
+# Media types that are text although they do not begin with text/.
 _TEXT_TYPES = frozenset(
     {"application/json", "application/xml", "application/x-yaml", "application/javascript"}
 )
 
 
 def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
-    """The block for an image or a file, without mark and extra fields. Raises RemoteProtocolError (400)."""
+    """Return the block of an image or a file, without mark and extra fields. Raises RemoteProtocolError (400)."""
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
@@ -365,7 +368,7 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
     elif part.source == "text":
         source = {"type": "text", "media_type": "text/plain", "data": part.data}
     else:
-        media_type, data = _typed(part)
+        media_type, data = _media_type_and_data(part)
         source = _image_source(part, media_type, data) if part.kind == "image" else {}
         source = source or _document_source(part, media_type, data, ledger)
     if part.kind == "image":
@@ -377,8 +380,8 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
     return block
 
 
-def _typed(part: Media) -> tuple[str, str]:
-    """Media type and base64 text, from a data: URI, from what was said, or from the first bytes."""
+def _media_type_and_data(part: Media) -> tuple[str, str]:
+    """Return media type and base64 text. Without a type the first bytes give it."""
     media_type = part.media_type or ""
     data = part.data
     if data.startswith("data:"):
@@ -387,15 +390,15 @@ def _typed(part: Media) -> tuple[str, str]:
         if not comma or not coding.endswith("base64"):
             raise _refused(part, "a data: URI must have the form data:<type>;base64,<data>")
     if not media_type or media_type == "application/octet-stream":
-        media_type = next((found for magic, found in MAGIC if data.startswith(magic)), media_type)
+        media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
     return media_type.lower(), data
 
 
 def _image_source(part: Media, media_type: str, data: str) -> JSONObject:
-    known = IMAGE_TYPES.get(media_type)
-    if known is None:
+    image_type = IMAGE_TYPES.get(media_type)
+    if image_type is None:
         raise _refused(part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp")
-    return {"type": "base64", "media_type": known, "data": data}
+    return {"type": "base64", "media_type": image_type, "data": data}
 
 
 def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) -> JSONObject:
@@ -416,13 +419,20 @@ def _refused(part: Media, message: str) -> RemoteProtocolError:
     return RemoteProtocolError(message, status_hint=400, path=part.path, code="unsupported_value")
 
 
-class CacheControlWriter:
-    """The marks of one request."""
+# --- cache marks ------------------------------------------------------------------------------------------
 
-    __slots__ = ("_put",)
+
+class CacheControlWriter:
+    """The cache marks of one request.
+
+    Blocks are marked in the order in which the upstream builds the prompt (tools, system, messages). finish() applies
+    the rules about all marks: their number, and that longer ones come first.
+    """
+
+    __slots__ = ("_written",)
 
     def __init__(self) -> None:
-        self._put: list[tuple[JSONObject, CacheMark]] = []
+        self._written: list[tuple[JSONObject, CacheMark]] = []
 
     def put(self, block: JSONObject, mark: CacheMark) -> None:
         """Mark a block."""
@@ -431,28 +441,28 @@ class CacheControlWriter:
             if mark.ttl is None
             else {"type": "ephemeral", "ttl": CACHE_TTL_NAMES[mark.ttl]}
         )
-        self._put.append((block, mark))
+        self._written.append((block, mark))
 
     def finish(self, top: JSONObject | None, ledger: Ledger) -> None:
-        """Take away what is too much. top: the mark at the top level, which counts, too."""
-        room = MAX_CACHE_MARKS if top is None else MAX_CACHE_MARKS - 1
-        extra = len(self._put) - room
-        for block, mark in self._put[: max(extra, 0)]:
+        """Drop and shorten marks that the API would refuse. top: the mark at the top level, which counts as well."""
+        limit = MAX_CACHE_MARKS if top is None else MAX_CACHE_MARKS - 1
+        excess = max(len(self._written) - limit, 0)
+        for block, mark in self._written[:excess]:
             del block["cache_control"]
             ledger.dropped(
                 mark.path, f"the upstream takes up to {MAX_CACHE_MARKS} cache marks: the last ones were sent"
             )
-        short = False
-        for block, mark in self._put[max(extra, 0) :]:
+        after_short = False
+        for block, mark in self._written[excess:]:
             if mark.ttl != "long":
-                short = True
-            elif short:
-                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
+                after_short = True
+            elif after_short:
+                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block" (API error).
                 block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
                     mark.path, "kept for the shorter time: a longer one may not follow a shorter one"
                 )
-        if short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
+        if after_short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
             top["ttl"] = CACHE_TTL_NAMES["short"]
             ledger.altered(
                 "/prompt_cache_options/ttl", "kept for the shorter time, as the marks before it are"

@@ -1,9 +1,8 @@
-"""A client's body -> the request document.
+"""Read a client's body into the neutral request.
 
-Strategy: messages are read one after the other, blocks by `_read_blocks`, tools by `_read_tools`, settings by
-`_read_settings`; what none of them knows is kept. What the newer forms say in the middle of the conversation (more
-tools, another effort, a summary in place of what came before) is put where the document has it. A message of plain
-text, by far the commonest, takes a short way.
+Content blocks are read in `messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings that newer
+clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to where the
+neutral request has them. Each setting that is more than a name and a value has a function.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from dragoman.protocols.anthropic_messages.checks import (
     required_field,
     text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.messages_in import ReadContext, read_content
+from dragoman.protocols.anthropic_messages.messages_in import EffortOverride, ReadContext, read_content
 from dragoman.protocols.anthropic_messages.tables import (
     BILLING_HEADER,
     CACHE_OPTION_TTLS,
@@ -67,26 +66,59 @@ from dragoman.protocols.anthropic_messages.tools import read_tool, read_tool_cho
 
 _ROLES = ("user", "assistant", "system")
 
-# The paths of the first messages, made once: to print a number costs as much as to build a message.
+# Paths of the first messages, made once, because formatting a number costs as much as building a message.
 _PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
-    """The request that a body stands for. Raises RemoteProtocolError (400) with the path of what is wrong."""
+    """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of what is wrong."""
     model = required_field(body, "model", "", str, "string")
     required_field(body, "max_tokens", "", int, "integer")
-    messages = required_field(body, "messages", "", list, "list")
-    reading = ReadContext(signer)
-    read: list[Message] = []
+    body_messages = required_field(body, "messages", "", list, "list")
+    context = ReadContext(signer)
+    messages: list[Message] = []
     system = body.get("system")
     if system is not None:
-        parts = _without_header(read_content(system, "/system", reading), system)
+        parts = _split_billing_header(read_content(system, "/system", context), system)
         if parts:
-            read.append(Message("system", parts, "/system"))
-    lead = len(read)
-    later: EffortOverride | None = None
-    directs = False  # there are system messages in mid-conversation
-    for index, message in enumerate(messages):
+            messages.append(Message("system", parts, "/system"))
+    first_message = len(messages)
+    _read_messages(body_messages, context, messages)
+    if context.summary is not None:
+        messages = _start_at_summary(messages, first_message, context.summary)
+    if context.effort is not None:
+        messages = [_without_effort(message, context.effort) for message in messages]
+    extra: JSONObject = extra_fields(body, KNOWN_BODY) or {}
+    tools = read_tools(body, extra)
+    if context.has_system_messages or any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools):
+        tools = _add_found_tools(tools, messages[first_message:])
+    choice, parallel = read_tool_choice(body, tools, extra)
+    compact, instructions = read_compaction(body, extra)
+    if instructions is not None:
+        messages.append(instructions)
+    return Request(
+        protocol=NAME,
+        model=model,
+        messages=tuple(messages),
+        raw=body,
+        tools=tuple(tools),
+        tool_choice=choice,
+        parallel_tool_calls=parallel,
+        parallel_path="/tool_choice/disable_parallel_tool_use",
+        stream=body.get("stream") is True,
+        params=read_settings(body, extra),
+        param_paths=PARAM_PATHS,
+        reasoning=read_reasoning(body, context.effort, extra),
+        response_format=read_response_format(body, extra),
+        extra=extra or None,
+        defined=NATIVE_FIELDS,
+        compact=compact,
+    )
+
+
+def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
+    """Add the messages of a body to `messages`."""
+    for index, message in enumerate(body_messages):
         path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
@@ -96,54 +128,25 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         content = message.get("content")
         if content is None and not (role == "system" and "output_config" in message):
             raise invalid_request(f"{path}/content", "Field required")
+        parts: tuple[Part, ...]
         if type(content) is str and content:
-            parts = (Text(content, None, None, None, path + "/content"),)  # the short way
+            parts = (Text(content, None, None, None, path + "/content"),)  # by far the most frequent
         else:
-            parts = () if content is None else read_content(content, f"{path}/content", reading)
+            parts = () if content is None else read_content(content, f"{path}/content", context)
         if role == "system":
-            directs = True
+            context.has_system_messages = True
         if len(message) == 2 and content is not None:
-            read.append(Message(role, parts, path))
+            messages.append(Message(role, parts, path))
             continue
         if role == "system" and message.get("output_config") is not None:
-            later = _effort(message, path) or later
-        read.append(Message(role, parts, path, extra=extra_fields(message, KNOWN_MESSAGE)))
-    if reading.summary is not None:
-        read = _from_summary(read, lead, reading.summary)
-    if later is not None:
-        read = [_without_effort(message, later) for message in read]
-    left: JSONObject = extra_fields(body, KNOWN_BODY) or {}
-    tools = read_tools(body, left)
-    if directs or _defers(tools):
-        tools = _changed(tools, read, lead)
-    choice, parallel = read_tool_choice(body, tools, left)
-    compact, how = read_compaction(body, left)
-    if how is not None:
-        read.append(how)
-    return Request(
-        protocol=NAME,
-        model=model,
-        messages=tuple(read),
-        raw=body,
-        tools=tuple(tools),
-        tool_choice=choice,
-        parallel_tool_calls=parallel,
-        parallel_path="/tool_choice/disable_parallel_tool_use",
-        stream=body.get("stream") is True,
-        params=read_settings(body, left),
-        param_paths=PARAM_PATHS,
-        reasoning=read_reasoning(body, later, left),
-        response_format=read_response_format(body, left),
-        extra=left or None,
-        defined=NATIVE_FIELDS,
-        compact=compact,
-    )
+            context.effort = _read_effort(message, path) or context.effort
+        messages.append(Message(role, parts, path, extra=extra_fields(message, KNOWN_MESSAGE)))
 
 
-def _without_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
-    """The parts of the system text, with the line apart that Claude Code puts there for its provider.
+def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
+    """Return the system parts with Claude Code's line for its provider as an opaque part of its own.
 
-    The line is another one in each request, so that no cache would find what stands behind it.
+    The line differs in each request, so with it no cache would match the text behind it.
     """
     first = parts[0] if parts else None
     if type(first) is not Text or not first.text.startswith(BILLING_HEADER):
@@ -158,18 +161,18 @@ def _without_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
     return (OpaquePart(NAME, "billing header", block, first.path, ""), *parts)
 
 
-# --- what is said in mid-conversation ---------------------------------------------------------------------
+# --- settings in mid-conversation -------------------------------------------------------------------------
 
 
-def _effort(message: JSONObject, path: str) -> EffortOverride | None:
+def _read_effort(message: JSONObject, path: str) -> EffortOverride | None:
     config = optional_object(message, "output_config", path)
     effort = optional_field(config, "effort", f"{path}/output_config", str, "string")
     return None if effort is None else (f"{path}/output_config/effort", effort)
 
 
-def _without_effort(message: Message, later: EffortOverride) -> Message:
-    """The message without the effort that became that of the request."""
-    if message.extra is None or f"{message.path}/output_config/effort" != later[0]:
+def _without_effort(message: Message, override: EffortOverride) -> Message:
+    """Return the message without the effort that is now the one of the request."""
+    if message.extra is None or f"{message.path}/output_config/effort" != override[0]:
         return message
     extra = dict(message.extra)
     config = {key: value for key, value in extra.pop("output_config").items() if key != "effort"}
@@ -178,59 +181,58 @@ def _without_effort(message: Message, later: EffortOverride) -> Message:
     return msgspec.structs.replace(message, extra=extra or None)
 
 
-def _from_summary(read: list[Message], lead: int, summary: Text) -> list[Message]:
-    """The conversation from a summary on: "all content blocks before it are ignored"."""
-    number, at = next(
-        (number, at)
-        for number, message in enumerate(read)
-        for at, part in enumerate(message.parts)
+def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
+    """Return the conversation from a summary on: "all content blocks before it are ignored"."""
+    index, part_index = next(
+        (index, part_index)
+        for index, message in enumerate(messages)
+        for part_index, part in enumerate(message.parts)
         if part is summary
     )
-    message = read[number]
-    rest = message.parts[at + 1 :]
+    message = messages[index]
+    rest = message.parts[part_index + 1 :]
     after = [msgspec.structs.replace(message, parts=rest)] if rest else []
-    return [*read[:lead], Message("user", (summary,), summary.path), *after, *read[number + 1 :]]
+    return [
+        *messages[:first_message],
+        Message("user", (summary,), summary.path),
+        *after,
+        *messages[index + 1 :],
+    ]
 
 
-def _defers(tools: list[Tool]) -> bool:
-    return any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools)
-
-
-def _changed(tools: list[Tool], read: list[Message], lead: int) -> list[Tool]:
-    """The tools with those that the conversation brings, and without deferring those that it has shown."""
-    shown: set[str] = set()
-    more: list[Tool] = []
-    for message in read[lead:]:
+def _add_found_tools(tools: list[Tool], messages: list[Message]) -> list[Tool]:
+    """Return the tools and those that the messages define. Tools that the messages refer to are no longer deferred."""
+    found: set[str] = set()
+    defined: list[Tool] = []
+    for message in messages:
         for part in message.parts:
             if type(part) is ToolResult:
                 for inner in part.parts:
                     if type(inner) is OpaquePart and inner.kind == "tool_reference":
-                        shown.add(text_or_empty(inner.native.get("tool_name")))
+                        found.add(text_or_empty(inner.native.get("tool_name")))
             elif type(part) is OpaquePart and part.kind == "tool_addition":
                 tool = optional_object(part.native, "tool", part.path)
                 if tool.get("type") == "tool_definition":
                     definition = required_field(tool, "definition", f"{part.path}/tool", dict, "dictionary")
-                    more.append(read_tool(definition, f"{part.path}/tool/definition", {}))
+                    defined.append(read_tool(definition, f"{part.path}/tool/definition", {}))
                 else:
-                    shown.add(text_or_empty(tool.get("name")))
-    return [_shown(tool, shown) for tool in tools] + more
+                    found.add(text_or_empty(tool.get("name")))
+    return [
+        msgspec.structs.replace(tool, deferred=False)
+        if isinstance(tool, FunctionTool) and tool.deferred and tool.name in found
+        else tool
+        for tool in tools
+    ] + defined
 
 
-def _shown(tool: Tool, shown: set[str]) -> Tool:
-    if isinstance(tool, FunctionTool) and tool.deferred and tool.name in shown:
-        return msgspec.structs.replace(tool, deferred=False)
-    return tool
+# --- settings: each function adds to `request_extra` what the neutral form has no place for -----------------
 
 
-# The effort that a message in mid-conversation asks for: where, and which.
-EffortOverride = tuple[str, str]
-
-
-def read_settings(body: JSONObject, left: JSONObject) -> dict[Param, JSON]:
-    """The plain settings by neutral name. left: takes unknown fields."""
-    for name, kinds, what in PARAM_TYPES:
-        if body.get(name) is not None and type(body[name]) not in kinds:
-            raise invalid_request(f"/{name}", f"Input should be a valid {what}")
+def read_settings(body: JSONObject, request_extra: JSONObject) -> dict[Param, JSON]:
+    """Return the plain settings by their neutral names."""
+    for name, types, type_name in PARAM_TYPES:
+        if body.get(name) is not None and type(body[name]) not in types:
+            raise invalid_request(f"/{name}", f"Input should be a valid {type_name}")
     params = read_params(body, PARAMS)
     for index, text in enumerate(params.get("stop", ())):
         if type(text) is not str:
@@ -242,65 +244,65 @@ def read_settings(body: JSONObject, left: JSONObject) -> dict[Param, JSON]:
         user = optional_field(metadata, "user_id", "/metadata", str, "string")
         if user is not None:
             params["user"] = user
-        collect_extra(left, "metadata", extra_fields(metadata, KNOWN_METADATA))
+        collect_extra(request_extra, "metadata", extra_fields(metadata, KNOWN_METADATA))
     if body.get("cache_control") is not None:
-        params["prompt_cache_options"] = _cache_options(body, left)
+        params["prompt_cache_options"] = _read_cache_options(body, request_extra)
     if body.get("context_management") is not None:
-        compactions = _read_compactions(body, left)
+        compactions = _read_compactions(body, request_extra)
         if compactions:
             params["context_management"] = compactions
     return params
 
 
-def _cache_options(body: JSONObject, left: JSONObject) -> JSONObject:
-    """A mark at the top level asks for what the others call the implicit mode."""
+def _read_cache_options(body: JSONObject, request_extra: JSONObject) -> JSONObject:
+    """Return the options for a mark at the top level, which other protocols call the implicit mode."""
     mark = optional_object(body, "cache_control", "")
     options: JSONObject = {"mode": "implicit"}
-    unknown = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
+    extra = extra_fields(mark, KNOWN_CACHE_CONTROL) or {}
     ttl: JSON = mark.get("ttl")
     if text_or_empty(ttl) in CACHE_OPTION_TTLS:
         options["ttl"] = CACHE_OPTION_TTLS[text_or_empty(ttl)]
     elif ttl is not None:
-        unknown["ttl"] = ttl
+        extra["ttl"] = ttl
     if mark.get("type") not in (None, "ephemeral"):
-        unknown["type"] = mark["type"]
-    collect_extra(left, "cache_control", unknown)
+        extra["type"] = mark["type"]
+    collect_extra(request_extra, "cache_control", extra)
     return options
 
 
-def _read_compactions(body: JSONObject, left: JSONObject) -> list[JSON]:
-    """The edits that sum up the conversation, in the form of the others; the rest is unknown to them."""
+def _read_compactions(body: JSONObject, request_extra: JSONObject) -> list[JSON]:
+    """Return the edits that summarize the conversation, in the form of other protocols. The rest are extra fields."""
     management = optional_object(body, "context_management", "")
     compactions: list[JSON] = []
-    others: list[JSON] = []
+    extra_edits: list[JSON] = []
     for index, edit in enumerate(object_list(management, "edits", "/context_management")):
         if edit == KEEP_THINKING_EDIT:
             continue
         if edit.get("type") != COMPACT_EDIT:
-            others.append(edit)
+            extra_edits.append(edit)
             continue
         trigger = optional_object(edit, "trigger", f"/context_management/edits/{index}")
         value = trigger.get("value", DEFAULT_COMPACT_THRESHOLD)
         compactions.append({"type": "compaction", "compact_threshold": value})
-        more = extra_fields(edit, KNOWN_COMPACT_EDIT) or {}
-        collect_extra(more, "trigger", extra_fields(trigger, KNOWN_TRIGGER))
+        edit_extra = extra_fields(edit, KNOWN_COMPACT_EDIT) or {}
+        collect_extra(edit_extra, "trigger", extra_fields(trigger, KNOWN_TRIGGER))
         if trigger.get("type") not in (None, "input_tokens"):
-            collect_extra(more, "trigger", {"type": trigger["type"]})
-        if more:
-            others.append(more)
-    unknown = extra_fields(management, KNOWN_CONTEXT_MANAGEMENT) or {}
-    if others:
-        unknown["edits"] = others
-    collect_extra(left, "context_management", unknown)
+            collect_extra(edit_extra, "trigger", {"type": trigger["type"]})
+        if edit_extra:
+            extra_edits.append(edit_extra)
+    extra = extra_fields(management, KNOWN_CONTEXT_MANAGEMENT) or {}
+    if extra_edits:
+        extra["edits"] = extra_edits
+    collect_extra(request_extra, "context_management", extra)
     return compactions
 
 
-def read_compaction(body: JSONObject, left: JSONObject) -> tuple[bool, Message | None]:
-    """Whether the client wants the conversation summed up, and how, in a message of its own."""
+def read_compaction(body: JSONObject, request_extra: JSONObject) -> tuple[bool, Message | None]:
+    """Return True if the client requests a summary, and its instructions as a message."""
     if body.get("compaction") is None:
         return False, None
     compaction = optional_object(body, "compaction", "")
-    collect_extra(left, "compaction", extra_fields(compaction, KNOWN_COMPACTION))
+    collect_extra(request_extra, "compaction", extra_fields(compaction, KNOWN_COMPACTION))
     if compaction.get("type") != "summarize":
         raise invalid_request("/compaction/type", "Input should be 'summarize'")
     path = "/compaction/instructions"
@@ -309,16 +311,16 @@ def read_compaction(body: JSONObject, left: JSONObject) -> tuple[bool, Message |
 
 
 def read_reasoning(
-    body: JSONObject, later: EffortOverride | None, left: JSONObject
+    body: JSONObject, override: EffortOverride | None, request_extra: JSONObject
 ) -> ReasoningConfig | None:
-    """Thinking and effort. later: an effort in mid-conversation, which counts from there on."""
+    """Return thinking and effort. override: the last effort in mid-conversation, which applies from there on."""
     config = optional_object(body, "output_config", "")
     effort = optional_field(config, "effort", "/output_config", str, "string")
     effort_path = "/output_config/effort"
-    if later is not None:
-        if effort not in (None, later[1]):
-            collect_extra(left, "output_config", {"effort": effort})
-        effort_path, effort = later
+    if override is not None:
+        if effort not in (None, override[1]):
+            collect_extra(request_extra, "output_config", {"effort": effort})
+        effort_path, effort = override
     thinking = optional_object(body, "thinking", "")
     if not thinking:
         return None if effort is None else ReasoningConfig(effort=effort, path=effort_path)
@@ -329,33 +331,34 @@ def read_reasoning(
     budget = optional_field(thinking, "budget_tokens", "/thinking", int, "integer")
     if kind == "between_tools":
         extra["type"] = kind
-        kind = "disabled"  # the nearest: no reasoning before the answer
+        kind = "disabled"  # the closest one: no reasoning before the response
     elif kind not in ("adaptive", "enabled", "disabled"):
         raise invalid_request(
             "/thinking/type", "Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'"
         )
     if show not in (None, "summarized", "omitted"):
         extra["display"] = display
-        show = "summarized" if display == "updates" else None  # the nearest
+        show = "summarized" if display == "updates" else None  # the closest one
     path = effort_path if effort is not None else ""
     display_path = "/thinking/display" if show is not None else ""
     return ReasoningConfig(kind, effort, budget, show, extra or None, "/thinking", path, display_path)
 
 
-def read_response_format(body: JSONObject, left: JSONObject) -> ResponseFormat | None:
-    """The schema of the answer, in either of its places."""
+def read_response_format(body: JSONObject, request_extra: JSONObject) -> ResponseFormat | None:
+    """Return the schema of the response, from either of its places."""
     config = optional_object(body, "output_config", "")
-    collect_extra(left, "output_config", extra_fields(config, KNOWN_OUTPUT_CONFIG))
+    collect_extra(request_extra, "output_config", extra_fields(config, KNOWN_OUTPUT_CONFIG))
     path = "/output_config/format" if config.get("format") is not None else "/output_format"
-    found = optional_object(config, "format", "/output_config")
+    output_format = optional_object(config, "format", "/output_config")
     older = optional_object(body, "output_format", "")
-    if found and older:
-        left["output_format"] = older
-    found = found or older
-    if not found:
+    if output_format and older:
+        request_extra["output_format"] = older
+    output_format = output_format or older
+    if not output_format:
         return None
-    if found.get("type") != "json_schema":
+    if output_format.get("type") != "json_schema":
         raise invalid_request(f"{path}/type", "Input should be 'json_schema'")
-    schema = required_field(found, "schema", path, dict, "dictionary")
-    # The server always keeps to the schema.
-    return ResponseFormat(schema, strict=True, extra=extra_fields(found, KNOWN_OUTPUT_FORMAT), path=path)
+    schema = required_field(output_format, "schema", path, dict, "dictionary")
+    extra = extra_fields(output_format, KNOWN_OUTPUT_FORMAT)
+    # Strict, because the API always enforces the schema.
+    return ResponseFormat(schema, strict=True, extra=extra, path=path)

@@ -1,9 +1,8 @@
-"""The request document -> a body for an upstream.
+"""Write the neutral request as a body for an upstream, and the headers that the body needs.
 
-Strategy: leading system messages become `system`, the rest turns (`_conversation`); tools, settings and thinking
-have modules of their own; what depends on several of them at once is settled at the end. A request that came in
-this protocol keeps its settings as they were sent, and only its conversation is written anew; unless it is mended
-(Target.relay): then so is all that passes and the target have a say in.
+Leading system messages become `system`, all other messages turns (`messages_out`). Conflicts between settings are
+resolved at the end. A request of this protocol keeps the client's settings, and only its conversation is written again;
+with `Capabilities.relay` "rewrite" so is all that passes and capabilities may change.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """The body. Raises RemoteProtocolError (400) for what may not be left out."""
+    """Return the body. Raises RemoteProtocolError (400) for settings that may not be left out."""
     if request.protocol == NAME:
-        return _rewritten(request, capabilities, ledger)
+        return _rewrite_body(request, capabilities, ledger)
     out: JSONObject = {
         "model": request.model,
         "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
@@ -64,10 +63,12 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     marks = CacheControlWriter()
     tools = write_tools(request, capabilities, marks, ledger)
     conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
-    system, rest = _lead(request, conversation, ledger)
-    form = request.response_format
-    if form is not None and form.schema is None:
-        ledger.altered(form.path or "/response_format", "asked for with a sentence: there is no such setting")
+    system, rest = _write_system(request, conversation, ledger)
+    response_format = request.response_format
+    if response_format is not None and response_format.schema is None:
+        ledger.altered(
+            response_format.path or "/response_format", "asked for with a sentence: there is no such setting"
+        )
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
         out["system"] = plain_or_blocks(system)
@@ -78,43 +79,44 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     write_user_and_tier(request, out, ledger)
     write_thinking(request, capabilities, out, ledger)
     resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
-    if form is not None and form.schema is not None:
-        out.setdefault("output_config", {})["format"] = _format(form, ledger)
+    if response_format is not None and response_format.schema is not None:
+        out.setdefault("output_config", {})["format"] = _write_format(response_format, ledger)
     marks.finish(out.get("cache_control"), ledger)
     if request.stream:
         out["stream"] = True
     return out
 
 
-def _lead(
+def _write_system(
     request: Request, conversation: ConversationWriter, ledger: Ledger
 ) -> tuple[list[JSONObject], tuple[Message, ...]]:
-    """The blocks of `system`, and the messages behind them."""
+    """Return the blocks of `system`, and the messages after them."""
     messages = request.messages
-    lead = 0
-    while lead < len(messages) and messages[lead].role in ("system", "developer"):
-        lead += 1
-    if lead == len(messages) and lead:
-        # "messages: at least one message is required": instructions alone become the question.
-        lead -= 1
+    count = 0
+    while count < len(messages) and messages[count].role in ("system", "developer"):
+        count += 1
+    if count == len(messages) and count:
+        # "messages: at least one message is required" (API error), so the last one becomes a message of the user.
+        count -= 1
         conversation.disallow_system()
     system: list[JSONObject] = []
-    for message in messages[:lead]:
-        # system and developer are one here: there is one role for instructions.
+    for message in messages[:count]:
         if message.name is not None:
             ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         system += conversation.system_blocks(message)
-    return system, messages[lead:]
+    return system, messages[count:]
 
 
-def _format(wanted: ResponseFormat, ledger: Ledger) -> JSONObject:
-    """`output_config.format`. It is always strict; name and description go where a schema has them."""
-    path = wanted.path or "/response_format"
-    if wanted.strict is False:
+def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
+    """Return `output_config.format`. It is always strict; name and description go into the schema."""
+    path = response_format.path or "/response_format"
+    if response_format.strict is False:
         ledger.altered(f"{path}/strict", "the upstream always keeps to the schema")
-    schema = fit_schema(wanted.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail))
+    schema = fit_schema(
+        response_format.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail)
+    )
     if type(schema) is dict:
-        for key, value in (("title", wanted.name), ("description", wanted.description)):
+        for key, value in (("title", response_format.name), ("description", response_format.description)):
             if value is not None and value != schema.setdefault(key, value):
                 ledger.dropped(
                     f"{path}/{'name' if key == 'title' else key}", f"the schema has a {key} of its own"
@@ -125,8 +127,8 @@ def _format(wanted: ResponseFormat, ledger: Ledger) -> JSONObject:
 # --- requests of this protocol ----------------------------------------------------------------------------
 
 
-def _rewritten(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """The client's own body with its conversation written anew: there it is where passes change a request."""
+def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """Return the client's body with its conversation written again, because passes change the conversation."""
     out = dict(request.raw)
     out["model"] = request.model
     out.setdefault("max_tokens", capabilities.max_tokens)
@@ -134,27 +136,27 @@ def _rewritten(request: Request, capabilities: Capabilities, ledger: Ledger) -> 
     effort = None
     if reasoning is not None and reasoning.effort is not None:
         effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
-    mends = capabilities.relay == "rewrite"
+    rewrites_settings = capabilities.relay == "rewrite"
     marks = CacheControlWriter()
     conversation = ConversationWriter(
-        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort, unsigned=mends
+        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort, unsigned=rewrites_settings
     )
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
-        if mends and capabilities.thinking == "none":
-            message = _without_thoughts(message, ledger)
-        leads = mends and message.role == "system" and not conversation.turns
-        if message.path == "/system" or (leads and not message.path.startswith("/messages/")):
-            # The client's own, and what a pass has put before it.
+        if rewrites_settings and capabilities.thinking == "none":
+            message = _without_reasoning(message, ledger)
+        is_first = rewrites_settings and message.role == "system" and not conversation.turns
+        if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
+            # The client's system text, and messages that a pass has put before it.
             system += conversation.system_blocks(message)
         elif message.path != "/compaction/instructions":
             conversation.add(message)
     if system:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
-    if mends:
-        _mend_settings(request, capabilities, out, marks, ledger)
+    if rewrites_settings:
+        _rewrite_settings(request, capabilities, out, marks, ledger)
         resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
         marks.finish(out.get("cache_control"), ledger)
     else:
@@ -165,7 +167,7 @@ def _rewritten(request: Request, capabilities: Capabilities, ledger: Ledger) -> 
     return out
 
 
-def _without_thoughts(message: Message, ledger: Ledger) -> Message:
+def _without_reasoning(message: Message, ledger: Ledger) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, Reasoning):
@@ -177,15 +179,15 @@ def _without_thoughts(message: Message, ledger: Ledger) -> Message:
     )
 
 
-def _mend_settings(
+def _rewrite_settings(
     request: Request, capabilities: Capabilities, out: JSONObject, marks: CacheControlWriter, ledger: Ledger
 ) -> None:
-    """Write anew what passes may have changed in the client's body, and what the target takes in its own way."""
+    """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
     for param in read_settings(request.raw, {}):
         if param not in params:
-            _take_out(out, PARAM_PATHS[param])
-    out.setdefault("max_tokens", capabilities.max_tokens)  # required, whoever refuses it
+            _remove(out, PARAM_PATHS[param])
+    out.setdefault("max_tokens", capabilities.max_tokens)  # required
     if "stop" in params:
         out["stop_sequences"] = params["stop"]
     for name in ("tools", "tool_choice"):
@@ -195,26 +197,28 @@ def _mend_settings(
         merge_extra(out["tool_choice"], extra.get("tool_choice"))
     else:
         ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
-    form = request.response_format
-    if form is None or form.schema is None:  # it is asked for in words, or by a tool
-        _take_out(out, "/output_config/format")
-        _take_out(out, "/output_format")
+    response_format = request.response_format
+    if (
+        response_format is None or response_format.schema is None
+    ):  # a pass has replaced it by a text or a tool
+        _remove(out, "/output_config/format")
+        _remove(out, "/output_format")
     config = request.reasoning
     if config is not None and (config.effort_path or config.path).startswith("/messages/"):
-        return  # it is said there
-    _take_out(out, "/thinking")
-    _take_out(out, "/output_config/effort")
-    fresh: JSONObject = {"max_tokens": out["max_tokens"]}
-    write_thinking(request, capabilities, fresh, ledger)
-    if config is not None and "thinking" in fresh:
-        merge_extra(fresh["thinking"], config.extra)
-    if "output_config" in fresh:
-        fresh["output_config"] = {**(out.get("output_config") or {}), **fresh["output_config"]}
-    out.update(fresh)
+        return  # written with that message
+    _remove(out, "/thinking")
+    _remove(out, "/output_config/effort")
+    written: JSONObject = {"max_tokens": out["max_tokens"]}
+    write_thinking(request, capabilities, written, ledger)
+    if config is not None and "thinking" in written:
+        merge_extra(written["thinking"], config.extra)
+    if "output_config" in written:
+        written["output_config"] = {**(out.get("output_config") or {}), **written["output_config"]}
+    out.update(written)
 
 
-def _take_out(out: JSONObject, path: str) -> None:
-    """Delete the member at a path of one or two steps, and its object with it when nothing else is there."""
+def _remove(out: JSONObject, path: str) -> None:
+    """Delete the member at a path of one or two steps, and its object if that is then empty."""
     name, _, inner = path[1:].partition("/")
     if inner and type(out.get(name)) is dict:
         rest = {key: value for key, value in out[name].items() if key != inner}
@@ -226,11 +230,12 @@ def _take_out(out: JSONObject, path: str) -> None:
     out.pop(name, None)
 
 
-# What looks like an e-mail address names a person.
+# --- settings ---------------------------------------------------------------------------------------------
+
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
-def _unless_default(defaults: tuple[JSON, ...]) -> Converter:
+def _drop_unless(defaults: tuple[JSON, ...]) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
             ledger.dropped(path, "Messages has no such setting")
@@ -238,7 +243,7 @@ def _unless_default(defaults: tuple[JSON, ...]) -> Converter:
     return convert
 
 
-def _refuse(defaults: tuple[JSON, ...], advice: str) -> Converter:
+def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
             raise RemoteProtocolError(
@@ -251,8 +256,8 @@ def _refuse(defaults: tuple[JSON, ...], advice: str) -> Converter:
     return convert
 
 
-def _elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """Written by a function that needs more than the value."""
+def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Return nothing: the setting is written by a function that needs more than its value."""
     return None
 
 
@@ -269,22 +274,22 @@ def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
-    given = value if type(value) is list else [value]
-    kept = [text for text in given if not str(text).isspace()]
-    if len(kept) < len(given):
+    sequences = value if type(value) is list else [value]
+    visible = [text for text in sequences if not str(text).isspace()]
+    if len(visible) < len(sequences):
         ledger.dropped(path, "each stop sequence must contain non-whitespace")
-    return kept or None
+    return visible or None
 
 
 def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """`[{"type": "compaction", "compact_threshold": tokens}]`, the form that all protocols share here."""
+    """Convert `[{"type": "compaction", "compact_threshold": tokens}]`, the neutral form."""
     edits: list[JSON] = []
     for index, item in enumerate(value if type(value) is list else [value]):
         if type(item) is not dict or item.get("type") != "compaction":
             ledger.dropped(f"{path}/{index}", "context management that Messages does not have")
             continue
-        at = item.get("compact_threshold")
-        trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if at is None else at}
+        tokens = item.get("compact_threshold")
+        trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if tokens is None else tokens}
         edits.append({"type": COMPACT_EDIT, "trigger": trigger})
         for key in item.keys() - {"type", "compact_threshold"}:
             ledger.dropped(f"{path}/{index}/{key}", "Messages has no such setting")
@@ -292,41 +297,44 @@ def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """`mode: implicit` is what a mark at the top level asks for; `explicit` is how it is without one."""
+    """Convert `mode: implicit` to a mark at the top level, `explicit` to no such mark."""
     if type(value) is not dict or value.get("mode", "implicit") not in ("implicit", "explicit"):
         ledger.dropped(path, "Messages has no such options for the prompt cache")
         return None
-    said = {key for key, item in value.items() if item is not None} - {"mode"}
+    unwritten = {key for key, item in value.items() if item is not None} - {"mode"}
     mark: JSONObject | None = None
     if value.get("mode") == "implicit":
         mark = {"type": "ephemeral"}
         ttl = value.get("ttl")
         if type(ttl) is str and ttl in CACHE_OPTION_TTL_NAMES:
             mark["ttl"] = CACHE_OPTION_TTL_NAMES[ttl]
-            said.discard("ttl")
-    for key in sorted(said):
+            unwritten.discard("ttl")
+    for key in sorted(unwritten):
         ledger.dropped(f"{path}/{key}", "Messages has no such option for the prompt cache")
     return mark
 
 
 CONVERTERS: dict[Param, Converter] = {
-    **{param: _unless_default(defaults) for param, defaults in NO_OP_VALUES.items()},
-    **{param: _refuse(NO_OP_VALUES.get(param, ()), advice) for param, advice in REJECTED_PARAMS.items()},
+    **{param: _drop_unless(defaults) for param, defaults in NO_OP_VALUES.items()},
+    **{
+        param: _refuse_unless(NO_OP_VALUES.get(param, ()), advice)
+        for param, advice in REJECTED_PARAMS.items()
+    },
     "context_management": _context_management,
     "include": _include,
-    "max_output_tokens": _elsewhere,
-    "max_tool_calls": _elsewhere,
+    "max_output_tokens": _skip,
+    "max_tool_calls": _skip,
     "prompt_cache_options": _prompt_cache_options,
-    "safety_identifier": _elsewhere,
-    "service_tier": _elsewhere,
+    "safety_identifier": _skip,
+    "service_tier": _skip,
     "stop": _stop,
     "temperature": _temperature,
-    "user": _elsewhere,
+    "user": _skip,
 }
 
 
 def resolve_max_tokens(request: Request, default: int) -> int:
-    """The limit, which this protocol demands. Raises RemoteProtocolError (400) when it is no number."""
+    """Return `max_tokens`, which is required. Raises RemoteProtocolError (400) if it is no integer."""
     limit = request.params.get("max_output_tokens")
     if limit is None:
         return default
@@ -339,20 +347,20 @@ def resolve_max_tokens(request: Request, default: int) -> int:
 
 
 def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Who asks, and at which tier."""
+    """Write `metadata.user_id`, and `service_tier` or `speed`."""
     params = request.params
-    chosen: Param | None = None
+    sent: Param | None = None
     for param in _IDENTIFIERS:
         if params.get(param) is None:
             continue
-        if chosen is None:
-            chosen = param
-        elif params[param] != params[chosen]:
+        if sent is None:
+            sent = param
+        elif params[param] != params[sent]:
             ledger.dropped(
                 _param_path(request, param), "Messages takes one identifier: safety_identifier was sent"
             )
-    if chosen is not None:
-        out["metadata"] = {"user_id": _identifier(params[chosen], _param_path(request, chosen), ledger)}
+    if sent is not None:
+        out["metadata"] = {"user_id": _hash_email(params[sent], _param_path(request, sent), ledger)}
     tier = params.get("service_tier")
     if tier == "fast":
         out["speed"] = "fast"
@@ -362,15 +370,19 @@ def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> No
         ledger.dropped(_param_path(request, "service_tier"), "Messages has no such service tier")
 
 
-# The first one that is there counts.
+# The first one that the request has is sent.
 _IDENTIFIERS: tuple[Param, ...] = ("safety_identifier", "user")
 
 
-def _identifier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """ "Do not include any identifying information such as name, email address, or phone number"."""
+def _hash_email(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Return an identifier, the hash of an e-mail address.
+
+    "Do not include any identifying information such as name, email address, or phone number": anthropic 2.12.0,
+    types/metadata_param.py.
+    """
     if type(value) is not str or _EMAIL.fullmatch(value) is None:
         return value
-    import hashlib  # loads OpenSSL: slow to import, and few identifiers need it
+    import hashlib  # loads OpenSSL, which is slow, and few identifiers need it
 
     ledger.altered(path, "sent as its SHA-256 hash: an e-mail address may not be an identifier")
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
@@ -380,36 +392,41 @@ def _param_path(request: Request, param: Param) -> str:
     return request.param_paths.get(param, f"/{param}")
 
 
-# From 2026-10-21 on, requests have no sampling settings.
+# --- headers ----------------------------------------------------------------------------------------------
+
+# Sampling settings are fields of 2023-06-01 only: anthropic 2.11.0 sends the newer version and has no such fields.
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Members of the body.
+# Beta features of members of the body. Without its beta a member is refused: "Extra inputs are not permitted".
 _FIELD_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",
     "mcp_servers": "mcp-client-2025-11-20",
     "speed": "fast-mode-2026-02-01",
 }
-# Edits of `context_management`, by type.
+# Of edits of `context_management`, by type.
 _EDIT_BETAS: Mapping[str, str] = {
     "clear_thinking_20251015": "context-management-2025-06-27",
     "clear_tool_uses_20250919": "context-management-2025-06-27",
     "compact_20260112": "compact-2026-01-12",
 }
-# Tools, by type.
+# Of tools, by type.
 _TOOL_BETAS: Mapping[str, str] = {
     "advisor_20260301": "advisor-tool-2026-03-01",
     "computer_20250124": "computer-use-2025-01-24",
     "computer_20251124": "computer-use-2025-11-24",
     "mcp_toolset": "mcp-client-2025-11-20",
 }
-# Members of `output_config`.
+# Of members of `output_config`.
 _OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
 
 
 def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
-    """Names and values of the headers for a body that write_request made for another protocol's client."""
+    """Return the headers for a body that write_request wrote for a client of another protocol.
+
+    Clients of this protocol send them themselves.
+    """
     version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
     betas = ",".join(dict.fromkeys(_betas(body)))
     headers = ((VERSION_HEADER[0], version),)
@@ -430,7 +447,7 @@ def _members(value: JSON, betas: Mapping[str, str]) -> Iterator[str]:
 
 
 def _types(values: JSON, betas: Mapping[str, str]) -> Iterator[str]:
-    for each in values if type(values) is list else ():
-        kind = each.get("type") if type(each) is dict else None
+    for value in values if type(values) is list else ():
+        kind = value.get("type") if type(value) is dict else None
         if type(kind) is str and kind in betas:
             yield betas[kind]

@@ -1,7 +1,7 @@
-"""Frames of an upstream's stream, or a whole answer -> events.
+"""Read frames of an upstream's stream, or a complete response, into events.
 
-Strategy: one function an event of the stream, found in a table; blocks are the business of `_answer_blocks`. A whole
-answer is read as a stream whose start holds everything, so both give the same events.
+Each event type of the stream has a method in a table; content blocks are read in `content_in`. A complete response is
+read as a stream whose message_start holds everything, so both give the same events.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_RESPONSE,
     extra_fields,
     text_or_empty,
+    text_or_none,
     unreadable_response,
 )
 from dragoman.protocols.anthropic_messages.content_in import ContentBlockReader
@@ -47,7 +48,8 @@ from dragoman.protocols.anthropic_messages.tables import (
 )
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
-_LANE_KEYS: dict[type[Event], bytes] = {
+# The member with the text, for each event that the fast path reads.
+_TEXT_MEMBERS: dict[type[Event], bytes] = {
     TextDelta: b"text",
     ReasoningDelta: b"thinking",
     ArgumentsDelta: b"partial_json",
@@ -70,17 +72,15 @@ class MessagesReader:
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
         self._blocks = ContentBlockReader(context, ledger)
-        self._same_protocol = (
-            context.request.protocol == NAME
-        )  # what is for clients of this protocol alone reaches them
+        self._same_protocol = context.request.protocol == NAME
         self._started = False
         self._ended = False
         self._stop: Stopped | None = None
         self._usage = UsageReader(ledger, self._same_protocol)
 
     def read(self, frame: Frame) -> Sequence[Event]:
-        """The events of one frame."""
-        if self._ended or frame.data == b"[DONE]":  # not of this protocol, but compatible servers send it
+        """Return the events of one frame. Raises RemoteProtocolError (502)."""
+        if self._ended or frame.data == b"[DONE]":  # not in this protocol, but compatible servers send it
             return ()
         value = decode(frame.data)
         if type(value) is not dict:
@@ -94,23 +94,23 @@ class MessagesReader:
                 raise unreadable_response("a delta came for a block that is not open")
             if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
                 self._blocks.note_fields(block, value, delta)
-            what = delta.get("type")
-            if what == "text_delta" and block.kind == "text":
+            delta_type = delta.get("type")
+            if delta_type == "text_delta" and block.kind == "text":
                 text = delta.get("text")
                 if block.number >= 0 and type(text) is str and text:
                     return (TextDelta(block.number, text),)
-            elif what == "input_json_delta" and block.number >= 0:
+            elif delta_type == "input_json_delta" and block.number >= 0:
                 text = delta.get("partial_json")
                 if type(text) is str and text:
                     block.texts.append(text)
                     return (ArgumentsDelta(block.number, text),)
                 return ()
-            elif what == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
+            elif delta_type == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
                 text = delta.get("thinking")
                 if type(text) is str and text:
                     block.texts.append(text)
                     return (ReasoningDelta(block.number, text),)
-            return self._blocks.delta(block, what, delta)
+            return self._blocks.delta(block, delta_type, delta)
         if frame.event == b"error":
             kind = "error"
         elif type(kind) is not str:
@@ -122,12 +122,15 @@ class MessagesReader:
         if handler is None:
             self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of a type that is not known")
             return ()
-        if not self._started and kind in _INSIDE:
+        if not self._started and kind in _AFTER_START:
             raise unreadable_response(f"{kind} came before message_start")
         return handler(self, value)
 
     def eof(self) -> Sequence[Event]:
-        """The stream ended. Compatible servers leave out message_stop: a stop reason is as good."""
+        """Return the last events. Compatible servers leave out message_stop, so a stop reason is enough.
+
+        Raises RemoteProtocolError (502) if the stream has no stop reason.
+        """
         if self._ended:
             return ()
         if self._stop is None:
@@ -137,10 +140,10 @@ class MessagesReader:
         return self.finish()
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        """Deltas of an open block differ in their text alone."""
+        """Return a template for the next deltas of the block, because they differ only in their text."""
         block = next(block for block in self._blocks.open.values() if block.number == delta.block)
         note = None if type(delta) is TextDelta else block.texts.append
-        return DeltaTemplate(_LANE_KEYS[type(delta)], note)
+        return DeltaTemplate(_TEXT_MEMBERS[type(delta)], note)
 
     # --- events of the stream -----------------------------------------------------------------------------
 
@@ -154,17 +157,15 @@ class MessagesReader:
         return self.start(message)
 
     def start(self, message: JSONObject) -> list[Event]:
-        """The events for a message object, with the blocks that it already holds."""
+        """Return the events for a message object and the blocks that it holds already."""
         self._started = True
         usage = message.get("usage")
         if type(usage) is not dict:
             usage = {}
-        model = message.get("model")
-        self._blocks.model = model if type(model) is str else ""
-        message_id = message.get("id")
+        self._blocks.model = text_or_empty(message.get("model"))
         events: list[Event] = [
             Started(
-                id=message_id if type(message_id) is str else "",
+                id=text_or_empty(message.get("id")),
                 model=self._blocks.model,
                 service_tier=self._tier(usage),
             )
@@ -177,12 +178,12 @@ class MessagesReader:
         for index, native in enumerate(content):
             events += self._blocks.start(index, native)
             events += self._blocks.close(self._blocks.open.pop(index))
-        events += self._envelope(message)
+        events += self._message_fields(message)
         self._note_stop(message)
         return events
 
     def _tier(self, usage: JSONObject) -> str | None:
-        """The tier in the neutral words, which have the faster speed as a tier."""
+        """Return the neutral tier, in which the faster speed is a tier."""
         tier = usage.get("service_tier")
         if tier is not None and text_or_empty(tier) not in RESPONSE_TIERS:
             self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
@@ -197,9 +198,9 @@ class MessagesReader:
         if type(index) is not int:
             raise unreadable_response("a block has no index")
         self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
-        left = blocks.open.pop(index, None)
-        if left is not None:
-            events += blocks.close(left)
+        unclosed = blocks.open.pop(index, None)
+        if unclosed is not None:
+            events += blocks.close(unclosed)
         events += blocks.start(index, value.get("content_block"))
         return events
 
@@ -219,8 +220,10 @@ class MessagesReader:
         delta = value.get("delta")
         if type(delta) is dict:
             self._note_stop(delta)
-            events += self._envelope(delta)
-        events += self._envelope({key: item for key, item in value.items() if key not in _DELTA_FIELDS})
+            events += self._message_fields(delta)
+        events += self._message_fields(
+            {key: item for key, item in value.items() if key not in _MESSAGE_DELTA_FIELDS}
+        )
         return events
 
     def _message_stop(self, value: JSONObject) -> Sequence[Event]:
@@ -231,15 +234,15 @@ class MessagesReader:
         self._ended = True
         return (Failed(parse_error(value, None)),)
 
-    def _nothing(self, value: JSONObject) -> Sequence[Event]:
+    def _ping(self, value: JSONObject) -> Sequence[Event]:
         return ()
 
     def finish(self) -> list[Event]:
-        """Close what is open and end the answer."""
+        """Return the ends of the open blocks and of the response."""
         self._ended = True
         stop = self._stop
         if stop is None:
-            # The end event came without a reason: what came last says what it must have been.
+            # message_stop came without a stop reason.
             stop = Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
         cut = stop.reason in TRUNCATING_STOP_REASONS
         blocks = self._blocks
@@ -261,25 +264,26 @@ class MessagesReader:
             self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
             reason = StopReason.END
         details = value.get("stop_details")
-        explanation = details.get("explanation") if type(details) is dict else None
-        sequence = value.get("stop_sequence")
         self._stop = Stopped(
             reason,
             native,
-            sequence=sequence if type(sequence) is str else None,
-            explanation=explanation if type(explanation) is str else None,
+            sequence=text_or_none(value.get("stop_sequence")),
+            explanation=text_or_none(details.get("explanation")) if type(details) is dict else None,
             details=details,
         )
 
-    def _envelope(self, value: JSONObject) -> list[Event]:
-        """Fields of the message that have no form of their own, e.g. its container: its own clients get them."""
+    def _message_fields(self, value: JSONObject) -> list[Event]:
+        """Return the fields without a neutral form (e.g. the container) for clients of this protocol.
+
+        For other clients they are recorded as losses.
+        """
         if not self._same_protocol:
             note_unread(value, RESPONSE_SHAPE, "", self._ledger)
             return []
-        left = extra_fields(value, KNOWN_RESPONSE) or {}
+        extra = extra_fields(value, KNOWN_RESPONSE) or {}
         return [
             Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
-            for key, item in left.items()
+            for key, item in extra.items()
         ]
 
 
@@ -290,14 +294,14 @@ _HANDLERS = {
     "message_delta": MessagesReader._message_delta,
     "message_stop": MessagesReader._message_stop,
     "error": MessagesReader._error,
-    "ping": MessagesReader._nothing,
+    "ping": MessagesReader._ping,
 }
-_INSIDE = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
-_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
+_AFTER_START = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
+_MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
-    """The events of a whole answer. Raises RemoteProtocolError (502) when it is none."""
+    """Return the events of a complete response. Raises RemoteProtocolError (502) if it is none."""
     if body.get("type") == "error" or ("error" in body and "content" not in body):
         return [Failed(parse_error(body, None))]
     if type(body.get("content")) is not list:

@@ -1,9 +1,12 @@
-"""Events -> a stream, or a whole answer, for a client.
+"""Write events as a stream, or as a complete response, for a client.
 
-Strategy: the index counts the blocks that were really opened, so it is contiguous. A reasoning block opens
-at its first content, because only that tells a readable block from a redacted one. The frame around a text
-delta is the same for the whole block: it is made once, and each delta only encodes its text. The stop
-reason and the usage wait for the end, where one message_delta says both.
+The index counts the blocks that were opened, so it is contiguous. A reasoning block opens at its first content, because
+only that distinguishes a readable block from a redacted one. The frame around a text delta is built once a block, and
+each delta only encodes its text. Stop reason and usage wait for the end, where one message_delta has both.
+
+A search of another protocol is written as the two blocks of the vendor's own search. The search itself comes back in
+the wrapped signature beside them, so their ids are marked and `messages_in` drops them. A summary is wrapped into the
+field where the vendor has ciphertext, and read from there.
 """
 
 from __future__ import annotations
@@ -57,12 +60,12 @@ from dragoman.protocols.anthropic_messages.usage import final_usage, start_usage
 
 _TAIL = b"}}\n\n"
 
-# Reasoning that was cut off has no seal, and "a thinking block must have a signature": an empty one would look
-# broken to clients and be refused by the vendor. This one says that there is nothing to give back to anybody.
+# For reasoning that was cut off before its signature. The field is required, the vendor refuses an empty signature, and
+# clients may do so as well. This one holds nothing for any upstream.
 NO_SIGNATURE = Signature("", None)
 
-# Fields of the whole message that message_delta has a place for, and where: in its delta or beside it.
-_LATE_FIELDS = {"container": True, "context_management": False}
+# Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
+_MESSAGE_DELTA_FIELDS = {"container": True, "context_management": False}
 
 
 class MessagesWriter:
@@ -70,8 +73,7 @@ class MessagesWriter:
 
     __slots__ = (
         "_calls",
-        "_delta",
-        "_exchange",
+        "_context",
         "_fields",
         "_head",
         "_index",
@@ -86,22 +88,22 @@ class MessagesWriter:
     )
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._exchange = context
+        self._context = context
         self._ledger = ledger
         self._index = -1  # of the open block, or of the last one
-        self._head = b""  # the bytes before the text of a delta of the open block; b"" while it is not shown
-        self._path = ""  # where the open block stood in the upstream's answer
-        self._part = 0  # the part of the open reasoning block
-        self._unsigned = False  # the open block is reasoning without its signature
+        self._head = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
+        self._path = ""  # of the open block in the upstream's response
+        self._part = 0  # of the open reasoning block
+        self._unsigned = False  # the open block is reasoning without a signature so far
         self._calls = False
         self._refused = False
         self._stop: Stopped | None = None
-        self._tier = DEFAULT_TIER  # what the client was told
+        self._tier = DEFAULT_TIER  # as sent in message_start
         self._usage = Usage()
-        self._fields: JSONObject = {}  # of the message, from an upstream of this protocol
+        self._fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
 
     def send(self, event: Event) -> bytes:
-        """The frames for one event."""
+        """Return the frames of one event."""
         if isinstance(event, (TextDelta, ArgumentsDelta)):
             return self._head + encode(event.text) + _TAIL
         if type(event) is ReasoningDelta and event.part == self._part and self._head:
@@ -110,9 +112,8 @@ class MessagesWriter:
 
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
-        context = self._exchange
-        usage = start_usage(context.prompt_tokens, event.service_tier, self._ledger)
-        message = _message(context, event.id, [], usage)
+        usage = start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
+        message = _message(self._context, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -125,7 +126,7 @@ class MessagesWriter:
             return b""
         if event.tool is not None:
             self._calls = True
-            # Clients that check types take a missing caller or a real one; every call here is a direct one.
+            # Clients that check types take a missing caller or a known one; "direct" is the default.
             return self._open(
                 event.kind,
                 {
@@ -146,34 +147,30 @@ class MessagesWriter:
         self._head = b"event: content_block_delta\ndata: " + head.encode("ascii")
         return _frame("content_block_start", index=self._index, content_block=block)
 
-    def _think(self) -> bytes:
-        """Show the reasoning block, if it is not shown yet."""
+    def _open_thinking(self) -> bytes:
+        """Open the reasoning block unless it is open."""
         if self._head:
             return b""
         self._unsigned = True
         return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
-        text = event.text
-        shown = b""
-        if not self._head:
-            shown = self._think()
-            self._part = event.part
-        else:  # send() has dealt with more of the same part
-            self._part = event.part
-            text = f"\n\n{text}"
-        return shown + self._head + encode(text) + _TAIL
+        # The first part of a block or a new one: send() writes further deltas of the same part.
+        text = f"\n\n{event.text}" if self._head else event.text
+        opened = self._open_thinking()
+        self._part = event.part
+        return opened + self._head + encode(text) + _TAIL
 
-    def _seal_delta(self, event: SignatureDelta) -> bytes:
+    def _signature_delta(self, event: SignatureDelta) -> bytes:
         redacted = redacted_block(event.seal)
         if redacted is not None and not self._head:
             return self._open(BlockKind.REASONING, redacted)
-        return self._think() + self._sign(event.seal)
+        return self._open_thinking() + self._sign(event.seal)
 
-    def _sign(self, seal: Signature) -> bytes:
+    def _sign(self, signature: Signature) -> bytes:
         self._unsigned = False
-        signature = signature_of(seal, self._exchange.signer)
-        return self._delta_frame({"type": "signature_delta", "signature": signature})
+        text = signature_text(signature, self._context.signer)
+        return self._delta_frame({"type": "signature_delta", "signature": text})
 
     def _annotation(self, event: Annotation) -> bytes:
         citation = write_citation(event, self._path, self._ledger)
@@ -189,36 +186,35 @@ class MessagesWriter:
         return _frame("content_block_delta", index=self._index, delta=delta)
 
     def _block_ended(self, event: BlockEnded) -> bytes:
-        if not self._head:  # reasoning without any content
+        if not self._head:  # reasoning without content
             return b""
         self._head = b""
         signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
         return signed + _frame("content_block_stop", index=self._index)
 
     def _opaque(self, event: Opaque) -> bytes:
-        """A block of an upstream of this protocol or a field of its message, or a search of another's."""
+        """Write a block or message field of this protocol, or a search of another one."""
         if event.search is not None and event.origin != NAME:
-            blocks = write_search(event.search, self._exchange.id, self._index + 1)
-            return b"".join([self._whole(block) for block in blocks])
+            blocks = write_search(event.search, self._context.id, self._index + 1)
+            return b"".join([self._complete_block(block) for block in blocks])
         if event.kind == "message":
             self._fields.update(event.native)
             return b""
-        return self._whole(event.native)
+        return self._complete_block(event.native)
 
     def _compacted(self, event: Compacted) -> bytes:
-        return self._whole(write_compaction(event.text, self._exchange.signer))
+        return self._complete_block(write_compaction(event.text, self._context.signer))
 
-    def _whole(self, block: JSONObject) -> bytes:
-        """The frames of a block that is whole. What clients expect in deltas goes in deltas."""
+    def _complete_block(self, block: JSONObject) -> bytes:
+        """Return the frames of a complete block, with a delta for what clients expect in one."""
         self._index += 1
-        index = self._index
-        start, delta = _cut(block)
-        out = _frame("content_block_start", index=index, content_block=start)
+        start, delta = _split_delta(block)
+        out = _frame("content_block_start", index=self._index, content_block=start)
         if delta is not None:
             out += self._delta_frame(delta)
-        return out + _frame("content_block_stop", index=index)
+        return out + _frame("content_block_stop", index=self._index)
 
-    def _count(self, event: Usage) -> bytes:
+    def _add_usage(self, event: Usage) -> bytes:
         self._usage = self._usage.updated(event)
         return b""
 
@@ -227,7 +223,6 @@ class MessagesWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
-        # Who was told none takes it for the usual one.
         if self._usage.service_tier not in (None, self._tier):
             self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
         delta = stop_fields(self._stop, self._calls, self._refused)
@@ -237,42 +232,42 @@ class MessagesWriter:
             "usage": final_usage(self._usage, self._ledger),
         }
         for key, value in self._fields.items():
-            inside = _LATE_FIELDS.get(key)
-            if inside is None:
+            in_delta = _MESSAGE_DELTA_FIELDS.get(key)
+            if in_delta is None:
                 self._ledger.dropped(child("", key), "the end of a stream has no place for it")
-            elif inside:
+            elif in_delta:
                 delta[key] = value
             else:
                 fields[key] = value
         return _frame("message_delta", **fields) + _frame("message_stop")
 
     def _failed(self, event: Failed) -> bytes:
-        return error_frame(event.error, self._exchange.id)
+        return error_frame(event.error, self._context.id)
 
 
 _SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Started: MessagesWriter._started,
     BlockStarted: MessagesWriter._block_started,
     ReasoningDelta: MessagesWriter._reasoning_delta,
-    SignatureDelta: MessagesWriter._seal_delta,
+    SignatureDelta: MessagesWriter._signature_delta,
     Annotation: MessagesWriter._annotation,
     Logprobs: MessagesWriter._logprobs,
     BlockEnded: MessagesWriter._block_ended,
     Opaque: MessagesWriter._opaque,
     Compacted: MessagesWriter._compacted,
-    Usage: MessagesWriter._count,
+    Usage: MessagesWriter._add_usage,
     Stopped: MessagesWriter._stopped,
     Ended: MessagesWriter._ended,
     Failed: MessagesWriter._failed,
 }
 
 
-def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
-    """A whole answer."""
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the complete response."""
     content: list[JSONObject] = []
     fields: JSONObject = {}
     calls = refused = False
-    for block in answer.blocks:
+    for block in response.blocks:
         if isinstance(block, Compacted):
             content.append(write_compaction(block.text, context.signer))
             continue
@@ -286,19 +281,19 @@ def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Led
             continue
         calls = calls or block.kind is BlockKind.TOOL_CALL
         refused = refused or block.kind is BlockKind.REFUSAL
-        written = _whole_block(block, len(content), context.signer, ledger)
+        written = _write_block(block, len(content), context.signer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(context.prompt_tokens, answer.service_tier, ledger)
-    usage.update(final_usage(answer.usage, ledger))
-    message = _message(context, answer.started.id, content, usage)
-    message.update(stop_fields(answer.stops[0] if answer.stops else None, calls, refused))
+    usage = start_usage(context.prompt_tokens, response.service_tier, ledger)
+    usage.update(final_usage(response.usage, ledger))
+    message = _message(context, response.started.id, content, usage)
+    message.update(stop_fields(response.stops[0] if response.stops else None, calls, refused))
     message.update(fields)
     return message
 
 
-def _whole_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
-    """One block, None when there is nothing in it: an empty block is refused when it comes back."""
+def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
+    """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
         ledger.dropped(f"{path}/phase", "Messages has no phases of messages")
@@ -308,21 +303,21 @@ def _whole_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
             "type": "tool_use",
             "id": block.tool.call_id,
             "name": block.tool.name,
-            "input": _whole_input(block.text, path, ledger),
+            "input": _write_input(block.text, path, ledger),
             "caller": {"type": "direct"},
         }
     if block.kind is BlockKind.REASONING:
-        return _whole_reasoning(block, signer)
+        return _write_reasoning(block, signer)
     if block.logprobs:
         ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
     citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
-    kept = [citation for citation in citations if citation is not None]
-    if not block.text and not kept:
+    written = [citation for citation in citations if citation is not None]
+    if not block.text and not written:
         return None
-    return {"type": "text", "text": block.text, "citations": kept or None}
+    return {"type": "text", "text": block.text, "citations": written or None}
 
 
-def _whole_input(text: str, path: str, ledger: Ledger) -> JSON:
+def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
     if not text:
         return {}
     if is_object_text(text):
@@ -331,21 +326,21 @@ def _whole_input(text: str, path: str, ledger: Ledger) -> JSON:
     return {"_raw": text}
 
 
-def _whole_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
+def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
     text = "\n\n".join(part.text for part in block.reasoning)
     if block.seal is None:
-        signature = signature_of(NO_SIGNATURE, signer)
+        signature = signature_text(NO_SIGNATURE, signer)
         return {"type": "thinking", "thinking": text, "signature": signature} if text else None
     redacted = redacted_block(block.seal)
     if redacted is not None and not text:
         return redacted
-    return {"type": "thinking", "thinking": text, "signature": signature_of(block.seal, signer)}
+    return {"type": "thinking", "thinking": text, "signature": signature_text(block.seal, signer)}
 
 
-def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
-    """A block as it starts, and the delta that completes it."""
+def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
+    """Return a block for content_block_start, and the delta that completes it."""
     if block["type"] in STREAMED_INPUT and block.get("input"):
-        # A start with its input would be read as half of it.
+        # Clients append the JSON text of deltas to an empty input.
         return {**block, "input": {}}, {
             "type": "input_json_delta",
             "partial_json": encode_text(block["input"]),
@@ -356,13 +351,13 @@ def _cut(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
     return block, None
 
 
-# --- shared by both ---------------------------------------------------------------------------------------
+# --- for both forms ---------------------------------------------------------------------------------------
 
 
 def _message(
     context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
 ) -> JSONObject:
-    """The message object, with every field that the vendor's types demand."""
+    """Return the message object with every field that is required by the vendor's types."""
     return {
         "id": context.response_id("msg_", upstream_id),
         "type": "message",
@@ -379,21 +374,21 @@ def _message(
 
 
 def stop_fields(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
-    """stop_reason, stop_sequence and stop_details."""
+    """Return stop_reason, stop_sequence and stop_details."""
     reason = StopReason.END if stop is None else stop.reason
     if reason is StopReason.END:
-        # Agents run tools only on tool_use, whatever the upstream called the end of such a turn.
+        # Agents run tools only on tool_use, and some upstreams end such a turn with another reason.
         if calls:
             reason = StopReason.TOOL_USE
         elif refused:
             reason = StopReason.CONTENT_FILTER
     details: JSON = None
     if reason is StopReason.CONTENT_FILTER:
-        given = None if stop is None else stop.details
+        native = None if stop is None else stop.details
         explanation = None if stop is None else stop.explanation
         details = (
-            given
-            if type(given) is dict and given.get("type") == "refusal"
+            native
+            if type(native) is dict and native.get("type") == "refusal"
             else {"type": "refusal", "category": None, "explanation": explanation}
         )
     return {
@@ -403,19 +398,20 @@ def stop_fields(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
     }
 
 
-def signature_of(seal: Signature, signer: Signer) -> str:
-    """The signature for a thinking block: the vendor's own, else the wrapped seal. Never an empty one."""
-    if seal.origin == NAME and type(seal.native) is dict:
-        signature = seal.native.get("signature")
-        if type(signature) is str and signature:
-            return signature
-    return signer.wrap(seal)
+def signature_text(signature: Signature, signer: Signer) -> str:
+    """Return the signature of a thinking block: the vendor's own, else a wrapped one. It is never empty."""
+    if signature.origin == NAME and type(signature.native) is dict:
+        text = signature.native.get("signature")
+        if type(text) is str and text:
+            return text
+    return signer.wrap(signature)
 
 
-def redacted_block(seal: Signature) -> JSONObject | None:
-    """The native redacted_thinking block, if the seal is one."""
-    if seal.origin == NAME and type(seal.native) is dict and seal.native.get("type") == "redacted_thinking":
-        return cast(JSONObject, seal.native)
+def redacted_block(signature: Signature) -> JSONObject | None:
+    """Return the native redacted_thinking block, None if the signature is not one."""
+    native = signature.native
+    if signature.origin == NAME and type(native) is dict and native.get("type") == "redacted_thinking":
+        return cast(JSONObject, native)
     return None
 
 
@@ -424,7 +420,7 @@ def _frame(event: str, **fields: JSON) -> bytes:
 
 
 def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject | None:
-    """The citation for an annotation, None when it is no citation of a web page. block: the path of its block."""
+    """Return the citation for an annotation, None if it does not cite a web page. block: the path of its block."""
     if event.origin == NAME:
         return cast(JSONObject, event.native)
     path = event.path or f"{block}/citations"
@@ -443,7 +439,7 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
 
 
 def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
-    """The blocks of a search that stands at `index` of the answer."""
+    """Return the blocks of a search at `index` of the response."""
     use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
     use: JSONObject = {
         "type": "server_tool_use",
@@ -452,7 +448,7 @@ def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObje
         "input": {"query": "\n".join(search.queries)},
         "caller": {"type": "direct"},
     }
-    found = [
+    results = [
         {
             "type": "web_search_result",
             "url": source.url,
@@ -465,13 +461,13 @@ def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObje
     result: JSONObject = {
         "type": "web_search_tool_result",
         "tool_use_id": use_id,
-        "content": found,
+        "content": results,
         "caller": {"type": "direct"},
     }
     return use, result
 
 
 def write_compaction(text: str, signer: Signer) -> JSONObject:
-    """The block that takes the place of the conversation."""
-    carrier = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
-    return {"type": "compaction", "content": text, "encrypted_content": carrier}
+    """Return the block of a summary, which replaces the conversation before it."""
+    wrapped = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
+    return {"type": "compaction", "content": text, "encrypted_content": wrapped}
