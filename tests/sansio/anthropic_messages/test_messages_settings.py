@@ -10,7 +10,7 @@ import pytest
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
@@ -121,14 +121,14 @@ def test_upstreams(params: Any, written: Any, losses: Any) -> None:
     ],
 )
 def test_what_may_not_be_left_out_is_refused(params: Any) -> None:
-    with pytest.raises(RemoteProtocolError, match="cannot be carried to this upstream") as caught:
+    with pytest.raises(RequestRefused, match="cannot be carried to this upstream") as caught:
         write(params=params)
     assert caught.value.code == "unsupported_parameter"
     assert caught.value.path == f"/{next(iter(params))}"
 
 
 def test_a_limit_must_be_a_number() -> None:
-    with pytest.raises(RemoteProtocolError, match="max_tokens must be an integer"):
+    with pytest.raises(RequestRefused, match="max_tokens must be an integer"):
         write(params={"max_output_tokens": "many"})
 
 

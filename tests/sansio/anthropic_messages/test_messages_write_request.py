@@ -25,7 +25,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
@@ -383,9 +383,9 @@ def test_media(part: Media, block: Any, losses: Any) -> None:
     ],
 )
 def test_media_that_the_api_would_refuse(part: Media, words: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=words) as caught:
+    with pytest.raises(RequestRefused, match=words) as caught:
         turns(user(part))
-    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+    assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,
         "/x",
         "unsupported_value",

@@ -87,7 +87,7 @@ KNOWN_RESPONSE = frozenset(
 def invalid_request(path: str, message: str) -> RemoteProtocolError:
     """Return an error (400) in the form of the vendor's validator."""
     return RemoteProtocolError(
-        f"{path[1:].replace('/', '.')}: {message}", status_hint=400, path=path, code="invalid_request"
+        f"{path[1:].replace('/', '.')}: {message}", status=400, path=path, code="invalid_request"
     )
 
 
@@ -197,4 +197,4 @@ def read_citations(citations: JSON) -> tuple[Citation, ...]:
 
 def unreadable_response(message: str) -> RemoteProtocolError:
     """Return the error (502) for an upstream message that cannot be parsed."""
-    return RemoteProtocolError(message, status_hint=502)
+    return RemoteProtocolError(message, status=502)

@@ -6,7 +6,7 @@ shapes and proxies send HTML, so the message is searched where it usually stands
 
 from __future__ import annotations
 
-from dragoman._ir.errors import ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame

@@ -27,7 +27,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
@@ -350,7 +350,7 @@ _TEXT_TYPES = frozenset(
 
 
 def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
-    """Return the block of an image or a file, without mark and extra fields. Raises RemoteProtocolError (400)."""
+    """Return the block of an image or a file, without mark and extra fields. Raises RequestRefused (400)."""
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
@@ -415,8 +415,8 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _refused(part: Media, message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, status_hint=400, path=part.path, code="unsupported_value")
+def _refused(part: Media, message: str) -> RequestRefused:
+    return RequestRefused(message, status=400, path=part.path, code="unsupported_value")
 
 
 # --- cache marks ------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ their event name and not decoded once content has started.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame

@@ -16,7 +16,7 @@ import msgspec
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, write_params
 from dragoman._ir.request import Message, Param, Part, Reasoning, Request, ResponseFormat
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.messages_out import (
@@ -52,7 +52,7 @@ _JSON_SENTENCE = "Answer with one JSON object and nothing else."
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Return the body. Raises RemoteProtocolError (400) for settings that may not be left out."""
+    """Return the body. Raises RequestRefused (400) for settings that may not be left out."""
     if request.protocol == NAME:
         return _rewrite_body(request, capabilities, ledger)
     out: JSONObject = {
@@ -246,9 +246,9 @@ def _drop_unless(defaults: tuple[JSON, ...]) -> Converter:
 def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
-                status_hint=400,
+                status=400,
                 path=path,
                 code="unsupported_parameter",
             )
@@ -334,14 +334,14 @@ CONVERTERS: dict[Param, Converter] = {
 
 
 def resolve_max_tokens(request: Request, default: int) -> int:
-    """Return `max_tokens`, which is required. Raises RemoteProtocolError (400) if it is no integer."""
+    """Return `max_tokens`, which is required. Raises RequestRefused (400) if it is no integer."""
     limit = request.params.get("max_output_tokens")
     if limit is None:
         return default
     if type(limit) is not int:
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
-        raise RemoteProtocolError(
-            f"{dotted_path(path)} must be an integer", status_hint=400, path=path, code="invalid_type"
+        raise RequestRefused(
+            f"{dotted_path(path)} must be an integer", status=400, path=path, code="invalid_type"
         )
     return limit
 
