@@ -1,4 +1,4 @@
-"""Tools and choices of other protocols -> the fields of a body."""
+"""Tools and tool choice of other protocols, written for an upstream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.protocols.anthropic_messages import SPEC
 USER = Message("user", (Text("Hi"),), "/m/0")
 F = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
 G = FunctionTool("g", parameters={"type": "object"}, path="/g")
-EVERYTHING = Capabilities(hosted_tools=frozenset({"web_search", "code_execution", "mcp"}))
+ALL_HOSTED = Capabilities(hosted_tools=frozenset({"web_search", "code_execution", "mcp"}))
 
 
 def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: Any) -> tuple[Any, Any]:
@@ -99,9 +99,9 @@ def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: A
     ],
 )
 def test_tools(tool: Tool, written: Any, losses: Any) -> None:
-    body, entered = write(tool)
+    body, recorded = write(tool)
     assert body.get("tools") == (None if written is None else [written])
-    assert entered == losses
+    assert recorded == losses
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_tools(tool: Tool, written: Any, losses: Any) -> None:
         ),
     ],
 )
-def test_what_the_upstream_runs_itself(use: Any, native: Any, written: Any, losses: Any) -> None:
-    body, entered = write(HostedTool("other", "kind", native, "/t", use), capabilities=EVERYTHING)
+def test_hosted_tools(use: Any, native: Any, written: Any, losses: Any) -> None:
+    body, recorded = write(HostedTool("other", "kind", native, "/t", use), capabilities=ALL_HOSTED)
     assert body["tools"] == [written]
-    assert entered == losses
+    assert recorded == losses
 
 
 def test_an_mcp_server_and_its_toolset_belong_together() -> None:
     tool = HostedTool(
         "other", "mcp", {"require_approval": "never"}, "/t", McpServer("deep", "https://mcp", "key")
     )
-    body, losses = write(tool, capabilities=EVERYTHING)
+    body, losses = write(tool, capabilities=ALL_HOSTED)
     assert body["mcp_servers"] == [
         {"type": "url", "name": "deep", "url": "https://mcp", "authorization_token": "key"}
     ]
@@ -214,10 +214,10 @@ SEARCH = HostedTool("other", "web_search_preview", {}, "/s", WebSearch(max_uses=
         ((), 3, [], [("dropped", "/max_tool_calls")]),
     ],
 )
-def test_a_limit_of_calls(tools: Any, limit: int, written: Any, losses: Any) -> None:
-    body, entered = write(*tools, capabilities=EVERYTHING, params={"max_tool_calls": limit})
+def test_a_limit_of_calls_is_one_of_each_tool(tools: Any, limit: int, written: Any, losses: Any) -> None:
+    body, recorded = write(*tools, capabilities=ALL_HOSTED, params={"max_tool_calls": limit})
     assert [tool.get("max_uses") for tool in body.get("tools", ())] == written
-    assert entered == losses
+    assert recorded == losses
 
 
 @pytest.mark.parametrize(
@@ -257,26 +257,26 @@ def test_a_limit_of_calls(tools: Any, limit: int, written: Any, losses: Any) -> 
 def test_tool_choice(
     choice: ToolChoice | None, parallel: bool | None, written: Any, names: list[str] | None, losses: Any
 ) -> None:
-    body, entered = write(F, G, tool_choice=choice, parallel_tool_calls=parallel)
+    body, recorded = write(F, G, tool_choice=choice, parallel_tool_calls=parallel)
     assert body.get("tool_choice") == written
     assert (names is None and "tools" not in body) or [tool["name"] for tool in body["tools"]] == names
-    assert entered == losses
+    assert recorded == losses
 
 
-def test_a_choice_of_what_the_upstream_runs() -> None:
+def test_a_choice_of_a_hosted_tool() -> None:
     choice = ToolChoice("named", hosted="web_search_preview")
-    body, entered = write(F, SEARCH, capabilities=EVERYTHING, tool_choice=choice)
+    body, recorded = write(F, SEARCH, capabilities=ALL_HOSTED, tool_choice=choice)
     assert body["tool_choice"] == {"type": "tool", "name": "web_search"}
     assert [tool["name"] for tool in body["tools"]] == ["f", "web_search"]
-    assert entered == []
+    assert recorded == []
 
 
 @pytest.mark.parametrize("mode", ["auto", "none"])
-def test_a_choice_that_asks_for_nothing_needs_no_tools(mode: Any) -> None:
+def test_auto_and_none_need_no_tools(mode: Any) -> None:
     body, losses = write(tool_choice=ToolChoice(mode), parallel_tool_calls=False)
     assert ("tool_choice" in body, losses) == (False, [])
 
 
-def test_a_choice_without_tools() -> None:
+def test_a_required_tool_without_tools_is_dropped() -> None:
     body, losses = write(tool_choice=ToolChoice("required"))
     assert ("tool_choice" in body, losses) == (False, [("dropped", "/tool_choice")])

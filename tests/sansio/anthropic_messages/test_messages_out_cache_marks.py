@@ -1,4 +1,4 @@
-"""Cache marks of other protocols on their way to an upstream."""
+"""Cache marks of other protocols, written for an upstream."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def user(*parts: Any) -> Message:
         ([None, "long"], [MARK, SHORT], [("altered", "/1")]),
     ],
 )
-def test_up_to_four_and_the_long_ones_first(ttls: list[Ttl], written: Any, losses: Any) -> None:
+def test_the_last_four_marks_stay_and_longer_ones_come_first(
+    ttls: list[Ttl], written: Any, losses: Any
+) -> None:
     texts = [marked(number, ttl) for number, ttl in enumerate(ttls)]
     assert write(user(*texts)) == (written, losses)
 
@@ -83,15 +85,15 @@ def test_up_to_four_and_the_long_ones_first(ttls: list[Ttl], written: Any, losse
         ("short", "30m", 1, [SHORT, SHORT], []),
     ],
 )
-def test_the_mark_at_the_top_counts(ttl: Ttl, top: Any, count: int, written: Any, losses: Any) -> None:
+def test_the_mark_at_the_top_level_counts(ttl: Ttl, top: Any, count: int, written: Any, losses: Any) -> None:
     texts = [marked(number, ttl) for number in range(count)]
     options = {"mode": "implicit"} if top is None else {"mode": "implicit", "ttl": top}
     assert write(user(*texts), params={"prompt_cache_options": options}) == (written, losses)
 
 
-def test_every_place_has_its_mark_and_tools_come_first() -> None:
-    def mark(place: str) -> CacheMark:
-        return CacheMark(f"/{place}")
+def test_marks_count_in_the_order_of_the_prompt() -> None:
+    def mark(name: str) -> CacheMark:
+        return CacheMark(f"/{name}")
 
     messages = (
         Message("system", (Text("s", mark("system")),), "/s"),

@@ -1,4 +1,4 @@
-"""Reasoning settings: how clients of this protocol say them, and what upstreams are told."""
+"""Thinking and effort for an upstream, and the settings that thinking forbids."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ USER = Message("user", (Text("Hi"),), "/m/0")
 TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
 ADAPTIVE = Capabilities(thinking="adaptive")
 BUDGET = Capabilities(thinking="budget", max_tokens=20000)
-NONE = Capabilities(thinking="none")
-FEW = Capabilities(efforts=("low", "high"))
-FIVE = Capabilities(efforts=("none", "minimal", "low", "max"))
+NO_THINKING = Capabilities(thinking="none")
+TWO_EFFORTS = Capabilities(efforts=("low", "high"))
+FOUR_EFFORTS = Capabilities(efforts=("none", "minimal", "low", "max"))
 
 
 def write(*messages: Message, capabilities: Capabilities, **fields: Any) -> tuple[Any, Any]:
@@ -57,7 +57,7 @@ LOOP = [
 
 
 @pytest.mark.parametrize(
-    ("thinking", "messages", "kept"),
+    ("thinking", "messages", "thinks"),
     [
         ({"type": "enabled", "budget_tokens": 2000}, LOOP, False),
         ({"type": "enabled", "budget_tokens": 2000}, LOOP[:1], True),
@@ -65,10 +65,10 @@ LOOP = [
         (None, LOOP, True),
     ],
 )
-def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
-    thinking: Any, messages: list[Any], kept: bool
+def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
+    thinking: Any, messages: list[Any], thinks: bool
 ) -> None:
-    """Of the protocol's own requests too: what another organization made was taken out of them."""
+    """This applies to requests of this protocol, from which an earlier pass drops foreign signatures."""
     body = {
         "model": "m",
         "max_tokens": 9000,
@@ -78,8 +78,8 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
     }
     ledger = Ledger()
     written = SPEC.write_request(SPEC.read_request(body, Signer()), ADAPTIVE, ledger)
-    assert ("thinking" in written) is kept
-    assert [loss.path for loss in ledger] == ([] if kept else ["/thinking"])
+    assert ("thinking" in written) is thinks
+    assert [loss.path for loss in ledger] == ([] if thinks else ["/thinking"])
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
                 (49153, "max"),
             )
         ],
-        (FEW, effort("max"), {"type": "adaptive"}, "high", [("altered", "/e")]),
-        (FEW, effort("none"), None, "low", [("altered", "/e")]),
-        (FIVE, effort("none"), {"type": "disabled"}, None, []),
-        (FIVE, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
+        (TWO_EFFORTS, effort("max"), {"type": "adaptive"}, "high", [("altered", "/e")]),
+        (TWO_EFFORTS, effort("none"), None, "low", [("altered", "/e")]),
+        (FOUR_EFFORTS, effort("none"), {"type": "disabled"}, None, []),
+        (FOUR_EFFORTS, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
         (Capabilities(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
         (BUDGET, effort("none"), None, None, []),
         (BUDGET, effort("minimal"), on(1024), None, []),
@@ -177,17 +177,17 @@ def test_a_tool_loop_that_has_lost_its_reasoning_goes_on_without_a_budget(
         ),
         (BUDGET, ReasoningConfig("adaptive"), on(16384), None, []),
         (BUDGET, ReasoningConfig(display="summarized"), None, None, [("dropped", "/reasoning")]),
-        (NONE, effort("none"), None, None, []),
-        (NONE, effort("high"), None, None, [("dropped", "/r")]),
+        (NO_THINKING, effort("none"), None, None, []),
+        (NO_THINKING, effort("high"), None, None, [("dropped", "/r")]),
     ],
 )
-def test_upstreams(
+def test_thinking_and_effort(
     capabilities: Capabilities, config: Any, thinking: Any, written_effort: Any, losses: Any
 ) -> None:
-    body, entered = write(capabilities=capabilities, reasoning=config)
+    body, recorded = write(capabilities=capabilities, reasoning=config)
     assert body.get("thinking") == thinking
     assert body.get("output_config", {}).get("effort") == written_effort
-    assert entered == losses
+    assert recorded == losses
     if thinking is not None and "budget_tokens" in thinking:
         assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
 
@@ -201,7 +201,7 @@ def test_upstreams(
     ],
 )
 def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
-    body, entered = write(
+    body, recorded = write(
         capabilities=BUDGET,
         reasoning=effort("high", display="omitted"),
         params={"max_output_tokens": limit},
@@ -209,32 +209,32 @@ def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any
     )
     assert body["thinking"] == on(budget, display="omitted")
     assert body["max_tokens"] == most
-    assert entered == losses
+    assert recorded == losses
 
 
-THOUGHT = Reasoning("hm", Signature(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
+REASONING = Reasoning("hm", Signature(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
 CALL = ToolCall("1", "f", "{}", path="/a/1")
-ANSWER = Message("user", (ToolResult("1", (Text("ok"),)),), "/r")
+RESULT = Message("user", (ToolResult("1", (Text("ok"),)),), "/r")
 
 
-def said(*parts: Part) -> Message:
+def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, "/a")
 
 
 @pytest.mark.parametrize(
-    ("messages", "kept"),
+    ("messages", "thinks"),
     [
-        pytest.param([USER, said(THOUGHT, CALL), ANSWER], True, id="C1 its reasoning came back"),
-        pytest.param([USER, said(CALL), ANSWER], False, id="C1 its reasoning did not come back"),
-        ([USER, said(CALL), ANSWER, said(Text("So.")), USER], True),
-        ([USER, said(Text("So.")), USER], True),
-        ([USER, said(Text("So."))], True),
+        pytest.param([USER, assistant(REASONING, CALL), RESULT], True, id="C1 its reasoning came back"),
+        pytest.param([USER, assistant(CALL), RESULT], False, id="C1 its reasoning did not come back"),
+        ([USER, assistant(CALL), RESULT, assistant(Text("So.")), USER], True),
+        ([USER, assistant(Text("So.")), USER], True),
+        ([USER, assistant(Text("So."))], True),
     ],
 )
-def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: Any, kept: bool) -> None:
+def test_a_tool_loop_that_began_without_thinking_goes_on_without_it(messages: Any, thinks: bool) -> None:
     body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
-    assert ("thinking" in body) is kept
-    assert losses == ([] if kept else [("altered", "/r")])
+    assert ("thinking" in body) is thinks
+    assert losses == ([] if thinks else [("altered", "/r")])
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: An
             effort("low"),
             {},
             ["/temperature", "/top_p", "/top_k"],
-            id="C9 what thinking forbids",
+            id="C9 values that thinking forbids",
         ),
         pytest.param(
             {"temperature": 1, "top_p": 0.95},
@@ -255,7 +255,7 @@ def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: An
             effort("low"),
             {"temperature": 1, "top_p": 0.95},
             [],
-            id="C9 what thinking takes",
+            id="C9 values that thinking takes",
         ),
         ({"temperature": 0.5}, ADAPTIVE, effort("none"), {"temperature": 0.5}, []),
     ],
@@ -263,111 +263,6 @@ def test_a_tool_loop_without_its_reasoning_goes_on_without_thinking(messages: An
 def test_sampling_beside_thinking(
     params: Any, capabilities: Capabilities, config: Any, left: Any, losses: list[str]
 ) -> None:
-    body, entered = write(capabilities=capabilities, params=params, reasoning=config)
+    body, recorded = write(capabilities=capabilities, params=params, reasoning=config)
     assert {key: body[key] for key in ("temperature", "top_p", "top_k") if key in body} == left
-    assert entered == [("dropped", path) for path in losses]
-
-
-# --- as clients say it
-
-
-@pytest.mark.parametrize(
-    ("fields", "config"),
-    [
-        ({}, None),
-        ({"output_config": {"effort": "high"}}, ReasoningConfig(effort="high", path="/output_config/effort")),
-        pytest.param(
-            {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max"}},
-            ReasoningConfig(
-                "adaptive",
-                "max",
-                None,
-                "omitted",
-                path="/thinking",
-                effort_path="/output_config/effort",
-                display_path="/thinking/display",
-            ),
-            id="C10 adaptive with an effort",
-        ),
-        pytest.param(
-            {"thinking": {"type": "enabled", "budget_tokens": 2048}, "output_config": {"effort": "low"}},
-            ReasoningConfig("enabled", "low", 2048, path="/thinking", effort_path="/output_config/effort"),
-            id="C10 a budget and an effort",
-        ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "updates"}},
-            ReasoningConfig(
-                "enabled",
-                None,
-                2048,
-                "summarized",
-                extra={"display": "updates"},
-                path="/thinking",
-                display_path="/thinking/display",
-            ),
-        ),
-        (
-            {"thinking": {"type": "adaptive", "display": "odd"}},
-            ReasoningConfig("adaptive", extra={"display": "odd"}, path="/thinking"),
-        ),
-        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
-        (
-            {"thinking": {"type": "between_tools"}},
-            ReasoningConfig("disabled", extra={"type": "between_tools"}, path="/thinking"),
-        ),
-        (
-            {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}},
-            ReasoningConfig(
-                "adaptive",
-                extra={"block_binding": {"prefix_mismatch_behavior": "error"}},
-                path="/thinking",
-            ),
-        ),
-    ],
-)
-def test_clients(fields: Any, config: ReasoningConfig | None) -> None:
-    assert read(**fields).reasoning == config
-
-
-def read(*messages: Any, **fields: Any) -> Request:
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": "Hi"}, *messages],
-        **fields,
-    }
-    return SPEC.read_request(body, Signer())
-
-
-def turn(effort: str | None, **fields: Any) -> dict[str, Any]:
-    return {"role": "system", "content": "Now.", "output_config": {"effort": effort}, **fields}
-
-
-def test_an_effort_in_mid_conversation_counts_and_the_one_before_is_kept_beside() -> None:
-    request = read(turn("low"), turn("max", clear_at="never"), turn(None), output_config={"effort": "high"})
-    place = "/messages/2/output_config/effort"
-    assert request.reasoning == ReasoningConfig(effort="max", path=place)
-    assert [message.extra for message in request.messages[1:]] == [
-        {"output_config": {"effort": "low"}},
-        {"clear_at": "never"},
-        {"output_config": {"effort": None}},
-    ]
-    assert request.extra == {"output_config": {"effort": "high"}}
-
-
-def test_an_effort_in_mid_conversation_beside_thinking() -> None:
-    request = read(
-        turn("max"),
-        thinking={"type": "adaptive"},
-        output_config={"effort": "max", "task_budget": {"total": 1}},
-    )
-    place = "/messages/1/output_config/effort"
-    assert request.reasoning == ReasoningConfig("adaptive", "max", path="/thinking", effort_path=place)
-    assert request.extra == {"output_config": {"task_budget": {"total": 1}}}
-
-
-def test_a_message_may_change_the_effort_and_say_nothing() -> None:
-    message = {"role": "system", "output_config": {"effort": "low", "odd": 1}}
-    request = read(message)
-    assert request.messages[1] == Message("system", (), "/messages/1", extra={"output_config": {"odd": 1}})
-    assert request.reasoning == ReasoningConfig(effort="low", path="/messages/1/output_config/effort")
+    assert recorded == [("dropped", path) for path in losses]

@@ -1,6 +1,6 @@
-"""Blocks without a form of their own: each is kept whole, with what it says in plain words for other targets.
+"""Blocks without a neutral form: each is kept whole, with its text for other protocols.
 
-The table has every block type of the protocol that has no other test, so that none is forgotten.
+The table has each block type of the protocol that no other test has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, OpaquePart, Request, Text
+from dragoman._ir.request import Message, OpaquePart, Request
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
@@ -20,11 +20,11 @@ NAME = "anthropic_messages"
 AT = "/messages/0/content/0"
 
 
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def text(rendered: str) -> dict[str, Any]:
+    return {"type": "text", "text": rendered}
 
 
-WORDS: list[tuple[dict[str, Any], str | None]] = [
+BLOCKS: list[tuple[dict[str, Any], str | None]] = [
     ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}, None),
     (
         {
@@ -163,70 +163,29 @@ WORDS: list[tuple[dict[str, Any], str | None]] = [
 ]
 
 
-def read(block: Any, role: str) -> Request:
-    body = {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": [block]}]}
+def read(role: str, *blocks: Any) -> Request:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": list(blocks)}]}
     return SPEC.read_request(body, Signer())
 
 
-@pytest.mark.parametrize(("block", "words"), WORDS, ids=lambda value: str(value)[:60])
-def test_words(block: Any, words: str | None) -> None:
-    assert read(block, "assistant").messages == (
-        Message("assistant", (OpaquePart(NAME, block["type"], block, AT, words),), "/messages/0"),
+@pytest.mark.parametrize(("block", "rendered"), BLOCKS, ids=lambda value: str(value)[:60])
+def test_an_opaque_part_has_the_block_and_its_text(block: Any, rendered: str | None) -> None:
+    assert read("assistant", block).messages == (
+        Message("assistant", (OpaquePart(NAME, block["type"], block, AT, rendered),), "/messages/0"),
     )
 
 
-@pytest.mark.parametrize("block", [block for block, _ in WORDS], ids=lambda value: str(value)[:60])
-def test_they_come_back_whole(block: Any) -> None:
+def test_opaque_parts_are_written_unchanged() -> None:
+    blocks = [block for block, _ in BLOCKS]
     ledger = Ledger()
-    written = decode(encode(SPEC.write_request(read(block, "assistant"), Capabilities(), ledger)))
-    assert written["messages"] == [{"role": "assistant", "content": [block]}]
+    written = decode(encode(SPEC.write_request(read("assistant", *blocks), Capabilities(), ledger)))
+    assert written["messages"] == [{"role": "assistant", "content": blocks}]
     assert len(ledger) == 0
 
 
 @pytest.mark.parametrize("kind", ["search_result", "tool_reference", "browser_state"])
-def test_in_a_result(kind: str) -> None:
-    block, words = next(row for row in WORDS if row[0]["type"] == kind)
+def test_opaque_parts_of_a_tool_result(kind: str) -> None:
+    block, rendered = next(row for row in BLOCKS if row[0]["type"] == kind)
     result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
-    (part,) = read(result, "user").messages[0].parts
-    assert part.parts == (OpaquePart(NAME, kind, block, f"{AT}/content/0", words),)  # type: ignore[union-attr]
-
-
-# --- in mid-conversation
-
-
-def told(mid_system: bool, protocol: str, *parts: Any) -> tuple[Any, list[tuple[str, str]]]:
-    hello = Message("user", (Text("Hi"),), "/m")
-    ledger = Ledger()
-    request = Request(protocol, "m", (hello, Message("system", parts, "/s")), {})
-    body = decode(encode(SPEC.write_request(request, Capabilities(mid_system=mid_system), ledger)))
-    return body["messages"][-1], [(loss.code.value, loss.path) for loss in ledger]
-
-
-ADDED = OpaquePart(
-    NAME,
-    "tool_addition",
-    {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "Zap"}},
-    "/z",
-    "The tool Zap can be called now.",
-)
-
-
-def test_a_change_of_tools_stays_in_its_place() -> None:
-    turn, losses = told(True, NAME, Text("Now."), ADDED)
-    assert turn == {"role": "system", "content": [text("Now."), ADDED.native]}
-    assert losses == []
-
-
-def test_a_change_of_tools_for_a_model_without_system_messages_is_told_in_words() -> None:
-    silent = OpaquePart(NAME, "odd", {"type": "odd"}, "/o")
-    turn, losses = told(False, NAME, ADDED, silent)
-    words = "<system>\nThe tool Zap can be called now.\n</system>"
-    assert turn["content"] == [text("Hi"), text(words)]
-    assert losses == [("altered", "/s"), ("dropped", "/o")]
-
-
-def test_a_change_that_says_nothing_is_left_out() -> None:
-    silent = OpaquePart("other", "odd", {"type": "odd"}, "/o")
-    assert told(False, "other", silent)[1] == [("altered", "/s"), ("dropped", "/o")]
-    turn, losses = told(True, "other", silent)
-    assert (turn, losses) == ({"role": "user", "content": "Hi"}, [("unknown_kind", "/o")])
+    (part,) = read("user", result).messages[0].parts
+    assert part.parts == (OpaquePart(NAME, kind, block, f"{AT}/content/0", rendered),)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Structured output: schemas as the upstream takes them, and JSON without a schema."""
+"""JSON Schemas as structured output takes them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.tools import fit_schema
 
-SYSTEM = Message("system", (Text("One."),), "/s/0")
-USER = Message("user", (Text("Hi"),), "/m/0")
 
-
-def fitted(schema: Any) -> tuple[Any, list[str]]:
+def fit(schema: Any) -> tuple[Any, list[str]]:
     """The schema, and the places of its changes."""
-    notes: list[str] = []
-    return fit_schema(schema, lambda place, detail: notes.append(place)), notes
+    changed: list[str] = []
+    return fit_schema(schema, lambda place, detail: changed.append(place)), changed
 
 
 CLOSED = {"type": "object", "additionalProperties": False}
@@ -97,61 +89,9 @@ CLOSED = {"type": "object", "additionalProperties": False}
     ],
 )
 def test_schemas(schema: Any, written: Any, places: list[str]) -> None:
-    assert fitted(schema) == (written, places)
+    assert fit(schema) == (written, places)
 
 
 def test_a_schema_that_fits_is_not_changed() -> None:
-    schema, _ = fitted({"type": "object", "properties": {"a": {"oneOf": [{"minimum": 1}]}}})
-    assert fitted(schema) == (schema, [])
-
-
-def write(*messages: Message, **fields: Any) -> tuple[Any, Any]:
-    ledger = Ledger()
-    request = Request("other", "m", messages or (USER,), {}, **fields)
-    body = decode(encode(SPEC.write_request(request, Capabilities(), ledger)))
-    return body, [(loss.code.value, loss.path) for loss in ledger]
-
-
-def test_the_losses_of_a_schema_name_their_places() -> None:
-    schema = {**CLOSED, "properties": {"a": {"type": "string", "minLength": 2}}}
-    form = ResponseFormat(schema, "name", "words", False, path="/rf")
-    body, losses = write(response_format=form, reasoning=ReasoningConfig(effort="low"))
-    assert body["output_config"] == {
-        "effort": "low",
-        "format": {
-            "type": "json_schema",
-            "schema": {
-                **CLOSED,
-                "properties": {"a": {"type": "string", "description": "(minLength: 2)"}},
-                "title": "name",
-                "description": "words",
-            },
-        },
-    }
-    assert losses == [("altered", "/rf/strict"), ("altered", "/rf/schema/properties/a/minLength")]
-
-
-@pytest.mark.parametrize(
-    ("schema", "written", "losses"),
-    [
-        (
-            {"type": "string", "title": "mine", "description": "so"},
-            {"type": "string", "title": "mine", "description": "so"},
-            [("dropped", "/response_format/name"), ("dropped", "/response_format/description")],
-        ),
-        (True, True, []),
-    ],
-)
-def test_name_and_description_where_the_schema_has_its_own(schema: Any, written: Any, losses: Any) -> None:
-    body, entered = write(response_format=ResponseFormat(schema, "name", "words", True))
-    assert body["output_config"]["format"]["schema"] == written
-    assert entered == losses
-
-
-def test_any_json_object_is_asked_for_in_words() -> None:
-    body, losses = write(SYSTEM, USER, response_format=ResponseFormat())
-    assert [block["text"] for block in body["system"]] == [
-        "One.",
-        "Answer with one JSON object and nothing else.",
-    ]
-    assert losses == [("altered", "/response_format")]
+    schema, _ = fit({"type": "object", "properties": {"a": {"oneOf": [{"minimum": 1}]}}})
+    assert fit(schema) == (schema, [])

@@ -1,4 +1,4 @@
-"""Tools of clients, and which of them the model may call."""
+"""Tools and tool choice of clients."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_tools(tools: Any) -> None:
         ({"type": "mcp_toolset", "mcp_server_name": "gone"}, None),
     ],
 )
-def test_tools_that_the_provider_runs(tool: Any, use: Any) -> None:
+def test_tools_that_the_vendor_runs(tool: Any, use: Any) -> None:
     assert read(tools=[tool]).tools == (HostedTool(NAME, tool["type"], tool, AT, use),)
 
 
@@ -117,7 +117,7 @@ def server(allowed: tuple[str, ...] | None = None) -> McpServer:
             server(("ask",)),
         ),
         ({"default_config": {"enabled": True}, "configs": {"ask": {"enabled": True}}}, {}, server()),
-        pytest.param({"configs": {"ask": {"enabled": False}}}, {}, None, id="some may not be called"),
+        pytest.param({"configs": {"ask": {"enabled": False}}}, {}, None, id="a forbidden tool"),
         ({"default_config": 7, "configs": {"ask": 7}}, {}, server()),
         ({"configs": 7}, {"tool_configuration": {}}, server()),
         ({}, {"tool_configuration": {"allowed_tools": ["ask"]}}, server(("ask",))),
@@ -150,102 +150,6 @@ def test_an_mcp_server_without_a_toolset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "words", "properties"),
-    [
-        ({"type": "bash_20241022", "name": "bash"}, "bash shell", "command restart"),
-        ({"type": "bash_20250124", "name": "bash"}, "bash shell", "command restart"),
-        (
-            {"type": "text_editor_20241022", "name": "str_replace_editor"},
-            "undo_edit",
-            "command path view_range file_text old_str new_str insert_line",
-        ),
-        (
-            {"type": "text_editor_20250124", "name": "str_replace_editor"},
-            "undo_edit",
-            "command path view_range file_text old_str new_str insert_line",
-        ),
-        (
-            {"type": "text_editor_20250429", "name": "str_replace_based_edit_tool"},
-            "insert.",
-            "command path view_range file_text old_str new_str insert_line insert_text",
-        ),
-        (
-            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool", "max_characters": 99},
-            "at most 99 characters",
-            "command path view_range file_text old_str new_str insert_line insert_text",
-        ),
-        (
-            {"type": "memory_20250818", "name": "memory"},
-            "/memories",
-            "command path view_range file_text old_str new_str insert_line insert_text old_path new_path",
-        ),
-        (
-            {"type": "computer_20241022", "name": "computer", "display_width_px": 9, "display_height_px": 8},
-            "9 by 8 pixels",
-            "action coordinate text",
-        ),
-        (
-            {
-                "type": "computer_20250124",
-                "name": "computer",
-                "display_width_px": 9,
-                "display_height_px": 8,
-                "display_number": 1,
-            },
-            "X11 display is :1",
-            "action coordinate text start_coordinate scroll_direction scroll_amount duration",
-        ),
-        (
-            {
-                "type": "computer_20251124",
-                "name": "computer",
-                "display_width_px": 9,
-                "display_height_px": 8,
-                "enable_zoom": True,
-            },
-            "screenshot",
-            "action coordinate text start_coordinate scroll_direction scroll_amount duration region",
-        ),
-    ],
-)
-def test_tools_that_the_client_runs_have_a_function_that_stands_in(
-    tool: Any, words: str, properties: str
-) -> None:
-    (read_as,) = read(tools=[tool]).tools
-    assert isinstance(read_as, HostedTool)
-    assert (read_as.kind, read_as.native, read_as.use) == (tool["type"], tool, None)
-    function = read_as.function_fallback
-    assert function is not None
-    assert (function.name, function.path, function.extra) == (tool["name"], AT, None)
-    assert words in (function.description or "")
-    schema = function.parameters
-    assert schema["type"] == "object"
-    assert " ".join(schema["properties"]) == properties
-    assert set(schema["required"]) <= set(schema["properties"])
-    zoom = "zoom" in schema["properties"].get("action", {}).get("enum", ())
-    assert zoom is bool(tool.get("enable_zoom"))
-
-
-def test_what_a_tool_that_the_client_runs_says_besides() -> None:
-    tool = {
-        "type": "bash_20250124",
-        "name": "bash",
-        "strict": True,
-        "defer_loading": True,
-        "input_examples": [{"command": "ls"}],
-        "cache_control": {"type": "ephemeral", "ttl": "1h"},
-        "allowed_callers": ["direct"],
-    }
-    (read_as,) = read(tools=[tool]).tools
-    function = read_as.function_fallback  # type: ignore[union-attr]
-    assert function is not None
-    assert function.strict is None  # its schema is not one that others take strictly
-    assert (function.deferred, function.examples) == (True, [{"command": "ls"}])
-    assert function.cache == CacheMark(f"{AT}/cache_control", "long")
-    assert function.extra == {"allowed_callers": ["direct"]}
-
-
-@pytest.mark.parametrize(
     ("choice", "read_as", "parallel"),
     [
         (None, None, None),
@@ -273,47 +177,6 @@ def test_tool_choice(choice: Any, read_as: ToolChoice | None, parallel: bool | N
     assert (request.tool_choice, request.parallel_tool_calls) == (read_as, parallel)
 
 
-# --- tools that come in mid-conversation
-
-DEFERRED = {**F, "defer_loading": True}
-
-
-def found(name: Any) -> dict[str, Any]:
-    content = [{"type": "tool_reference", "tool_name": name}]
-    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": content}]}
-
-
-def system(*blocks: Any) -> dict[str, Any]:
-    return {"role": "system", "content": list(blocks)}
-
-
-def addition(tool: Any) -> dict[str, Any]:
-    return {"type": "tool_addition", "tool": tool}
-
-
-@pytest.mark.parametrize(
-    ("message", "deferred"),
-    [
-        (HELLO, True),
-        (found("other"), True),
-        (found(["odd"]), True),
-        pytest.param(found("f"), False, id="a tool search has found it"),
-        (system(addition({"type": "tool_reference", "name": "f"})), False),
-        (system(addition(None), {"type": "text", "text": "Now."}), True),
-    ],
-)
-def test_a_deferred_tool_that_was_shown_is_no_longer_deferred(message: Any, deferred: bool) -> None:
-    tools = read(message, tools=[DEFERRED, {"type": "bash_20250124", "name": "bash"}]).tools
-    assert tools[0].deferred is deferred  # type: ignore[union-attr]
-
-
-def test_a_tool_that_is_defined_in_mid_conversation() -> None:
-    definition = {"type": "tool_definition", "definition": F}
-    request = read(system(addition(definition)))
-    place = "/messages/1/content/0/tool/definition"
-    assert request.tools == (FunctionTool("f", "d", {"type": "object"}, True, path=place),)
-
-
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -336,7 +199,7 @@ def test_a_tool_that_is_defined_in_mid_conversation() -> None:
         ),
     ],
 )
-def test_errors_name_the_place(fields: Any, error: str) -> None:
+def test_errors_name_the_path(fields: Any, error: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**fields)
     assert caught.value.message == error

@@ -1,4 +1,4 @@
-"""Messages requests for Messages upstreams that are mended: what the protocol defines stays, the target is obeyed."""
+"""Requests of Messages clients, written for Messages upstreams."""
 
 from __future__ import annotations
 
@@ -8,11 +8,198 @@ import msgspec
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    Request,
+    ResponseFormat,
+    Text,
+    ToolChoice,
+)
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
+
+SCOPED_MARK = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
+BODY: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "system": [
+        {"type": "text", "text": "One."},
+        {"type": "text", "text": "Two.", "cache_control": SCOPED_MARK},
+    ],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a", "citations": [{"type": "x"}], "new": 1},
+                {
+                    "type": "image",
+                    "source": {"type": "file", "file_id": "f", "odd": 1},
+                    "transformations": {"a": 1},
+                },
+                {"type": "search_result", "title": "t", "source": "s", "content": []},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "d"},
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": 1}},
+                {"type": "text", "text": "b"},
+                {"type": "image", "source": {"type": "url", "url": "https://x"}},
+                {
+                    "type": "tool_use",
+                    "id": "t1",
+                    "name": "f",
+                    "input": {"z": 1, "a": [True]},
+                    "caller": {"type": "code_execution_20260120", "tool_id": "s1"},
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+            "odd": "assistant",
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": [{"type": "tool_reference", "tool_name": "x"}],
+                    "is_error": False,
+                    "toolset_name": "ts",
+                }
+            ],
+            "odd": "user",
+        },
+        {
+            "role": "system",
+            "content": [
+                {"type": "text", "text": "Now.", "cache_control": {"type": "ephemeral", "ttl": "5m"}}
+            ],
+            "output_config": {"effort": "low"},
+        },
+        {"role": "assistant", "content": "prefill"},
+    ],
+    "tools": [
+        {"name": "f", "description": "d", "input_schema": {"anyOf": []}, "defer_loading": True},
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+    ],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True, "odd": 1},
+    "thinking": {"type": "enabled", "budget_tokens": 2048, "display": "omitted", "block_binding": {"a": 1}},
+    "output_config": {
+        "effort": "high",
+        "format": {"type": "json_schema", "schema": {"type": "object"}, "odd": 1},
+        "task_budget": {"total": 1},
+    },
+    "metadata": {"user_id": "u", "odd": 1},
+    "stop_sequences": ["END"],
+    "service_tier": "standard_only",
+    "speed": "fast",
+    "container": "c",
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "mcp_servers": [{"type": "url", "name": "n", "url": "https://x"}],
+    "inference_geo": "eu",
+    "cache_control": {"type": "ephemeral"},
+    "diagnostics": {"previous_message_id": "m1"},
+    "compaction": {"type": "summarize", "instructions": "Short."},
+    "thread": {"type": "continue", "previous_message_id": "m0"},
+    "stream": True,
+    "nothing": None,
+}
+
+
+def round_trip(
+    body: dict[str, Any], capabilities: Capabilities = Capabilities(mid_system=True)
+) -> tuple[Any, Ledger]:
+    ledger = Ledger()
+    request = SPEC.read_request(body, Signer())
+    return decode(encode(SPEC.write_request(request, capabilities, ledger))), ledger
+
+
+def test_a_body_is_written_unchanged() -> None:
+    body, ledger = round_trip(BODY)
+    assert body == BODY
+    assert len(ledger) == 0
+
+
+def test_efforts_in_mid_conversation_are_written_unchanged() -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "system", "content": "Now.", "output_config": {"effort": "low"}},
+            {"role": "user", "content": " "},
+            {"role": "system", "output_config": {"effort": "max", "odd": 1}},
+            {"role": "system", "content": "So."},
+        ],
+        "output_config": {"effort": "high"},
+    }
+    written, ledger = round_trip(body)
+    assert written == body
+    assert len(ledger) == 0
+
+
+def test_sampling_settings_for_a_model_that_takes_none() -> None:
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}], "temperature": 1}
+    written, ledger = round_trip(body, Capabilities(sampling=False))
+    assert "temperature" not in written
+    assert [loss.path for loss in ledger] == ["/temperature"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"thinking": {"type": "adaptive"}},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "between_tools"}},
+        {"output_config": {"effort": "low"}},
+    ],
+)
+def test_thinking_and_effort_are_written_unchanged(fields: Any) -> None:
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}], **fields}
+    assert round_trip(body)[0] == body
+
+
+def test_turns_that_the_api_would_refuse_are_joined() -> None:
+    body: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 1,
+        "messages": [
+            {"role": "system", "content": "First.", "odd": 1},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "t", "signature": "s", "cache_control": SCOPED_MARK}
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        ],
+    }
+    written, ledger = round_trip(body)
+    assert "system" not in written
+    assert written["messages"] == [
+        {"role": "system", "content": "First.", "odd": 1},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "gone", "content": "kept"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
+            ],
+        },
+    ]
+    assert [loss.path for loss in ledger] == ["/messages/2/content/0/cache_control"]
+
+
+def test_a_request_without_messages() -> None:
+    body = {"model": "m", "max_tokens": 1, "system": "Be brief.", "messages": []}
+    assert round_trip(body)[0] == body
+
 
 HI = {"role": "user", "content": "Hi"}
 MARK = {"type": "ephemeral"}
@@ -24,8 +211,8 @@ def read(**body: Any) -> Request:
     return SPEC.read_request({"model": "m", "max_tokens": 5000, "messages": [HI], **body}, Signer())
 
 
-def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
-    """The body for the upstream, but for what all bodies have, and the places in the ledger."""
+def rewrite(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the body without `model` and `max_tokens`, and the paths in the ledger."""
     ledger = Ledger()
     out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
     return (
@@ -37,7 +224,7 @@ def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list
 @pytest.mark.parametrize(
     ("capabilities", "before", "after", "losses"),
     [
-        # Thinking, in the target's way.
+        # Thinking, as the capabilities have it.
         (
             {},
             {"thinking": {"type": "enabled", "budget_tokens": 2000}},
@@ -136,10 +323,10 @@ def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list
         ({}, {"tool_choice": {"type": "auto", "new": 1}}, {}, ["/tool_choice/new"]),
     ],
 )
-def test_settings_and_tools(
+def test_rewritten_settings_and_tools(
     capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = written(read(**before), **capabilities)
+    out, lost = rewrite(read(**before), **capabilities)
     del out["messages"]
     assert out == after
     assert lost == losses
@@ -198,40 +385,40 @@ CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
         ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}], None, []),
     ],
 )
-def test_the_conversation(
+def test_rewritten_conversations(
     capabilities: dict[str, Any],
     before: list[dict[str, Any]],
     after: list[dict[str, Any]] | None,
     losses: list[str],
 ) -> None:
     """after: None when it stays as it came."""
-    out, lost = written(read(messages=before), **capabilities)
+    out, lost = rewrite(read(messages=before), **capabilities)
     assert out["messages"] == (before if after is None else after)
     assert lost == losses
 
 
-def test_only_so_many_marks() -> None:
+def test_excess_cache_marks_are_dropped() -> None:
     texts = [{"type": "text", "text": "a", "cache_control": MARK} for _ in range(6)]
-    out, lost = written(read(messages=[{"role": "user", "content": texts}]))
+    out, lost = rewrite(read(messages=[{"role": "user", "content": texts}]))
     assert ["cache_control" in block for block in out["messages"][0]["content"]] == [False] * 2 + [True] * 4
     assert lost == ["/messages/0/content/0/cache_control", "/messages/0/content/1/cache_control"]
 
 
-def test_an_effort_in_mid_conversation_stays_there() -> None:
+def test_a_rewritten_effort_in_mid_conversation_stays_there() -> None:
     later = {"role": "system", "content": "S", "output_config": {"effort": "max"}}
-    out, lost = written(read(messages=[HI, later]), mid_system=True, efforts=("low",))
+    out, lost = rewrite(read(messages=[HI, later]), mid_system=True, efforts=("low",))
     assert (out["messages"], lost) == ([HI, later], [])
     assert "output_config" not in out
 
 
-def test_a_limit_is_there_whoever_took_it_out() -> None:
-    asked = msgspec.structs.replace(read(), params={})
-    out = SPEC.write_request(asked, Capabilities(relay="rewrite", max_tokens=99), Ledger())
+def test_the_limit_that_a_pass_removed_is_written() -> None:
+    request = msgspec.structs.replace(read(), params={})
+    out = SPEC.write_request(request, Capabilities(relay="rewrite", max_tokens=99), Ledger())
     assert out["max_tokens"] == 99
 
 
-def test_what_passes_took_out_is_out() -> None:
-    asked = read(
+def test_settings_that_a_pass_removed_are_removed() -> None:
+    request = read(
         metadata={"user_id": "u"},
         cache_control=MARK,
         stop_sequences=["a", "b"],
@@ -239,9 +426,9 @@ def test_what_passes_took_out_is_out() -> None:
         output_config={"format": {"type": "json_schema", "schema": SCHEMA}, "effort": "low"},
         output_format=None,
     )
-    out, _ = written(
+    out, _ = rewrite(
         msgspec.structs.replace(
-            asked, params={"max_output_tokens": 5000, "stop": ["a"]}, response_format=None
+            request, params={"max_output_tokens": 5000, "stop": ["a"]}, response_format=None
         )
     )
     del out["messages"]
@@ -252,30 +439,32 @@ def test_what_passes_took_out_is_out() -> None:
     }
 
 
-def test_a_tool_that_a_pass_has_put_in() -> None:
-    asked = read(tools=[{**TOOL, "new": 1}])
-    asked = msgspec.structs.replace(
-        asked,
-        tools=(*asked.tools, FunctionTool("json", parameters=SCHEMA)),
+def test_a_tool_that_a_pass_added() -> None:
+    request = read(tools=[{**TOOL, "new": 1}])
+    request = msgspec.structs.replace(
+        request,
+        tools=(*request.tools, FunctionTool("json", parameters=SCHEMA)),
         tool_choice=ToolChoice("named", "json"),
     )
-    out, _ = written(asked)
+    out, _ = rewrite(request)
     assert out["tools"] == [{**TOOL, "new": 1}, {"name": "json", "input_schema": SCHEMA}]
     assert out["tool_choice"] == {"type": "tool", "name": "json"}
 
 
-def test_a_schema_that_a_pass_asks_for_in_words() -> None:
+def test_a_schema_that_a_pass_replaced_by_system_text() -> None:
     """There is no setting for any JSON object, and the words are the system's."""
-    asked = read(
+    request = read(
         system=[{"type": "text", "text": "S", "cache_control": MARK}],
         output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
     )
     words = Message("system", (Text("Answer in JSON."),), "/output_config/format")
-    asked = msgspec.structs.replace(
-        asked, messages=(words, *asked.messages), response_format=ResponseFormat(path="/output_config/format")
+    request = msgspec.structs.replace(
+        request,
+        messages=(words, *request.messages),
+        response_format=ResponseFormat(path="/output_config/format"),
     )
     system = [
         {"type": "text", "text": "Answer in JSON."},
         {"type": "text", "text": "S", "cache_control": MARK},
     ]
-    assert written(asked) == ({"system": system, "messages": [HI]}, [])
+    assert rewrite(request) == ({"system": system, "messages": [HI]}, [])
