@@ -138,7 +138,7 @@ def test_the_reader_reads_what_the_writer_writes() -> None:
 
 
 BETA_EVENT: Any = TypeAdapter(BetaRawMessageStreamEvent)
-END = [Stopped(StopReason.END), Usage(3, 4, searches=1), ENDED]
+END: list[Event] = [Stopped(StopReason.END), Usage(3, 4, searches=1), ENDED]
 
 
 def streamed(*events: Event) -> dict[str, Any]:

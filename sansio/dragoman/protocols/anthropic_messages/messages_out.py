@@ -77,6 +77,7 @@ class ConversationWriter:
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
+        """Write a message as a turn, or into the last turn if the role is the same."""
         role = message.role
         parts = message.parts
         # A shortcut for nearly all messages of a long conversation: a new turn of plain text.

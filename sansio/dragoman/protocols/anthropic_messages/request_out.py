@@ -198,9 +198,8 @@ def _rewrite_settings(
     else:
         ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
     response_format = request.response_format
-    if (
-        response_format is None or response_format.schema is None
-    ):  # a pass has replaced it by a text or a tool
+    if response_format is None or response_format.schema is None:
+        # A pass has replaced it by a system text or a tool.
         _remove(out, "/output_config/format")
         _remove(out, "/output_format")
     config = request.reasoning

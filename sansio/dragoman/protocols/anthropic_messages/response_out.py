@@ -60,8 +60,8 @@ from dragoman.protocols.anthropic_messages.usage import final_usage, start_usage
 
 _TAIL = b"}}\n\n"
 
-# For reasoning that was cut off before its signature. The field is required, the vendor refuses an empty signature, and
-# clients may do so as well. This one holds nothing for any upstream.
+# For reasoning that was cut off before its signature: "a thinking block must have a signature", and an empty one would
+# look broken to clients and be refused by the vendor. This one holds nothing for any upstream.
 NO_SIGNATURE = Signature("", None)
 
 # Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
@@ -95,8 +95,8 @@ class MessagesWriter:
         self._path = ""  # of the open block in the upstream's response
         self._part = 0  # of the open reasoning block
         self._unsigned = False  # the open block is reasoning without a signature so far
-        self._calls = False
-        self._refused = False
+        self._calls = False  # there is a tool call
+        self._refused = False  # there is a refusal
         self._stop: Stopped | None = None
         self._tier = DEFAULT_TIER  # as sent in message_start
         self._usage = Usage()

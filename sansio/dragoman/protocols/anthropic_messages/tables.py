@@ -73,7 +73,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REASONS.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
 
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
@@ -84,7 +84,7 @@ TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_W
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
-# Begin of the line that Claude Code puts into the system text for its provider.
+# Start of the line that Claude Code puts into the system text for its provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
 
 # Blocks beside tool_use whose input is streamed as JSON text.
@@ -115,7 +115,7 @@ IMAGE_TYPES: dict[str, str] = {
     "image/webp": "image/webp",
 }
 
-# Begin of base64 data -> its media type, for data without one.
+# Start of base64 data -> its media type, for data without one.
 MAGIC: tuple[tuple[str, str], ...] = (
     ("/9j/", "image/jpeg"),
     ("iVBORw0KGgo", "image/png"),
@@ -332,7 +332,7 @@ REJECTED_PARAMS: dict[Param, str] = {
     "prompt": "the upstream keeps no prompts; send the messages themselves",
 }
 
-# Begin of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,
+# Prefix of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,
 # because the search itself comes back in the wrapped signature beside them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
