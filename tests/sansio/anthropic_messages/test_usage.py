@@ -11,7 +11,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
-from dragoman.protocols.anthropic_messages.usage import UsageReader, final_usage, start_usage
+from dragoman.protocols.anthropic_messages.usage import UsageReader, write_start_usage, write_usage
 
 NAME = "anthropic_messages"
 MESSAGE = {"id": "i", "type": "message", "role": "assistant", "model": "m", "content": []}
@@ -166,9 +166,9 @@ def test_all_counters_reach_clients_of_the_protocol(counted: Any, extra: Any) ->
         ),
     ],
 )
-def test_final_usage(usage: Usage, written: Any, losses: list[str]) -> None:
+def test_write_usage(usage: Usage, written: Any, losses: list[str]) -> None:
     ledger = Ledger()
-    figures = final_usage(usage, ledger)
+    figures = write_usage(usage, ledger)
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     assert tuple(figures[name] for name in names) == written
     assert figures.get("speed") == (usage.extra or {}).get("speed")
@@ -188,11 +188,11 @@ def test_final_usage(usage: Usage, written: Any, losses: list[str]) -> None:
 )
 def test_calls_of_server_tools_are_counted(usage: Usage, written: Any) -> None:
     """Both counters are required if there is one."""
-    assert final_usage(usage, Ledger())["server_tool_use"] == written
+    assert write_usage(usage, Ledger())["server_tool_use"] == written
 
 
 @pytest.mark.parametrize(("tier", "losses"), [("scale", ["/service_tier"]), ("auto", []), (None, [])])
 def test_a_tier_without_a_name_in_this_protocol(tier: str | None, losses: list[str]) -> None:
     ledger = Ledger()
-    assert start_usage(1, tier, ledger)["service_tier"] is None
+    assert write_start_usage(1, tier, ledger)["service_tier"] is None
     assert [loss.path for loss in ledger] == losses

@@ -56,7 +56,7 @@ from dragoman.protocols.anthropic_messages.tables import (
     STREAMED_INPUT,
     SUMMARY_ORIGIN,
 )
-from dragoman.protocols.anthropic_messages.usage import final_usage, start_usage
+from dragoman.protocols.anthropic_messages.usage import write_start_usage, write_usage
 
 _TAIL = b"}}\n\n"
 
@@ -112,8 +112,8 @@ class MessagesWriter:
 
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
-        usage = start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
-        message = _message(self._context, event.id, [], usage)
+        usage = write_start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
+        message = _write_message(self._context, event.id, [], usage)
         return _frame("message_start", message=message) + PING
 
     def _block_started(self, event: BlockStarted) -> bytes:
@@ -225,11 +225,11 @@ class MessagesWriter:
     def _ended(self, event: Ended) -> bytes:
         if self._usage.service_tier not in (None, self._tier):
             self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
-        delta = stop_fields(self._stop, self._calls, self._refused)
+        delta = write_stop(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
             "delta": delta,
-            "usage": final_usage(self._usage, self._ledger),
+            "usage": write_usage(self._usage, self._ledger),
         }
         for key, value in self._fields.items():
             in_delta = _MESSAGE_DELTA_FIELDS.get(key)
@@ -284,10 +284,10 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
         written = _write_block(block, len(content), context.signer, ledger)
         if written is not None:
             content.append(written)
-    usage = start_usage(context.prompt_tokens, response.service_tier, ledger)
-    usage.update(final_usage(response.usage, ledger))
-    message = _message(context, response.started.id, content, usage)
-    message.update(stop_fields(response.stops[0] if response.stops else None, calls, refused))
+    usage = write_start_usage(context.prompt_tokens, response.service_tier, ledger)
+    usage.update(write_usage(response.usage, ledger))
+    message = _write_message(context, response.started.id, content, usage)
+    message.update(write_stop(response.stops[0] if response.stops else None, calls, refused))
     message.update(fields)
     return message
 
@@ -354,7 +354,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 # --- for both forms ---------------------------------------------------------------------------------------
 
 
-def _message(
+def _write_message(
     context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
 ) -> JSONObject:
     """Return the message object with every field that is required by the vendor's types."""
@@ -373,7 +373,7 @@ def _message(
     }
 
 
-def stop_fields(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
+def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
     """Return stop_reason, stop_sequence and stop_details."""
     reason = StopReason.END if stop is None else stop.reason
     if reason is StopReason.END:

@@ -97,7 +97,7 @@ class UsageReader:
         return extra
 
 
-def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
+def write_start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
     """Return the usage of message_start, with all fields. prompt_tokens: an estimate, because the count comes later."""
     if service_tier is not None and service_tier not in RESPONSE_TIER_NAMES:
         ledger.dropped("/service_tier", "Messages has no such service tier")
@@ -115,7 +115,7 @@ def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) ->
     }
 
 
-def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
     """Return the cumulative usage of message_delta."""
     cached = usage.cached or 0
     written = usage.cache_write or 0
