@@ -186,5 +186,5 @@ def _broken(error: ResponseStoreError) -> RemoteProtocolError:
     """The log says what is wrong; a client needs to know no more than that it is not at fault."""
     ERRORS.error("%s", error)
     return RemoteProtocolError(
-        "the gateway's response store does not work at the moment; try again later", status_hint=503
+        "the gateway's response store does not work at the moment; try again later", status=503
     )

@@ -16,11 +16,11 @@ from dragoman import (
     ErrorKind,
     Ledger,
     RemoteProtocolError,
+    RequestRefused,
     Signer,
     StopReason,
     Usage,
     WireError,
-    fault_of,
     peek,
 )
 from dragoman._ir.assembly import Fold
@@ -96,8 +96,8 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
         request = spec.read_request(value, Signer())
         refuse_server_state(request, spec.server_state_params)
         said = chain.input_items(peek(body)) if compacts else []
-    except RemoteProtocolError as error:
-        return _refusal(spec, token, fault_of(error))
+    except (RemoteProtocolError, RequestRefused) as error:
+        return _refusal(spec, token, error.as_wire_error())
     model, setting = _model_of(request.model)
     if isinstance(model, WireError):
         return _refusal(spec, token, model)
