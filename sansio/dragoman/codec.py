@@ -179,10 +179,10 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
     """The headers with the remainder of a rate limit.
 
     Attributes:
-        prefix: The begin of all of them. Headers of an upstream with this prefix are for the client. rest: The rest
-        of the name, with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`. limits:
-        What is limited, in the words of the headers. reset: How the end of a limit is written: as a duration such as
-        `6m0s`, or as a time in RFC 3339's format.
+        prefix: The begin of all of them. Headers of an upstream with this prefix are for the client.
+        rest: The rest of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
+        limits: What is limited, in the words of the headers.
+        reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
     prefix: str
@@ -370,10 +370,10 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
             which they are refused for other upstreams, which would continue another conversation.
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
         stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
-        version_header: Name and default of the header with the API's version, which all its clients send; None for
-        none. rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
-        token_count: How its clients have tokens counted, None if they do not. model_list_form: The vendor in whose
-        form its clients read a list of models.
+        version_header: Name and default of the header with the API's version that its clients send; None for none.
+        rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
+        token_count: How its clients have tokens counted, None if they do not.
+        model_list_form: The vendor in whose form its clients read a list of models.
     """
 
     name: str
