@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman._ir.effort import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger
+from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
