@@ -84,7 +84,7 @@ def _destination_problem(destination: object, raw: object, upstreams: Mapping[st
 
 
 def _wildcard_problem(destination: str, raw: object, alias: str) -> str | None:
-    """Return what is wrong if the destination has more `*` than the alias: each is replaced by what one there matched."""
+    """Return what is wrong if the destination has more `*` than the alias, whose matches replace them."""
     here, there = destination.count(WILDCARD), alias.count(WILDCARD)
     if here <= there:
         return None
