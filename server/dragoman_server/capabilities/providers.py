@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dragoman._ir.effort import EFFORTS
+from dragoman.document import EFFORTS
 from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
 
 # The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman import ErrorKind, WireError
-from dragoman._ir.request import Message, Reasoning, ToolCall, ToolResult
-from dragoman._wire.exceptions import dotted_path
+from dragoman.document import Message, Reasoning, ToolCall, ToolResult
+from dragoman.errors import dotted_path
 from dragoman.events import ReasoningForm, Signature
 from dragoman.jsontext import JSON
 from dragoman_server.simulator.request import SimulatedRequest

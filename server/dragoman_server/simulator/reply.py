@@ -24,13 +24,11 @@ from dragoman import (
     WireError,
     peek,
 )
-from dragoman._ir.assembly import Fold
-from dragoman._transforms.compaction import CompactionStage
-from dragoman._transforms.extensions import refuse_server_state
-from dragoman.codec import ProtocolSpec, ResponseContext
-from dragoman.document import Request
+from dragoman.codec import Fold, ProtocolSpec, ResponseContext
+from dragoman.document import Request, refuse_server_state
 from dragoman.events import (
     ArgumentsDelta,
+    CompactionStage,
     Ended,
     Failed,
     ReasoningDelta,

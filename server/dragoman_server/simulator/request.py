@@ -11,20 +11,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman._ir.request import (
+from dragoman.document import (
     CacheMark,
     CustomTool,
     FunctionTool,
     HostedTool,
     Media,
+    Message,
     OpaquePart,
     Reasoning,
     Refusal,
+    Request,
     Text,
     ToolCall,
     ToolResult,
 )
-from dragoman.document import Message, Request
 from dragoman.events import ToolHead, ToolKind
 from dragoman_server.simulator.example import example_text
 

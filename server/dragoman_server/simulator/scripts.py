@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dragoman import ErrorKind, StopReason, WireError
-from dragoman._ir.request import CustomTool, FunctionTool, Media
+from dragoman.document import CustomTool, FunctionTool, Media
 from dragoman.events import BlockKind, BlockStarted, Failed, Stopped, TextDelta
 from dragoman_server.simulator.example import example, example_text
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
