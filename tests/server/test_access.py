@@ -19,9 +19,10 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman.events import Signature
 from dragoman_server import keys as access
-from dragoman_server.app import _OPEN_PATHS, _routes, create_app
+from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import Keyring, hash_client_key, make_signer, may_use, new_key, presented_key
+from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
+from dragoman_server.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient

@@ -13,7 +13,7 @@ import pytest
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
-from dragoman_server.http.request_body import ClientDisconnected, read_body
+from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.upstream.content_coding import MAX_PORTION
 
 if sys.version_info >= (3, 14):

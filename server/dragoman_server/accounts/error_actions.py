@@ -1,8 +1,8 @@
-"""What a failed attempt means for the account that it was made with.
+"""Decide what a failed attempt means for its account, and how long the upstream asks to be left alone.
 
-Strategy: one table, looked through from above; the first rule that fits a fault decides. Only what another account
-can cure is tried with another one: "a 400 caused by the request is retried on every account" is the mistake that
-this table is made against. Rules are data, so an upstream can have its own before these.
+The first rule of one table that matches an error decides. Only errors that another account can cure are tried with
+another one, so a 400 that the request caused is never sent with every account. Rules are data, so an upstream can have
+its own before these.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from enum import Enum
 import msgspec
 
 from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError
+
+# The longest that anybody means is until the next month's quota: a server that names a longer time has a wrong clock,
+# or counts in another unit.
+MAX_RETRY_AFTER_S = 32 * 24 * 3600.0
 
 
 class ErrorAction(Enum):
@@ -107,3 +111,47 @@ def classify(error: WireError, own: Iterable[ErrorRule] = ()) -> ErrorAction:
             if rule.fits(error):
                 return rule.action
     return ErrorAction.RETURN_TO_CLIENT
+
+
+def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
+    """Seconds to wait, None when no header says so.
+
+    headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. Source: RFC 9110,
+    10.2.3; `retry-after-ms` is OpenAI's and Azure's.
+    """
+    found = dict(headers)
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = found.get(name, "").strip()
+        seconds = _number(text)
+        if seconds is not None:
+            return _bounded(seconds * unit)
+        if unit == 1.0 and text:
+            date = _date(text)
+            return None if date is None else _bounded(date - now)
+    return None
+
+
+def _number(text: str) -> float | None:
+    # float() takes more than digits: "nan", "1_0" and "inf" are no times.
+    if not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    return float(text)
+
+
+def _date(text: str) -> float | None:
+    # Slow to import, and few servers send dates.
+    from email.utils import parsedate_tz
+
+    parsed = parsedate_tz(text)
+    if parsed is None:
+        return None
+    from email.utils import mktime_tz
+
+    try:
+        return float(mktime_tz(parsed))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

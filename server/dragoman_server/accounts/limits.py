@@ -22,8 +22,8 @@ import anyio
 
 from dragoman import RemoteProtocolError, Usage
 from dragoman.codec import ProtocolSpec
-from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Rate
+from dragoman_server.accounts.usage import cost, names_of, price_of
 from dragoman_server.headers import HeaderList, limit_headers
 from dragoman_server.keys import may_use
 from dragoman_server.models.routes import (

@@ -1,16 +1,22 @@
-"""What a request took, for those who count it: the upstream's own figures, else an estimate.
+"""Compute the tokens that a request used, and their price by the `[[prices]]` of the configuration.
 
-Strategy: the upstream's word counts wherever the answer came to its end. A client that leaves early, or that does not
-ask for figures where it is relayed, would pay nothing by that word, so the rest is estimated: the prompt from the
-request, the answer from what the client was sent.
+The upstream's figures count if its response came to its end. A client that leaves early, or that requests no figures
+where it is relayed, would pay nothing by them, so the rest is estimated: the prompt from the request, the output from
+the bytes that were sent to the client.
+
+A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
+own. The first table that matches any of them counts, so an exception stands before the rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
 from dragoman.jsontext import decode_object
+from dragoman_server.settings import Price
+from dragoman_server.settings.patterns import matches
 
 if TYPE_CHECKING:
     from dragoman_server.log import RequestRecord
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
 # What stands around the text in an event of a stream: 110 bytes in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200
 _BYTES_PER_TOKEN = 4
+
+_MILLION = 1_000_000
 
 
 class Meter:
@@ -81,3 +89,25 @@ def _estimated_input(plan: Plan) -> int:
         return estimate_tokens(asked)
     except (RemoteProtocolError, RecursionError):
         return plan.context.prompt_tokens
+
+
+def names_of(model: str | None, upstream: str | None, upstream_model: str | None) -> list[str]:
+    """The names of one model. model: as the client sent it."""
+    own = upstream_model or ""
+    return [name for name in (model, f"{upstream}/{own}" if upstream and own else None, own) if name]
+
+
+def price_of(prices: Sequence[Price], names: Sequence[str]) -> Price | None:
+    """The first price that fits one of the names, None when nobody has set one."""
+    return next((price for price in prices if any(matches(name, price.model) for name in names)), None)
+
+
+def cost(price: Price, usage: Usage) -> float:
+    """US dollars. What is not known of the usage costs nothing."""
+    usage = usage.consistent()
+    cached, written = usage.cached or 0, usage.cache_write or 0
+    plain = max(0, (usage.input or 0) - cached - written)
+    dollars = plain * price.input + (usage.output or 0) * price.output
+    dollars += cached * (price.input if price.cached_input is None else price.cached_input)
+    dollars += written * (price.input if price.cache_write is None else price.cache_write)
+    return dollars / _MILLION

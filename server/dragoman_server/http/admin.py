@@ -18,19 +18,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.headers import BROWSER_HEADERS
-from dragoman_server.keys import presented_key, same_key
+from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
-from dragoman_server.settings.secret import Secret
-
-ADMIN_PATH = "/admin"
 
 # The store has a deadline of its own. This one is for a store that does not keep it.
 _STORE_S = 5.0
@@ -40,38 +36,10 @@ DISABLED_BY_OPERATOR = "disabled by the operator"
 
 _LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
-# Answers an error in the form of the other paths: see FallbackErrors.
-Refuse = Callable[[Scope, RemoteProtocolError, Send], Awaitable[None]]
-
 
 def is_admin_path(path: str) -> bool:
     """path: without what the application is mounted under."""
     return path == ADMIN_PATH or path.startswith(ADMIN_PATH + "/")
-
-
-class AdminKeyMiddleware:
-    """Lets requests with the admin key pass, and no others."""
-
-    def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
-        self._app = app
-        self._key = key
-        self._refuse = refuse
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._key is None:
-            await self._refuse(
-                scope, RemoteProtocolError("there is nothing at this path", status_hint=404), send
-            )
-            return
-        presented = presented_key(scope["headers"])
-        if presented is None or not same_key(presented, self._key):
-            what = "needs the admin key" if presented is None else "is closed to this key"
-            error = RemoteProtocolError(
-                f"what is below {ADMIN_PATH} {what}", status_hint=401, code="invalid_api_key"
-            )
-            await self._refuse(scope, error, send)
-            return
-        await self._app(scope, receive, send)
 
 
 def admin_app(

@@ -23,8 +23,9 @@ from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
-from dragoman_server.http.request_body import ClientDisconnected, read_body
-from dragoman_server.keys import SCOPE_KEY
+from dragoman_server.http.auth import SCOPE_KEY
+from dragoman_server.http.errors import INTERNAL_ERROR
+from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import Destination, Plan, find_destination, make_plan
@@ -46,7 +47,6 @@ _CUT = WireError(
     "the gateway is stopping, and the upstream had not answered yet; send the request again",
     status=503,
 )
-INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
 
 
 class TrackingSend:

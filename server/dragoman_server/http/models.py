@@ -15,7 +15,7 @@ from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
-from dragoman_server.http.query import Query, integer_parameter, invalid_parameter, last_value, parse_query
+from dragoman_server.http.request import Query, integer_parameter, invalid_parameter, last_value, parse_query
 from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import CatalogEntry
 from dragoman_server.replies import MODELS_PATH, protocol_by_version

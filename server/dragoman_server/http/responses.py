@@ -18,7 +18,7 @@ from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import STREAM_HEADERS, request_id_headers
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
-from dragoman_server.http.query import (
+from dragoman_server.http.request import (
     boolean_parameter,
     integer_parameter,
     invalid_parameter,

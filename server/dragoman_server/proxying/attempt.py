@@ -26,8 +26,7 @@ from dragoman import (
     translate_error,
 )
 from dragoman._ir.errors import mask_document, mask_error, unreadable_error
-from dragoman_server.accounts.error_actions import refuses_signed_reasoning
-from dragoman_server.accounts.retry_after import retry_after
+from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan

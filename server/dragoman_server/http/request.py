@@ -1,17 +1,19 @@
-"""A request's body: read whole, unpacked, within limits of size and time.
+"""Read what endpoints take from a request: its path, its query parameters, and its body within limits of size and time.
 
-Strategy: the limit counts bytes as they come and as they are after unpacking, each coding for itself, and holds
-while they are unpacked, so a small body that grows to gigabytes stops early. Codings that cannot be read are refused by
-name: to take them for JSON would blame the client for what it did not do wrong. A body that stops, or that is slower
+The size limit counts bytes as they arrive and as they are after unpacking, each coding by itself, and holds while they
+are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be read is refused by name:
+read as JSON, the error would blame the client for a mistake that it did not make. A body that stops, or that is slower
 than any network, is refused too, because it would keep its connection open for ever.
 """
 
 import math
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
+from urllib.parse import parse_qs
 
 import anyio
 import anyio.lowlevel
+from starlette.types import Scope
 
 from dragoman import RemoteProtocolError
 from dragoman_server.upstream.content_coding import (
@@ -22,6 +24,10 @@ from dragoman_server.upstream.content_coding import (
 )
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Query = Mapping[str, list[str]]
+
+# Far more than any endpoint has.
+_MOST_PARAMETERS = 100
 
 # Python reads no integer of thousands of digits, and no body has a length of twenty.
 _LONGEST_LENGTH = 20
@@ -102,3 +108,46 @@ async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[
 
 def _too_large(limit: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"the request body has more than {limit} bytes", status_hint=413)
+
+
+def path_below_mount(scope: Scope) -> str:
+    """Return the path of a request without what the application is mounted under."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def parse_query(text: str) -> Query:
+    """The values of each, in order. Names that nobody looks for are no error. Raises RemoteProtocolError."""
+    try:
+        return parse_qs(text, max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        message = f"the query has more than {_MOST_PARAMETERS} parameters"
+        raise RemoteProtocolError(message, code="invalid_value") from None
+
+
+def last_value(query: Query, name: str) -> str | None:
+    """The last value, None where there is none."""
+    return query[name][-1] if name in query else None
+
+
+def boolean_parameter(query: Query, name: str) -> bool:
+    """Whether it is true; it need not be there. Raises RemoteProtocolError."""
+    value = (last_value(query, name) or "false").lower()
+    if value not in ("true", "false"):
+        raise invalid_parameter(name, "true or false")
+    return value == "true"
+
+
+def integer_parameter(query: Query, name: str, low: int, high: int) -> int | None:
+    """An integer in these limits, None where there is none. Raises RemoteProtocolError."""
+    text = last_value(query, name)
+    if text is None:
+        return None
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
+    if not low <= value <= high:
+        raise invalid_parameter(name, f"an integer from {low} to {high}")
+    return value
+
+
+def invalid_parameter(name: str, words: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{name} must be {words}", path=f"/{name}", code="invalid_value")
