@@ -27,17 +27,17 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Query = Mapping[str, list[str]]
 
 # Far more than any endpoint has.
-_MOST_PARAMETERS = 100
+_MAX_PARAMETERS = 100
 
-# Python reads no integer of thousands of digits, and no body has a length of twenty.
-_LONGEST_LENGTH = 20
+# Python parses no integer of thousands of digits, and no body has a length of twenty.
+_MAX_LENGTH_DIGITS = 20
 
 # A whole body may take `silence_s`, and a second for each 1024 bytes. GPRS is faster.
-_SLOWEST_BYTES_PER_S = 1024
+_MIN_BYTES_PER_S = 1024
 
 
 class ClientDisconnected(Exception):
-    """The client closed the connection before its request was complete: nobody is there to answer."""
+    """The client closed the connection before its request was complete, so there is nobody to respond to."""
 
 
 async def read_body(
@@ -52,12 +52,12 @@ async def read_body(
         decoder = decoder_for(content_encoding, limit)
     except CodingError as error:
         raise RemoteProtocolError(str(error), status_hint=415) from None
-    if content_length.isdecimal() and int(content_length[:_LONGEST_LENGTH]) > limit:
+    if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
     received = 0
-    deadline = latest = anyio.current_time() + silence_s
-    # One scope for all messages: most bodies are there when they are asked for.
+    deadline = first_deadline = anyio.current_time() + silence_s
+    # One scope for all messages: most bodies have arrived when they are read.
     with anyio.CancelScope(deadline=deadline) as scope:
         while True:
             message = await receive()
@@ -72,15 +72,17 @@ async def read_body(
             if decoder is None:
                 parts.append(data)
             else:
-                scope.deadline = math.inf  # unpacking is our own time
+                scope.deadline = math.inf  # the time for unpacking is not the client's
                 await _unpack(decoder, data, more, parts, limit)
             if not more:
                 return b"".join(parts)
             now = anyio.current_time()
-            deadline = min(latest + received / _SLOWEST_BYTES_PER_S, now + silence_s)
+            deadline = min(first_deadline + received / _MIN_BYTES_PER_S, now + silence_s)
             scope.deadline = deadline
     silent = (
-        "stopped in the middle" if deadline < latest + received / _SLOWEST_BYTES_PER_S else "comes too slowly"
+        "stopped in the middle"
+        if deadline < first_deadline + received / _MIN_BYTES_PER_S
+        else "comes too slowly"
     )
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
@@ -91,13 +93,13 @@ async def read_body(
 
 
 async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:
-    """Put what `data` unpacks to behind `parts`."""
+    """Append the unpacked `data` to `parts`."""
     try:
         if data:
             decoder.receive_data(data)
         while (portion := decoder.next_portion()) is not None:
             parts.append(portion)
-            await anyio.lowlevel.checkpoint()  # a piece from the socket may unpack to many megabytes
+            await anyio.lowlevel.checkpoint()  # some bytes from the socket may unpack to many megabytes
         if not more:
             decoder.receive_eof()
     except TooLarge:
@@ -117,21 +119,21 @@ def path_below_mount(scope: Scope) -> str:
 
 
 def parse_query(text: str) -> Query:
-    """The values of each, in order. Names that nobody looks for are no error. Raises RemoteProtocolError."""
+    """Return the values of each parameter, in order. Unknown names are no error. Raises RemoteProtocolError."""
     try:
-        return parse_qs(text, max_num_fields=_MOST_PARAMETERS)
+        return parse_qs(text, max_num_fields=_MAX_PARAMETERS)
     except ValueError:
-        message = f"the query has more than {_MOST_PARAMETERS} parameters"
+        message = f"the query has more than {_MAX_PARAMETERS} parameters"
         raise RemoteProtocolError(message, code="invalid_value") from None
 
 
 def last_value(query: Query, name: str) -> str | None:
-    """The last value, None where there is none."""
+    """Return the last value of a parameter, None if it is missing."""
     return query[name][-1] if name in query else None
 
 
 def boolean_parameter(query: Query, name: str) -> bool:
-    """Whether it is true; it need not be there. Raises RemoteProtocolError."""
+    """Return the value of a parameter that is false by default. Raises RemoteProtocolError."""
     value = (last_value(query, name) or "false").lower()
     if value not in ("true", "false"):
         raise invalid_parameter(name, "true or false")
@@ -139,7 +141,7 @@ def boolean_parameter(query: Query, name: str) -> bool:
 
 
 def integer_parameter(query: Query, name: str, low: int, high: int) -> int | None:
-    """An integer in these limits, None where there is none. Raises RemoteProtocolError."""
+    """Return the value of a parameter within these limits, None if it is missing. Raises RemoteProtocolError."""
     text = last_value(query, name)
     if text is None:
         return None
@@ -149,5 +151,6 @@ def integer_parameter(query: Query, name: str, low: int, high: int) -> int | Non
     return value
 
 
-def invalid_parameter(name: str, words: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{name} must be {words}", path=f"/{name}", code="invalid_value")
+def invalid_parameter(name: str, expected: str) -> RemoteProtocolError:
+    """Return the error for a parameter with a wrong value. expected: completes "... must be"."""
+    return RemoteProtocolError(f"{name} must be {expected}", path=f"/{name}", code="invalid_value")
