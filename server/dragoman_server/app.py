@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from dragoman import PROTOCOLS, RemoteProtocolError
+from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
@@ -85,15 +85,13 @@ class Application:
             self._browsers.check(scope["headers"])
             if scope["type"] == "websocket":
                 # With this status Codex falls back to plain HTTP at once.
-                raise RemoteProtocolError(
-                    "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
-                )
-        except RemoteProtocolError as error:
+                raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
+        except (RemoteProtocolError, RequestRefused) as error:
             await self._errors.refuse(scope, error, send)
             return
         await (self._admin if is_admin_path(path_below_mount(scope)) else self._app)(scope, receive, send)
 
-    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+    def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a request that the server itself refuses, and log it. See serving/refusals.py."""
         return self._errors.refusal(scope, error)
 

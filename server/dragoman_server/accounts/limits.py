@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import anyio
 
-from dragoman import RemoteProtocolError, Usage
+from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Rate
 from dragoman_server.accounts.usage import cost, names_of, price_of
@@ -64,7 +64,7 @@ class Limit(Enum):
     TOKENS = "tokens"
 
 
-class ClientRefused(RemoteProtocolError):
+class ClientRefused(RequestRefused):
     """A request that this key may not send, or not now."""
 
     def headers(self, protocol: ProtocolSpec) -> HeaderList:
@@ -79,7 +79,7 @@ class LimitReached(ClientRefused):
         seconds = max(0.0, until - now)
         super().__init__(
             f"the client key {key} may use {most} {limit.value} a minute; try again in {seconds:.3f}s",
-            status_hint=429,
+            status=429,
             code="rate_limit_exceeded",
         )
         self.limit, self.most, self.now, self.until = limit, most, now, until
@@ -98,7 +98,7 @@ class BudgetSpent(ClientRefused):
         words = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
         super().__init__(
             f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {words}{again}",
-            status_hint=402,
+            status=402,
             code="insufficient_quota",
         )
 
@@ -129,7 +129,7 @@ class ClientLimits:
     ) -> None:
         """Whether the key may use the model. protocol: the client's. model: as the client names it.
 
-        listed: the models that upstreams list. Raises RemoteProtocolError (403).
+        listed: the models that upstreams list. Raises RequestRefused (403).
         """
         if not may_use(key, model):
             more = ", ..." if len(key.models) > _MOST_NAMES else ""
@@ -162,7 +162,7 @@ class ClientLimits:
     async def admit(self, key: ClientKey, dollars: float = 0.0) -> BudgetReservation | None:
         """Count a request and reserve its estimated cost, if there is a budget. Pass the result to settle().
 
-        dollars: from estimate(). Raises RemoteProtocolError: LimitReached, BudgetSpent.
+        dollars: from estimate(). Raises RequestRefused: LimitReached, BudgetSpent.
         """
         now = self._clock()
         reserved = await self._reserve(key, dollars, now)
@@ -281,8 +281,8 @@ def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
     return f"budget:{key.name}:{name}", ends
 
 
-def _forbidden(message: str) -> RemoteProtocolError:
-    return ClientRefused(message, status_hint=403, path="/model", code="model_not_allowed")
+def _forbidden(message: str) -> RequestRefused:
+    return ClientRefused(message, status=403, path="/model", code="model_not_allowed")
 
 
 def _shown(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import PROTOCOLS, RemoteProtocolError
+from dragoman import PROTOCOLS, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.http.browsers import refuse_form_content_type
 from dragoman_server.http.request import path_below_mount
@@ -30,7 +30,7 @@ ADMIN_PATH = "/admin"
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
 
 # Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
-Refuse = Callable[[Scope, RemoteProtocolError, Send], Awaitable[None]]
+Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]
 
 
 def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Keyring:
     def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
         """Return the key that a request came with, None where no keys are configured.
 
-        headers: as in an ASGI scope. Raises RemoteProtocolError (401) if no configured key matches.
+        headers: as in an ASGI scope. Raises RequestRefused (401) if no configured key matches.
         """
         if self._secret is None or not self._keys:
             return None
@@ -144,7 +144,7 @@ class KeyAuthMiddleware:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
                 key = self._keyring.authenticate(scope["headers"])
-            except RemoteProtocolError as error:
+            except RequestRefused as error:
                 await self._refuse(scope, error, send)
                 return
             scope = {**scope, SCOPE_KEY: key}
@@ -164,7 +164,7 @@ class AdminKeyMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._key is None:
-            error = RemoteProtocolError("there is nothing at this path", status_hint=404)
+            error = RequestRefused("there is nothing at this path", status=404)
             await self._refuse(scope, error, send)
             return
         presented = presented_key(scope["headers"])
@@ -175,5 +175,5 @@ class AdminKeyMiddleware:
         await self._app(scope, receive, send)
 
 
-def _unauthorized(message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, status_hint=401, code="invalid_api_key")
+def _unauthorized(message: str) -> RequestRefused:
+    return RequestRefused(message, status=401, code="invalid_api_key")

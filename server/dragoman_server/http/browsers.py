@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from dragoman import RemoteProtocolError
-from dragoman_server.serving.sockets import is_loopback
+from dragoman import RequestRefused
+from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
 
@@ -59,22 +59,22 @@ class BrowserProtection:
         self._is_known_host = lru_cache(maxsize=_MAX_CACHED_HOSTS)(self._check_host_name)
 
     def check(self, headers: _Headers) -> None:
-        """Raise RemoteProtocolError: 421 for an unknown host, 403 for a page that is not allowed."""
+        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed."""
         values = _relevant(headers)
         if self._keyless or self._server.allowed_hosts:
             self._check_host(values.get(b"host", []))
         if self._keyless:
             for origin in _origins(values):
                 if not self._allows_origin(origin):
-                    raise RemoteProtocolError(
-                        _unknown_origin_message(origin), status_hint=403, code="origin_not_allowed"
+                    raise RequestRefused(
+                        _unknown_origin_message(origin), status=403, code="origin_not_allowed"
                     )
 
     def _check_host(self, values: Sequence[str]) -> None:
         if len(values) != 1 or not self._is_known_host(values[0].lower()):
             # The name as allowed_hosts takes it: without the port.
             host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
-            raise RemoteProtocolError(_unknown_host_message(host), status_hint=421, code="host_not_allowed")
+            raise RequestRefused(_unknown_host_message(host), status=421, code="host_not_allowed")
 
     def _check_host_name(self, value: str) -> bool:
         host = _host_name(value)
@@ -87,16 +87,16 @@ class BrowserProtection:
 
 
 def refuse_form_content_type(headers: _Headers) -> None:
-    """Raise RemoteProtocolError (415) for a body that a page sends with a form's content type."""
+    """Raise RequestRefused (415) for a body that a page sends with a form's content type."""
     values = _relevant(headers)
     if b"origin" not in values:
         return
     for value in values.get(b"content-type", ()):
         if value.partition(";")[0].strip().lower() in _FORM_TYPES:
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 "a web page must send its body with content-type: application/json; browsers send plain text and "
                 "forms for any page, without a preflight",
-                status_hint=415,
+                status=415,
             )
 
 

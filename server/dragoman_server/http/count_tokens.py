@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, estimate_tokens, peek
+from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens, peek
 from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -137,10 +137,10 @@ def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
     return replace(plan, client=plan.upstream, translated=translated, fallbacks=(), unsigned=None)
 
 
-def _cannot_count_error(record: RequestRecord) -> RemoteProtocolError:
-    return RemoteProtocolError(
+def _cannot_count_error(record: RequestRecord) -> RequestRefused:
+    return RequestRefused(
         f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
-        status_hint=503,
+        status=503,
     )
 
 

@@ -15,7 +15,7 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import ErrorKind, RemoteProtocolError, RequestHead, Usage, WireError, fault_of, peek
+from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
@@ -138,7 +138,7 @@ class ClientRequest:
         return "" if self.key is None else self.key.name
 
     async def body(self) -> bytes:
-        """Read the request's body. Raises ClientDisconnected and RemoteProtocolError."""
+        """Read the request's body. Raises ClientDisconnected, RemoteProtocolError and RequestRefused."""
         body = await read_body(
             self.receive,
             self.headers.get("content-encoding", ""),
@@ -174,7 +174,8 @@ class BaseEndpoint(ABC):
     async def serve(self, request: ClientRequest) -> None:
         """Respond to one request.
 
-        A RemoteProtocolError that is raised before anything is sent becomes an error response in the client's form.
+        A RemoteProtocolError or RequestRefused that is raised before anything is sent becomes an error response in the
+        client's form.
         """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -217,7 +218,7 @@ class BaseEndpoint(ABC):
         """Check that a request's client key may send it. Nothing is sent upstream for a request without this.
 
         model: as the request names it, "" if it names none. counts: the request counts for the key's limits.
-        Raises RemoteProtocolError.
+        Raises RequestRefused.
         """
         model = model or default_model(self.gateway.settings) or ""
         await self.gateway.catalog.ensure_list_for(model)
@@ -257,12 +258,12 @@ class BaseEndpoint(ABC):
     async def _serve_or_refuse(self, request: ClientRequest) -> None:
         try:
             await self.serve(request)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             if request.send.started:
                 raise
             request.record.outcome, request.record.error = "refused", error.message
             more = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(request.send, fault_of(error), request.record, more)
+            await self._refuse(request.send, error.as_wire_error(), request.record, more)
 
     async def _refuse(
         self, send: Send, error: WireError, record: RequestRecord, more: Iterable[tuple[str, str]] = ()

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope, Send
 
-from dragoman import ErrorKind, RemoteProtocolError, WireError, fault_of
+from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec
 from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.http.request import path_below_mount
@@ -42,7 +42,7 @@ class FallbackErrors:
             message, code = f"there is nothing at this path; {self._hint(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        refusal = RemoteProtocolError(message, status_hint=error.status_code, code=code)
+        refusal = RequestRefused(message, status=error.status_code, code=code)
         return as_starlette(self.refusal(request.scope, refusal), headers)
 
     def _hint(self, request: Request) -> str:
@@ -63,10 +63,10 @@ class FallbackErrors:
             error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers((), request_id)), {}
         )
 
-    async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
+    async def refuse(self, scope: Scope, error: RemoteProtocolError | RequestRefused, send: Send) -> None:
         """Respond to a request that no endpoint receives, and log it."""
         reply = self.refusal(scope, error)
-        if error.status_hint == 401:
+        if error.status == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
         if scope["type"] != "websocket":
@@ -78,12 +78,12 @@ class FallbackErrors:
                 {"type": "websocket.close", "code": 1008}
             )  # before an accept: the server responds with 403
 
-    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+    def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a refused request, and log it."""
-        status = error.status_hint
+        status = error.status
         spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = error_reply(spec, fault_of(error), record.id, request_id_headers((), record.id))
+        reply = error_reply(spec, error.as_wire_error(), record.id, request_id_headers((), record.id))
         record.status, record.error = status, error.message
         log_request(record)
         # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.

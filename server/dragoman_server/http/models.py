@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from dragoman import RemoteProtocolError
+from dragoman import RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
@@ -60,13 +60,13 @@ async def _visible_entries(
 
 
 async def _named_entry(gateway: Gateway, request: ClientRequest) -> CatalogEntry:
-    """Return the model that the path names. Raises RemoteProtocolError (404)."""
+    """Return the model that the path names. Raises RequestRefused (404)."""
     name: str = request.scope["path_params"]["model"]
     entry = (await gateway.catalog.entries()).get(name)
     if entry is None or not may_use(request.key, name):
-        raise RemoteProtocolError(
+        raise RequestRefused(
             f"the model {name[:100]!a} is not listed here",
-            status_hint=404,
+            status=404,
             path="/model",
             code="model_not_found",
         )

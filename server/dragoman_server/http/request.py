@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 from starlette.types import Scope
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.upstream.content_coding import (
     CodingError,
     ContentDecoder,
@@ -45,13 +45,13 @@ async def read_body(
 ) -> bytes:
     """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
 
-    Raises ClientDisconnected, and RemoteProtocolError with status 408 (too slow), 413 (too large), 415 (unknown coding)
-    or 400 (the coding, or the body's framing, is broken).
+    Raises ClientDisconnected; RequestRefused with status 408 (too slow), 413 (too large) or 415 (unknown coding);
+    RemoteProtocolError if the coding, or the body's framing, is broken.
     """
     try:
         decoder = decoder_for(content_encoding, limit)
     except CodingError as error:
-        raise RemoteProtocolError(str(error), status_hint=415) from None
+        raise RequestRefused(str(error), status=415) from None
     if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
@@ -86,9 +86,9 @@ async def read_body(
     )
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
-    raise RemoteProtocolError(
+    raise RequestRefused(
         f"the request body {silent} (body_timeout_s is {silence_s:g} s); send the request again",
-        status_hint=408,
+        status=408,
     )
 
 
@@ -108,8 +108,8 @@ async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[
         raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
 
 
-def _too_large(limit: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request body has more than {limit} bytes", status_hint=413)
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused(f"the request body has more than {limit} bytes", status=413)
 
 
 def path_below_mount(scope: Scope) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, ResponseTranslator, peek
+from dragoman import RequestRefused, ResponseTranslator, peek
 from dragoman.codec import Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
@@ -116,17 +116,17 @@ class StoredResponseBase(BaseEndpoint):
     def id_of(self, request: ClientRequest) -> str:
         """Return the id in the path. Raises RemoteProtocolError where nothing is stored."""
         if not self.stored.enabled:
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 f"this gateway keeps no answers: {HOW_TO_ENABLE} in its configuration",
                 code="unsupported_operation",
             )
         return str(request.scope["path_params"]["id"])
 
-    def not_found(self, id: str) -> RemoteProtocolError:
+    def not_found(self, id: str) -> RequestRefused:
         """Return the error for an id that is not stored."""
-        return RemoteProtocolError(
+        return RequestRefused(
             f"Response with id '{chain.printable_id(id)}' not found.",
-            status_hint=404,
+            status=404,
             code="response_not_found",
         )
 
@@ -194,7 +194,7 @@ class CancelEndpoint(StoredResponseBase):
 
     async def serve(self, request: ClientRequest) -> None:
         await self.find(request)
-        raise RemoteProtocolError("Cannot cancel a synchronous response.")
+        raise RequestRefused("Cannot cancel a synchronous response.")
 
 
 class CompactEndpoint(BaseEndpoint):
@@ -268,7 +268,7 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
     expected = [item for item in output if item.get("status") != "incomplete" or item in replayed]
     # No event reports a cancelled response.
     if replayed != expected or body.get("status") == "cancelled":
-        raise RemoteProtocolError(
+        raise RequestRefused(
             "this response cannot be replayed as a stream; ask for it without stream", path="/stream"
         )
     frames = []

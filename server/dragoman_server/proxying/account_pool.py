@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import msgspec
 
-from dragoman import ErrorKind, RemoteProtocolError, WireError, fault_of
+from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.policy import (
@@ -283,8 +283,8 @@ class RequestAttempts:
         if plan is None:
             try:
                 plan = self._plans[upstream_index] = self._fallbacks[upstream_index - 1].make()
-            except RemoteProtocolError as error:
-                self._unsuitable = self._unsuitable or fault_of(error)
+            except (RemoteProtocolError, RequestRefused) as error:
+                self._unsuitable = self._unsuitable or error.as_wire_error()
         return plan
 
     def _give_up(self, step: GiveUp, now: float) -> None:

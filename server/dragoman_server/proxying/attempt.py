@@ -21,11 +21,13 @@ from dragoman import (
     Outcome,
     Relay,
     RemoteProtocolError,
+    RequestRefused,
     ResponseTranslator,
     WireError,
     translate_error,
 )
-from dragoman._ir.errors import mask_document, mask_error, unreadable_error
+from dragoman._wire.errors import unreadable_error
+from dragoman._wire.masking import mask_document, mask_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
 from dragoman_server.proxying.account_pool import AccountLease
@@ -183,7 +185,7 @@ class Attempt:
             return False
         try:
             unsigned = plan.unsigned().with_account(plan.account)
-        except RemoteProtocolError:
+        except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
             return False

@@ -17,6 +17,7 @@ from dragoman import (
     Relay,
     RemoteProtocolError,
     RequestHead,
+    RequestRefused,
     RequestTranslator,
     ResponseTranslator,
     TranslatedRequest,
@@ -81,12 +82,12 @@ def find_destinations(
 
     model: as the request names it, "" if it names none. listed: see resolve_chain().
 
-    Raises RemoteProtocolError: 400 if there is no model, 404 for one that leads nowhere.
+    Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that leads nowhere.
     """
     model = model or _default_model(settings, client)
     chain = resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, UnknownModel):
-        raise RemoteProtocolError(chain.message, status_hint=404, path="/model", code="model_not_found")
+        raise RequestRefused(chain.message, status=404, path="/model", code="model_not_found")
     destinations = []
     for route in chain:
         upstream = settings.upstream(route.upstream)
@@ -114,7 +115,7 @@ def find_destination(
 class FallbackUpstream:
     """An upstream of the chain after the first.
 
-    make: returns its plan. RemoteProtocolError if it cannot take the request.
+    make: returns its plan. RemoteProtocolError or RequestRefused if it cannot take the request.
     """
 
     settings: UpstreamSettings
@@ -145,7 +146,7 @@ class Plan:
     check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
     advice: see ModelRoute.
     unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None if that was
-        done. RemoteProtocolError if the reasoning may not be left out.
+        done. RequestRefused if the reasoning may not be left out.
     """
 
     id: str
@@ -285,8 +286,8 @@ def make_plan(
         client_key: the one that the request came with.
         reasoning_lookup, check_input: as for the core's translators.
 
-    Raises RemoteProtocolError: 400 for what is wrong with the request, 403 for what its key may not change, 404 for a
-    model that leads nowhere.
+    Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do (400),
+    what its key may not change (403), and a model that leads nowhere (404).
     """
     request_head = request_head or peek(body)
     chain = find_destinations(settings, client, request_head.model, upstreams, listed)
@@ -361,11 +362,11 @@ def make_plan(
     def with_unsigned(destination: Destination) -> Plan:
         return replace(plan_for(destination), unsigned=partial(plan_for, destination, False))
 
-    refusals: list[RemoteProtocolError] = []
+    refusals: list[RemoteProtocolError | RequestRefused] = []
     for number, destination in enumerate(chain, 1):
         try:
             first = with_unsigned(destination)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             refusals.append(error)
             continue
         fallbacks = (
@@ -416,5 +417,5 @@ def _policy(
         and not (key is not None and key.may_loosen)
     ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
-        raise RemoteProtocolError(message, status_hint=403)
+        raise RequestRefused(message, status=403)
     return wanted

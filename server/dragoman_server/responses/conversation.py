@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman import RemoteProtocolError, RequestHead, Signer
+from dragoman import RemoteProtocolError, RequestHead, RequestRefused, Signer
 from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
@@ -152,20 +152,20 @@ def printable_id(id: str) -> str:
     return id[:100].encode("ascii", "replace").decode("ascii")
 
 
-def item_not_found(place: int, id: str) -> RemoteProtocolError:
+def item_not_found(place: int, id: str) -> RequestRefused:
     """An item that nobody knows, in the words of OpenAI's server, for clients look for them."""
-    return RemoteProtocolError(
+    return RequestRefused(
         f"Item with id '{printable_id(id)}' not found. Items are not persisted when `store` is set to false. "
         "Try again with `store` set to true, or remove this item from your input.",
-        status_hint=404,
+        status=404,
         path=f"/input/{place}/id",
         code="item_not_found",
     )
 
 
-def previous_not_found(id: str) -> RemoteProtocolError:
+def previous_not_found(id: str) -> RequestRefused:
     """In the words of OpenAI's server."""
-    return RemoteProtocolError(
+    return RequestRefused(
         f"Previous response with id '{printable_id(id)}' not found.",
         path="/previous_response_id",
         code="previous_response_not_found",
@@ -175,12 +175,12 @@ def previous_not_found(id: str) -> RemoteProtocolError:
 def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     """What the model was told and what it said, up to the end of `previous`.
 
-    A compaction item stands for all that was before it. Raises RemoteProtocolError for an answer that broke off:
-    nobody can tell what the model would have said.
+    A compaction item stands for all that was before it. Raises RequestRefused for a response that broke off,
+    because its end is unknown.
     """
     status = _decoded(previous.body).get("status")
     if status not in _WHOLE:
-        raise RemoteProtocolError(
+        raise RequestRefused(
             f"Previous response with id '{previous.id}' cannot be gone on from: it is {status}. "
             "Go on from the one before it.",
             path="/previous_response_id",

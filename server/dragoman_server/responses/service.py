@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dragoman import RemoteProtocolError, RequestHead
+from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.responses import conversation as chain
 from dragoman_server.responses.stores.base import (
@@ -41,7 +41,7 @@ class ExpandedRequest:
     body: bytes
     previous: str | None = None
     conversation: tuple[StoredItem, ...] | None = None
-    unresolved: RemoteProtocolError | None = None
+    unresolved: RequestRefused | None = None
 
 
 class StoredResponseService:
@@ -58,7 +58,7 @@ class StoredResponseService:
         return self._store is not None
 
     def applies_to(self, request_head: RequestHead) -> bool:
-        """Whether a request has to be looked at more closely. Raises RemoteProtocolError."""
+        """Whether a request has to be looked at more closely. Raises RequestRefused."""
         if self.enabled:
             return True
         asked = chain.read_state_params(request_head)
@@ -76,7 +76,7 @@ class StoredResponseService:
     ) -> ExpandedRequest:
         """store_response: the answer to such a request may be kept. now: seconds since the epoch.
 
-        Raises RemoteProtocolError for a reference that leads nowhere.
+        Raises RequestRefused for a reference that leads nowhere.
         """
         relayed = goal.upstream.stored_responses
         asked = chain.read_state_params(request_head)
@@ -138,7 +138,7 @@ class StoredResponseService:
         return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
-        """Raises RemoteProtocolError when the store does not work."""
+        """Raises RequestRefused when the store does not work."""
         if self._store is None or not chain.is_id(id):
             return None
         try:
@@ -147,7 +147,7 @@ class StoredResponseService:
             raise _broken(error) from error
 
     async def delete(self, id: str, owner: str) -> bool:
-        """False when there was none. Raises RemoteProtocolError when the store does not work."""
+        """False when there was none. Raises RequestRefused when the store does not work."""
         if self._store is None or not chain.is_id(id):
             return False
         try:
@@ -164,17 +164,17 @@ class StoredResponseService:
             raise _broken(error) from error
 
 
-def _passed_on(body: bytes, relayed: bool, unknown: RemoteProtocolError) -> ExpandedRequest:
+def _passed_on(body: bytes, relayed: bool, unknown: RequestRefused) -> ExpandedRequest:
     """A request that refers to what only an upstream can know, and only one that speaks Responses."""
     if not relayed:
         raise unknown
     return ExpandedRequest(body, unresolved=unknown)
 
 
-def _off(previous: str | None, references: list[chain.ItemReference]) -> RemoteProtocolError:
+def _off(previous: str | None, references: list[chain.ItemReference]) -> RequestRefused:
     path = "/previous_response_id" if previous else f"/input/{references[0].index}"
     what = "previous_response_id" if previous else "an item_reference"
-    return RemoteProtocolError(
+    return RequestRefused(
         f"{what} needs answers that are kept, and this gateway keeps none: send the whole conversation as input, "
         f"or {HOW_TO_ENABLE} in its configuration",
         path=path,
@@ -182,9 +182,9 @@ def _off(previous: str | None, references: list[chain.ItemReference]) -> RemoteP
     )
 
 
-def _broken(error: ResponseStoreError) -> RemoteProtocolError:
+def _broken(error: ResponseStoreError) -> RequestRefused:
     """The log says what is wrong; a client needs to know no more than that it is not at fault."""
     ERRORS.error("%s", error)
-    return RemoteProtocolError(
-        "the gateway's response store does not work at the moment; try again later", status_hint=503
+    return RequestRefused(
+        "the gateway's response store does not work at the moment; try again later", status=503
     )
