@@ -1,8 +1,7 @@
-"""Who may use the gateway: client keys, and the secret that everything derives from.
+"""Make client keys and their hashes, and derive keys from the gateway's secret.
 
-Strategy: a key is 256 random bits that only its owner knows; the configuration has its keyed hash, which is worth
-nothing without the secret. A presented key is hashed and compared with all hashes, each in constant time, whatever
-the outcome. The secret itself keys nothing: every use has a key of its own, derived by its label.
+A client key is 256 random bits that only its owner has; the configuration has its keyed hash, which is useless without
+the secret. The secret itself is never used as a key: every use derives its own, by a label.
 """
 
 import hmac
@@ -14,9 +13,9 @@ from dragoman_server.settings import ClientKey
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
-# A new label makes everything that was made with the old one void.
-_SEALS = b"dragoman: sealed reasoning, version 1"
-_CLIENT_KEYS = b"dragoman: client keys, version 1"
+# A new label invalidates everything that was made with the old one.
+_SIGNATURES_LABEL = b"dragoman: sealed reasoning, version 1"
+_CLIENT_KEYS_LABEL = b"dragoman: client keys, version 1"
 
 _KEY_BYTES = 32
 
@@ -27,20 +26,22 @@ def _subkey(secret: Secret, label: bytes) -> bytes:
 
 
 def make_signer(secret: Secret | None) -> Signer:
-    """Wraps and unwraps reasoning. Without a secret, anybody can make what looks like ours."""
-    return Signer() if secret is None else Signer(_subkey(secret, _SEALS))
+    """Return what wraps and unwraps reasoning signatures. Without a secret, anybody can forge them."""
+    return Signer() if secret is None else Signer(_subkey(secret, _SIGNATURES_LABEL))
 
 
 def new_key() -> str:
-    """A client key."""
+    """Return a new client key."""
     return CLIENT_KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
 
 
 def hash_client_key(key: str, secret: Secret) -> str:
-    """What is stored of a client key."""
-    return hmac.digest(_subkey(secret, _CLIENT_KEYS), key.encode("utf-8", "surrogateescape"), "sha256").hex()
+    """Return the hash by which a client key is configured."""
+    return hmac.digest(
+        _subkey(secret, _CLIENT_KEYS_LABEL), key.encode("utf-8", "surrogateescape"), "sha256"
+    ).hex()
 
 
 def may_use(key: ClientKey | None, model: str) -> bool:
-    """Whether a client may use a model, by the name that it sends. key: the one that it came with, if any."""
+    """True if a client may use a model by the name that it sends. key: the client's, None if none is needed."""
     return key is None or not key.models or any(matches(model, pattern) for pattern in key.models)

@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
+from dragoman.errors import STATUS_BY_KIND, ErrorKind, WireError
 
 # The longest real wait is until the next month's quota: a server that sends a longer time has a wrong clock, or
 # counts in another unit.

@@ -23,8 +23,8 @@ from dragoman import (
     TranslatedRequest,
     peek,
 )
-from dragoman._transforms.reasoning_cache import ReasoningLookup
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.document import ReasoningLookup
 from dragoman_server import headers as header_tables
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.keys import make_signer
@@ -227,11 +227,16 @@ class Plan:
         It relays only if both sides stream or neither does; otherwise the response is translated.
         """
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.context, streams=self.streams, member=self.required_member)
+            return Relay(
+                protocol=self.upstream,
+                context=self.context,
+                streams=self.streams,
+                member=self.required_member,
+            )
         return ResponseTranslator(
-            self.upstream,
-            self.client,
-            self.context,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
             check_input=self.check_input,
@@ -241,10 +246,10 @@ class Plan:
     def fan_out(self) -> FanOut:
         """Return the machine for a response whose choices need one upstream request each."""
         return FanOut(
-            self.upstream,
-            self.client,
-            self.context,
-            self.translated.fan_out,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
+            count=self.translated.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
             store_response=self.store_response,
@@ -302,8 +307,8 @@ def make_plan(
     def plan_for(destination: Destination, signed_reasoning: bool = True) -> Plan:
         upstream_settings, upstream = destination.settings, destination.upstream
         translator = RequestTranslator(
-            client,
-            upstream,
+            client=client,
+            upstream=upstream,
             capabilities=capabilities_for(
                 settings, upstream_settings, destination.upstream_model, upstream.name
             ),
