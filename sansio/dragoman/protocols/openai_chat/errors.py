@@ -1,8 +1,8 @@
-"""Errors: bodies and in-band objects to faults, and faults to bodies.
+"""Read errors from bodies and from streams, and write them.
 
-Strategy: the official object is {error: {message, type, param, code}}; compatible servers send its message
-as a plain string, under `detail` or `message`, numbers as codes, or HTML. The words are looked for where they
-usually stand, the kind follows from code, status and words, and nothing here raises.
+The official object is {error: {message, type, param, code}}. Compatible servers send the message as a plain string or
+under `detail` or `message`, numbers as codes, or HTML. The message is looked for in all these places, the kind follows
+from code, status and message, and reading never raises.
 """
 
 from __future__ import annotations
@@ -11,13 +11,62 @@ from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.openai_chat.tables import (
-    ERRORS,
-    FIXED_CODES,
-    KIND_BY_CODE,
-    KIND_BY_TYPE,
-    STATUS_REPLACEMENTS,
-)
+
+# Error codes and types (ours and of compatible servers) that say more than the status does.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "billing_error": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "overloaded": ErrorKind.OVERLOADED,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+}
+
+# Used where no status came: inside a stream.
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "requests": ErrorKind.RATE_LIMIT,
+    "tokens": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "timeout_error": ErrorKind.TIMEOUT,
+}
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", "method_not_supported"),
+    ErrorKind.TIMEOUT: ("server_error", "timeout"),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
+    ErrorKind.CANCELLED: ("server_error", "cancelled"),
+}
+
+# Kinds whose code clients act on: it is never replaced by the sender's own.
+FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
+
+# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # Longer error texts are pages or dumps, not messages.
 MAX_MESSAGE = 2000

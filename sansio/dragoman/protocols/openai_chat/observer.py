@@ -1,7 +1,7 @@
-"""Watches a relayed Chat Completions stream: did it end, did it fail, what did it use.
+"""Observe a relayed stream of Chat Completions: whether it ended or failed, and what it used.
 
-Strategy: a relay must stay cheap, so a frame is decoded only when its bytes show that it says one of these
-things. Quotes inside JSON strings are escaped, so text that a model wrote cannot look like a member.
+A relay must stay cheap, so a frame is decoded only when its bytes show that it reports one of these. Quotes inside JSON
+strings are escaped, so text that a model wrote cannot look like a member.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class ChatObserver:
 
 # The forms in which nearly all servers say that a choice goes on, and that the usage comes later.
 _UNFINISHED = b'"finish_reason":null'
+
 _NO_USAGE = b'"usage":null'
 
 

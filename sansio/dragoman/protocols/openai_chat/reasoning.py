@@ -1,18 +1,40 @@
-"""Reasoning in Chat Completions: fields that no official type has, under four names.
+"""Reasoning in Chat Completions: members that no official type has, under four names.
 
-Strategy: a server's fields are kept exactly as they came (the pieces of a stream put together), because only
-the server knows what it wants back. The text is taken once, from the first field that has it.
+A server's members are kept exactly as they came, with the pieces of a stream joined, because only the server can tell
+what it needs back. The text is taken once, from the first member that has it. In a request, entries of
+`reasoning_details` and `thinking_blocks` may carry wrapped signatures or another vendor's; those become signatures of
+that vendor's protocol. Everything else is one block, with a signature of Chat's own. A message has its text in one
+string and its calls in one list, so only the ids of our own entries say where between them a block stood.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import msgspec
+
+from dragoman._ir.events import Signature
+from dragoman._ir.request import (
+    Citation,
+    Part,
+    Reasoning,
+    Text,
+)
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_REASONING_ENTRY,
+    extra_fields,
+)
+from dragoman.protocols.openai_chat.tables import (
+    NAME,
+    REASONING_FIELDS,
+)
 
 # The members of an entry that are text and grow piece by piece.
 _TEXT_KEYS = ("text", "summary", "thinking")
+
 # The members that close an entry: nothing is added to its text after them.
 CLOSING_KEYS = ("signature", "data")
 
@@ -158,3 +180,208 @@ def is_wrapped_entry(entry: JSON) -> bool:
     return type(entry) is dict and any(
         type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
     )
+
+
+# The other protocols, as far as their blocks travel inside Chat. Named as seals name them.
+_MESSAGES = "anthropic_messages"
+
+_RESPONSES = "openai_responses"
+
+# How many characters of the message's text and how many of its calls came before a block.
+Position = tuple[int, int]
+
+_FIRST: Position = (0, 0)
+
+_PLACE = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
+
+
+def position_id(place: Position) -> str | None:
+    """The `id` of an entry of ours: the one member beside the seal that strict clients hand back."""
+    return None if place == _FIRST else f"drg-{place[0]}-{place[1]}"
+
+
+def _place_of(entry: JSONObject) -> Position:
+    found = _PLACE.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
+    return _FIRST if found is None else (int(found[1]), int(found[2]))
+
+
+def read_turn(
+    message: JSONObject, path: str, signer: Signer, content: list[Part], calls: list[Part]
+) -> list[Part]:
+    """The parts of an assistant's message in their order, as far as it is known: thoughts, content, calls."""
+    thoughts = _thoughts(message, path, signer)
+    if all(place == _FIRST for _, place in thoughts):
+        return [*[thought for thought, _ in thoughts], *content, *calls]
+    out: list[Part] = []
+    chars = given = 0
+    for thought, (before, count) in thoughts:
+        while chars < before and content:
+            text = content[0]
+            if not isinstance(text, Text):
+                break
+            if len(text.text) > before - chars:
+                text, content[0] = _split(text, before - chars)
+            else:
+                del content[0]
+            chars += len(text.text)
+            out.append(text)
+        out += calls[given:count]
+        given = max(given, count)
+        out.append(thought)
+    return [*out, *content, *calls[given:]]
+
+
+def _split(text: Text, at: int) -> tuple[Text, Text]:
+    """A text in two. What it cites stays with the later one, without places: those count from the beginning."""
+    sources = tuple([Citation(source.url, source.title) for source in text.sources])
+    replace = msgspec.structs.replace
+    first = replace(text, text=text.text[:at], cache=None, citations=None, sources=())
+    return first, replace(text, text=text.text[at:], sources=sources)
+
+
+def _thoughts(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
+    fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
+    if not fields:
+        return []
+    thoughts: list[tuple[Reasoning, Position]] = []
+    loose: list[str] = []  # text of entries without a carrier
+    strange: list[Reasoning] = []  # carriers that only a server of this protocol can make something of
+    for field in ("reasoning_details", "thinking_blocks"):
+        entries = fields.get(field)
+        if type(entries) is not list:
+            continue
+        merged = ReasoningEntries()  # clients may hand back the pieces of a stream one by one
+        for entry in entries:
+            merged.add(entry)
+        for index, entry in enumerate(merged.joined()):
+            at = f"{path}/{field}/{index}"
+            found = _carried(entry, at, "".join(loose), signer)
+            if found is None:
+                loose.append(entry_text(entry))
+                if any(entry.get(key) for key in CLOSING_KEYS):
+                    strange.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
+                continue
+            said = "".join(loose)
+            if not found[0].text.startswith(said):  # a signature covers its own text alone
+                thoughts.append((Reasoning(said, path=f"{path}/{field}"), _FIRST))
+            thoughts.append(found)
+            loose.clear()
+        if thoughts:
+            break  # thinking_blocks say the same again
+        loose.clear()
+        strange.clear()
+    if not thoughts:
+        own = Reasoning(reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}")
+        return [(own, _FIRST)]
+    if not any(thought.text for thought, _ in thoughts):
+        first, place = thoughts[0]
+        thoughts[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), place
+    elif loose:
+        thoughts.append((Reasoning("".join(loose), path=f"{path}/{field}"), _FIRST))
+    return [*thoughts, *[(thought, _FIRST) for thought in strange]]
+
+
+def _carried(entry: JSONObject, path: str, before: str, signer: Signer) -> tuple[Reasoning, Position] | None:
+    """One entry as a thought with its carrier and its place, or None when it carries nothing.
+
+    before: the text of summary entries that came before it; they are a ciphertext's readable side.
+    """
+    extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
+    for key in CLOSING_KEYS:
+        value = entry.get(key)
+        if type(value) is str and Signer.is_wrapped(value):
+            text, seal = before + entry_text(entry), signer.unwrap(value)
+            thought = Reasoning(text, seal, extra=extra, path=f"{path}/{key}", forged=seal is None)
+            return thought, _place_of(entry)
+    seal = _foreign_seal(entry, before)
+    if seal is None:
+        return None
+    kind = seal.native["type"]
+    text = "" if kind == "redacted_thinking" else before if kind == "reasoning" else entry_text(entry)
+    return Reasoning(text, seal, extra=extra, path=path), _FIRST
+
+
+def _foreign_seal(entry: JSONObject, before: str) -> Signature | None:
+    """Another vendor's block in an entry of OpenRouter's or LiteLLM's form."""
+    kind, form = entry.get("type"), entry.get("format")
+    signature, data = entry.get("signature"), entry.get("data")
+    if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
+        block = {"type": "thinking", "thinking": entry_text(entry), "signature": signature}
+        return Signature(_MESSAGES, block) if signature else None
+    if not data:
+        return None
+    if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
+        return Signature(_MESSAGES, {"type": "redacted_thinking", "data": data})
+    if kind == "reasoning.encrypted" and form == "openai-responses-v1":
+        summary = [{"type": "summary_text", "text": before}] if before else []
+        item: JSONObject = {"type": "reasoning", "summary": summary, "encrypted_content": data}
+        if entry.get("id"):
+            item["id"] = entry["id"]
+        return Signature(_RESPONSES, item)
+    return None
+
+
+def unwrapped_fields(raw: JSONObject) -> JSONObject:
+    """The reasoning members of a raw message, without entries that hold our own wrapped seals."""
+    fields: JSONObject = {}
+    for key in REASONING_FIELDS:
+        value = raw.get(key)
+        if type(value) is list:
+            value = [entry for entry in value if not is_wrapped_entry(entry)]
+        if value:
+            fields[key] = value
+    return fields
+
+
+def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
+    """Put reasoning that is plain text under the name that the upstream reads."""
+    before = fields.get(field)
+    if field == "reasoning_details":
+        entries: list[JSON] = list(before) if type(before) is list else []
+        for number, text in enumerate(texts, len(entries)):
+            entries.append({"type": "reasoning.text", "text": text, "format": "unknown", "index": number})
+        fields[field] = entries
+    else:
+        fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
+
+
+# Where wrapped seals stood: the path of such a thought names the member that held it.
+_WRAPPED = ("/data", "/signature")
+
+
+def native_reasoning(thought: Reasoning) -> JSONObject:
+    """What a server of this protocol sealed, {} for any other seal and for none."""
+    seal = thought.seal
+    if seal is None or seal.origin != NAME or type(seal.native) is not dict:
+        return {}
+    return seal.native
+
+
+def stands_in_fields(thought: Reasoning) -> bool:
+    """Whether a thought of a Chat request is printed with the raw members of its message."""
+    steps = thought.path.split("/", 4)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED)
+
+
+def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
+    """Native reasoning of several blocks in one message. Only members that hold reasoning are taken: without a
+    secret, a client could have written the rest."""
+    fields: JSONObject = {}
+    leading: list[JSONObject] = []
+    for native in natives:
+        content = native.get("content")
+        if type(content) is list:
+            leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
+        for key in REASONING_FIELDS:
+            value, before = native.get(key), fields.get(key)
+            if not value:
+                continue
+            if type(value) is list and type(before) is list:
+                entries = ReasoningEntries()
+                for entry in (*before, *value):
+                    entries.add(entry)
+                value = entries.joined()
+            elif type(value) is str and type(before) is str:
+                value = f"{before}\n\n{value}"
+            fields[key] = value
+    return fields, leading

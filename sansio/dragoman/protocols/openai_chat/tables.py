@@ -1,4 +1,4 @@
-"""The data of Chat Completions: settings, stop reasons, errors, and the habits of compatible servers."""
+"""The data of Chat Completions: settings, stop reasons, shapes of responses, and the habits of compatible servers."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ PARAMS: dict[str, Param] = {
 }
 
 PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
+
 LEGACY_PARAM_PATHS: dict[Param, str] = {**PARAM_PATHS, "max_output_tokens": "/max_tokens"}
 
 MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
@@ -64,18 +65,23 @@ PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
 
 # "Up to 4 sequences where the API will stop generating further tokens."
 MAX_STOPS = 4
+
 # "Up to 4 explicit breakpoints a request."
 MAX_CACHE_MARKS = 4
 
 # In characters: longer names of users are refused.
 MAX_USER = 64
+
 MAX_SAFETY_IDENTIFIER = 128
 
 # Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
 NATIVE_FIELDS = frozenset({"extra_content", "include_obfuscation"})
+
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+
 # Groq's name of the usual tier in answers.
 RESPONSE_TIER_ALIASES = {"on_demand": "default"}
+
 # Tiers of the other protocols that have a twin here.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 
@@ -85,8 +91,10 @@ REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "p
 # Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
 # under two names.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+
 # What open servers hand to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
+
 # What a client may say about reasoning; printed again as it was for the same protocol.
 REASONING_SETTINGS = (
     "reasoning_effort",
@@ -103,7 +111,9 @@ WEB_SEARCH_OPTIONS = "web_search_options"
 
 # Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
+
 BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
+
 CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 
 # finish_reason -> why. The first five are official, the rest is seen from compatible servers. Any other word
@@ -147,17 +157,21 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.PAUSE: "stop",
     StopReason.COMPACTION: "stop",
 }
+
 # Reasons for which "stop" says less than was said.
 LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # What only its maker can read and wants back with the message: Google's signatures.
 EXTRA_CONTENT = "extra_content"
+
 # What stands for Google's signature on a call of another model's.
 DUMMY_THOUGHT_SIGNATURE: JSONObject = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
+
 # In the seal of a call's unknown members: call id -> members.
 CALL_EXTRAS = "tool_calls_extra"
+
 # Members of a delta or message with a meaning of their own; any other one is content that we do not know.
 DELTA_FIELDS = frozenset(
     {
@@ -171,76 +185,27 @@ DELTA_FIELDS = frozenset(
         *REASONING_FIELDS,
     }
 )
+
 # Members that are whole pieces of content (sound, pictures). No other protocol has a form for them, and they are
 # too large to travel with a conversation for nothing.
 OPAQUE_FIELDS = frozenset({"audio", "images"})
+
 # Groq's list of what its own tools did.
 EXECUTED_TOOLS = "executed_tools"
 
 # The format name of our own entries in reasoning_details.
 SIGNATURE_FORMAT = "dragoman-v1"
 
-# Error codes and types (ours and of compatible servers) that say more than the status does.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
-    "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
-    "insufficient_quota": ErrorKind.BILLING,
-    "billing_error": ErrorKind.BILLING,
-    "invalid_api_key": ErrorKind.AUTHENTICATION,
-    "model_not_found": ErrorKind.NOT_FOUND,
-    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
-    "overloaded": ErrorKind.OVERLOADED,
-    "server_is_overloaded": ErrorKind.OVERLOADED,
-}
-# Used where no status came: inside a stream.
-KIND_BY_TYPE: dict[str, ErrorKind] = {
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "permission_error": ErrorKind.PERMISSION,
-    "not_found_error": ErrorKind.NOT_FOUND,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "requests": ErrorKind.RATE_LIMIT,
-    "tokens": ErrorKind.RATE_LIMIT,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "timeout_error": ErrorKind.TIMEOUT,
-}
-
-# kind -> (type, code) of the error object.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    ErrorKind.PERMISSION: ("permission_error", None),
-    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    ErrorKind.METHOD: ("invalid_request_error", "method_not_supported"),
-    ErrorKind.TIMEOUT: ("server_error", "timeout"),
-    ErrorKind.CONFLICT: ("conflict", None),
-    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
-    ErrorKind.SERVER: ("server_error", None),
-    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
-    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
-    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
-    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
-    ErrorKind.CANCELLED: ("server_error", "cancelled"),
-}
-# Kinds whose code clients act on: it is never replaced by the sender's own.
-FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
-
-# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
-STATUS_REPLACEMENTS = {402: 429, 529: 503}
-
-# --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
-
 _NOWHERE = "has no place in other protocols"
+
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
+
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
+
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
+
 CUSTOM_SHAPE: dict[str, Shape] = {"name": None, "input": None}
+
 CALL_SHAPE: dict[str, Shape] = {
     "index": None,
     "id": None,
@@ -248,7 +213,9 @@ CALL_SHAPE: dict[str, Shape] = {
     "function": FUNCTION_SHAPE,
     "custom": CUSTOM_SHAPE,
 }
+
 _PART: Shape = {"type": None, "text": None}
+
 _FILTERED = DroppedUnless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
@@ -299,6 +266,7 @@ _USAGE_BOOKKEEPING = (
     "total_characters",
     "x_details",
 )
+
 _CHUNK_BOOKKEEPING = (
     "__verbose",  # llama.cpp, and its times
     "timings",
@@ -322,6 +290,7 @@ _CHUNK_BOOKKEEPING = (
     "usage_breakdown",  # Groq: the figures of each model behind a compound one
     "weight_version",
 )
+
 _CHOICE_BOOKKEEPING = (
     "content_filter_offsets",  # Azure
     "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
@@ -341,11 +310,13 @@ NATIVE_COUNTERS = frozenset(
         "video_tokens",
     }
 )
+
 _DETAILS: Shape = Counters(
     dict.fromkeys(
         [*NATIVE_COUNTERS, "cached_tokens", "cache_write_tokens", "reasoning_tokens", "text_tokens"]
     )
 )
+
 _USAGE: Shape = Counters(
     {
         "prompt_tokens": None,
@@ -376,10 +347,12 @@ ANNOTATION_SHAPE: Shape = {
         "content": None,  # OpenRouter: words of the page, of which the writer tells
     },
 }
+
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
 ]
+
 # Of a delta, and of the message of a whole answer: members that the reader does not take.
 MESSAGE_SHAPE: dict[str, Shape] = {
     "channel": None,  # Groq: which kind of text it is
@@ -401,6 +374,7 @@ MESSAGE_SHAPE: dict[str, Shape] = {
         "openai": {"responseId": None, "serviceTier": None},
     },
 }
+
 CHOICE_SHAPE: dict[str, Shape] = {
     "index": None,
     "delta": None,
@@ -414,6 +388,7 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "provider_specific_fields": _NOWHERE,  # LiteLLM
     **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
+
 RESPONSE_SHAPE: dict[str, Shape] = {
     "id": None,
     "object": None,
@@ -447,6 +422,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "vertex_ai_url_context_metadata": _NOWHERE,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
+
 # The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
 CHUNK_FIELDS = frozenset(
     (
@@ -475,4 +451,5 @@ def _silent(shape: dict[str, Shape]) -> frozenset[str]:
 IGNORABLE_CHUNK_FIELDS = _silent(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
     "usage"
 }
+
 IGNORABLE_CHOICE_FIELDS = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

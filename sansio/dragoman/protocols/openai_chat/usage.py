@@ -1,4 +1,4 @@
-"""Token counts: what servers make of `usage`, and the official form of it."""
+"""Read the token counts of the official and of compatible servers, and write them in the official form."""
 
 from __future__ import annotations
 

@@ -1,38 +1,58 @@
-"""An assistant's turn of the history, printed for a Chat Completions upstream.
+"""Write content parts and assistant turns for a Chat Completions upstream.
 
-Strategy: one message holds all that was said and all calls of a turn, so a run of messages is collected first and
-printed then. Earlier reasoning goes where the upstream wants it: its own fields as it sent them, other text under
-the name that it reads. What it sealed beside its calls goes back onto those calls.
+Text, media and cache marks become wire parts one by one, in order. One message holds all text and all calls of a turn,
+so a run of messages is collected first and written then. Earlier reasoning goes where the upstream reads it: its own
+members as it sent them, other text under the name that it reads. What it signed beside its calls goes back onto those
+calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.losses import LossCode
-from dragoman._ir.request import Message, OpaquePart, Part, Reasoning, Refusal, Text, ToolCall
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CacheMark,
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+)
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.openai_chat.reasoning import ReasoningEntries, is_wrapped_entry
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.reasoning import (
+    add_texts,
+    join_native_reasoning,
+    native_reasoning,
+    stands_in_fields,
+    unwrapped_fields,
+)
 from dragoman.protocols.openai_chat.tables import (
+    BREAKPOINT_TTL_NAMES,
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
     EXTRA_CONTENT,
+    MAX_CACHE_MARKS,
     NAME,
-    REASONING_FIELDS,
 )
-from dragoman.protocols.openai_chat.write_parts import PLAIN_TEXT, PartWriter, deep_merge
+from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
 _CARRIES = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
+
 # What says of a message only whose it is.
 _SPEAKER = {"role", "name"}
+
 # Two names for the same: reasoning as one text.
 _PLAIN_FIELDS = {"reasoning_content", "reasoning"}
-# Where wrapped seals stood: the path of such a thought names the member that held it.
-_WRAPPED = ("/data", "/signature")
 
 
 def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
@@ -133,9 +153,9 @@ class _TurnWriter:
     def _thought(self, thought: Reasoning, message: Message) -> None:
         self.thoughts.append(thought)
         # One that a pass has put there stands instead of what the client said.
-        if self._parts.same_protocol and (self._parts.exact or _stands_in_fields(thought)):
-            self.said[message.path] = _unwrapped_fields(self._parts.raw_message(message))
-        native = _own_native(thought)
+        if self._parts.same_protocol and (self._parts.exact or stands_in_fields(thought)):
+            self.said[message.path] = unwrapped_fields(self._parts.raw_message(message))
+        native = native_reasoning(thought)
         extras = native.get(CALL_EXTRAS)
         for call_id, extra in extras.items() if type(extras) is dict else ():
             if type(extra) is dict:
@@ -217,9 +237,9 @@ class _TurnWriter:
         if own:
             natives += self.said.values()
         for thought in self.thoughts:
-            if own and _stands_in_fields(thought):
+            if own and stands_in_fields(thought):
                 continue  # it is in the raw members
-            native = _own_native(thought)
+            native = native_reasoning(thought)
             if native:
                 if own or field is not None or native.keys() <= _CARRIES:
                     natives.append(native)
@@ -236,9 +256,9 @@ class _TurnWriter:
                     )
                 else:
                     texts.append(thought.text)
-        fields, leading = _joined(natives)
+        fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
-            _add_texts(fields, field, texts)
+            add_texts(fields, field, texts)
         if own and not exact and field in _PLAIN_FIELDS:
             for other in (_PLAIN_FIELDS - {field}) & fields.keys():
                 if fields.setdefault(field, fields[other]) == fields[other]:
@@ -264,63 +284,189 @@ def _call_body(call: ToolCall) -> JSONObject:
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _own_native(thought: Reasoning) -> JSONObject:
-    """What a server of this protocol sealed, {} for any other seal and for none."""
-    seal = thought.seal
-    if seal is None or seal.origin != NAME or type(seal.native) is not dict:
-        return {}
-    return seal.native
+PLAIN_TEXT = {"type", "text"}
 
 
-def _stands_in_fields(thought: Reasoning) -> bool:
-    """Whether a thought of a Chat request is printed with the raw members of its message."""
-    steps = thought.path.split("/", 4)
-    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED)
+class PartWriter:
+    """Prints the parts of one request.
+
+    own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
+    """
+
+    __slots__ = ("_marked", "_request", "capabilities", "exact", "ledger", "same_protocol")
+
+    def __init__(
+        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
+    ) -> None:
+        self._request = request
+        self.same_protocol = same_protocol
+        self.exact = same_protocol and capabilities.relay == "exact"
+        self.capabilities = capabilities
+        self.ledger = ledger
+        self._marked: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
+
+    def part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
+        """Append one part of a message to its content, in as many wire parts as it takes."""
+        start = len(content)
+        if isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+            if part.citations is not None and not self.same_protocol:
+                self.ledger.altered(part.path, "sent without its citations: text parts have none here")
+        elif isinstance(part, Media):
+            self._media(part, content)
+        elif isinstance(part, OpaquePart):
+            if part.origin == NAME:
+                content.append(part.native)
+            else:
+                self.ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
+            return
+        else:
+            # A call, a thought or a refusal of a user: no protocol has them, a pass or an embedder might.
+            self.ledger.dropped(
+                part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
+            )
+            return
+        if len(content) > start:
+            last = content[-1]
+            self.mark(part.cache, message, last)
+            if self.same_protocol and part.extra:
+                content[-1] = deep_merge(last, part.extra)
+        elif part.cache is not None:
+            self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
+
+    def mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or into the ledger. One on the whole message is in its envelope."""
+        if mark is None:
+            return
+        if self.exact:
+            if not mark.path.endswith("/cache_control"):
+                part["prompt_cache_breakpoint"] = _breakpoint(mark)
+            elif message is None or mark.path != f"{message.path}/cache_control":
+                part["cache_control"] = write_cache_control(mark)
+        elif self.capabilities.cache_marks == "none":
+            self.ledger.dropped(mark.path, "the upstream takes no cache marks")
+        else:
+            name, form = _MARKS[self.capabilities.cache_marks]
+            if name in part:
+                self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
+            else:
+                part[name] = form(mark)
+                self._marked.append((part, name, mark))
+
+    def drop_excess_marks(self) -> None:
+        """Take back the marks that are too many. The last ones cover the most."""
+        for part, name, mark in self._marked[:-MAX_CACHE_MARKS]:
+            del part[name]
+            self.ledger.dropped(
+                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
+            )
+
+    def write_message_fields(self, message: Message, body: JSONObject) -> None:
+        """What a message has beside its content."""
+        if message.name is not None:
+            if "message_name" in self.capabilities.refuses:
+                self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
+            else:
+                body["name"] = message.name
+        if message.phase is not None:
+            self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
+        if not self.same_protocol:
+            return
+        raw = self.raw_message(message)
+        for key in ("cache_control", "annotations"):
+            if raw.get(key) is not None and (self.exact or key == "annotations"):
+                body[key] = raw[key]
+        if message.extra:
+            body.update(message.extra)
+
+    def content(self, parts: list[JSONObject]) -> JSON:
+        """One string for plain texts, the parts where they say more than that."""
+        if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
+            return one_string(parts)
+        return parts
+
+    def raw_message(self, message: Message) -> JSONObject:
+        """The message as the client sent it, {} for one that a pass has put there: paths of theirs lead elsewhere."""
+        head, _, index = message.path.rpartition("/")
+        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
+        return found
+
+    def _media(self, part: Media, content: list[JSONObject]) -> None:
+        if part.context is not None:
+            content.append({"type": "text", "text": part.context})
+            self.ledger.altered(f"{part.path}/context", "sent as a text part before the document")
+        if part.citations is not None:
+            self.ledger.dropped(f"{part.path}/citations", "the target protocol has no citations")
+        if part.kind == "image":
+            self._image(part, content)
+        elif part.kind == "file":
+            self._file(part, content)
+        else:
+            sound = {"data": part.data, "format": (part.media_type or "").rpartition("/")[2]}
+            content.append({"type": "input_audio", "input_audio": sound})
+
+    def _image(self, part: Media, content: list[JSONObject]) -> None:
+        if part.source == "file_id":
+            self.ledger.dropped(part.path, "images are sent by URL or as data here, not by file id")
+            return
+        image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
+        if part.detail is not None:
+            image["detail"] = part.detail
+        content.append({"type": "image_url", "image_url": image})
+
+    def _file(self, part: Media, content: list[JSONObject]) -> None:
+        file: JSONObject = {}
+        if part.detail is not None:
+            self.ledger.dropped(f"{part.path}/detail", "files have no detail setting here")
+        if part.filename is not None:
+            file["filename"] = part.filename
+        if part.source == "base64":
+            if not self.exact and part.filename is None:
+                # "filename is required when passing the file as data"
+                file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
+            file["file_data"] = part.data if part.media_type is None else _data_uri(part)
+        elif part.source == "file_id":
+            file["file_id"] = part.data
+            if not self.same_protocol:
+                self.ledger.altered(part.path, "a file id means something to the server that gave it alone")
+        elif self.same_protocol:
+            file["file_data"] = part.data
+        else:
+            content.append({"type": "text", "text": self._words_of_file(part)})
+            return
+        content.append({"type": "file", "file": file})
+
+    def _words_of_file(self, part: Media) -> str:
+        """A document as text: its own, or where it is to be found."""
+        if part.source == "url":
+            self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
+            return f"[document: {part.filename + ', ' if part.filename else ''}{part.data}]"
+        if part.filename is None:
+            return part.data
+        self.ledger.altered(f"{part.path}/title", "sent as the first line of the document's text")
+        return f"{part.filename}\n\n{part.data}"
 
 
-def _unwrapped_fields(raw: JSONObject) -> JSONObject:
-    """The reasoning members of a raw message, without entries that hold our own wrapped seals."""
-    fields: JSONObject = {}
-    for key in REASONING_FIELDS:
-        value = raw.get(key)
-        if type(value) is list:
-            value = [entry for entry in value if not is_wrapped_entry(entry)]
-        if value:
-            fields[key] = value
-    return fields
+def _breakpoint(mark: CacheMark) -> JSONObject:
+    point: JSONObject = {"mode": "explicit"}
+    if mark.ttl is not None:
+        point["ttl"] = BREAKPOINT_TTL_NAMES[mark.ttl]
+    return point
 
 
-def _joined(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
-    """Native reasoning of several blocks in one message. Only members that hold reasoning are taken: without a
-    secret, a client could have written the rest."""
-    fields: JSONObject = {}
-    leading: list[JSONObject] = []
-    for native in natives:
-        content = native.get("content")
-        if type(content) is list:
-            leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
-        for key in REASONING_FIELDS:
-            value, before = native.get(key), fields.get(key)
-            if not value:
-                continue
-            if type(value) is list and type(before) is list:
-                entries = ReasoningEntries()
-                for entry in (*before, *value):
-                    entries.add(entry)
-                value = entries.joined()
-            elif type(value) is str and type(before) is str:
-                value = f"{before}\n\n{value}"
-            fields[key] = value
-    return fields, leading
+# Target.cache_marks -> the member of a part, and its value.
+_MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
+    "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
+    "cache_control": ("cache_control", write_cache_control),
+}
 
 
-def _add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
-    """Put reasoning that is plain text under the name that the upstream reads."""
-    before = fields.get(field)
-    if field == "reasoning_details":
-        entries: list[JSON] = list(before) if type(before) is list else []
-        for number, text in enumerate(texts, len(entries)):
-            entries.append({"type": "reasoning.text", "text": text, "format": "unknown", "index": number})
-        fields[field] = entries
-    else:
-        fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
+def one_string(parts: list[JSONObject]) -> JSON:
+    """Plain texts with a blank line between them, the parts where one is no plain text."""
+    if all(part.keys() == PLAIN_TEXT and part["type"] == "text" for part in parts):
+        return "\n\n".join([part["text"] for part in parts])
+    return parts
+
+
+def _data_uri(part: Media) -> str:
+    return f"data:{part.media_type or ''};base64,{part.data}"

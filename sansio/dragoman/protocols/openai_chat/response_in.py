@@ -1,8 +1,8 @@
-"""Chat Completions answers, streamed or whole -> events.
+"""Read Chat Completions responses, streamed or whole.
 
-Strategy: what a chunk says of the answer is read here, what it says of a choice by `Choice`. The finish reason is
-held back until [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A
-whole answer is read as one chunk. The three deltas that make up nearly all frames have a short lane.
+`ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
+[DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
+one chunk. The three deltas that make up nearly all frames have a short path.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.citations import lossy_page_lists, read_page_lists
+from dragoman.protocols.openai_chat.checks import text_or_none
+from dragoman.protocols.openai_chat.content_in import ChoiceReader
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
-from dragoman.protocols.openai_chat.read_calls import IdAllocator
-from dragoman.protocols.openai_chat.read_choice import ChoiceReader
 from dragoman.protocols.openai_chat.tables import (
     CALL_SHAPE,
     CHOICE_SHAPE,
@@ -48,9 +47,11 @@ from dragoman.protocols.openai_chat.tables import (
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
+from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator, unreadable_response
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NOTHING: tuple[Event, ...] = ()
+
 _PADDING = b"obfuscation"
 
 
@@ -214,11 +215,11 @@ class ChatReader:
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
         self._began = self._tier
-        self._model = _string(chunk.get("model")) or self._exchange.request.model
+        self._model = text_or_none(chunk.get("model")) or self._exchange.request.model
         created = chunk.get("created")
         out.append(
             Started(
-                _string(chunk.get("id")) or f"chatcmpl-{self._exchange.id}",
+                text_or_none(chunk.get("id")) or f"chatcmpl-{self._exchange.id}",
                 self._model,
                 created if type(created) is int else None,
                 self._tier,
@@ -227,7 +228,7 @@ class ChatReader:
 
     def _note_tier(self, chunk: JSONObject) -> None:
         """Other words than the official ones would break strict clients."""
-        said = _string(chunk.get("service_tier"))
+        said = text_or_none(chunk.get("service_tier"))
         tier = RESPONSE_TIER_ALIASES.get(said or "", said)
         if tier in SERVICE_TIERS:
             self._tier = tier
@@ -341,15 +342,41 @@ def _short_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
     return (ArgumentsDelta(call.block, piece),)
 
 
-def _string(value: JSON) -> str | None:
-    return value if type(value) is str and value else None
-
-
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     """certain: the upstream says that this is the whole answer, which is then one that cannot be read."""
     subject = "it" if certain else "the upstream's stream"
     return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
 
 
-def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)
+# Where a chunk or an answer lists pages: the first has titles, the second may be mere URLs.
+_LISTS = ("search_results", "citations")
+
+_PAGE = {"url", "title"}
+
+
+def read_page_lists(body: JSONObject) -> list[JSONObject]:
+    """The pages that a chunk or answer lists beside its choices, in the form of annotations, each URL once."""
+    found: dict[str, JSONObject] = {}
+    for key in _LISTS:
+        pages = body.get(key)
+        for page in pages if type(pages) is list else ():
+            url = _url(page)
+            if url is not None and url not in found:
+                title = text_or_none(page.get("title")) if type(page) is dict else None
+                found[url] = {"type": "url_citation", "url_citation": {"url": url, "title": title}}
+    return list(found.values())
+
+
+def lossy_page_lists(body: JSONObject) -> list[str]:
+    """Those of the lists that say more of a page than URL and title, or that cannot be read."""
+    return [key for key in _LISTS if body.get(key) is not None and not _is_plain(body[key])]
+
+
+def _is_plain(pages: JSON) -> bool:
+    if type(pages) is not list:
+        return False
+    return all(_url(page) is not None and (type(page) is str or page.keys() <= _PAGE) for page in pages)
+
+
+def _url(page: JSON) -> str | None:
+    return text_or_none(page.get("url") if type(page) is dict else page)

@@ -1,10 +1,10 @@
-"""Tool calls of one choice: fragments in, blocks out.
+"""Read the tool calls of one choice: fragments in, blocks out.
 
-Strategy: fragments are told apart by index, but servers leave the index out, use one index for several calls,
-repeat ids and names, or send a call whole. A table of the calls by index and a few rules decide which call a
-fragment belongs to. "Tool call ended" is never said: a call ends when another one starts and its arguments
-are a complete JSON object, or with the answer. Members of a call that we do not know (Google's signatures among
-them) go to the client sealed, as reasoning before the call: the server wants them back with it.
+Fragments are told apart by index, but servers leave the index out, use one index for several calls, repeat ids and
+names, or send a call whole. A table of the calls by index and a few rules decide which call a fragment belongs to. No
+event says that a call has ended: it ends when another one starts and its arguments are a complete JSON object, or with
+the response. Members of a call that we do not know (Google's signatures among them) go to the client as a signature,
+in a reasoning block before the call, because the server needs them back with it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ from dragoman._ir.events import (
 )
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, kind_of
-from dragoman.protocols.openai_chat.tables import (
-    CALL_EXTRAS,
-    CALL_SHAPE,
-    CUSTOM_SHAPE,
-    FUNCTION_SHAPE,
-    NAME,
-)
+from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
 
 
 class StreamedCall:

@@ -1,27 +1,112 @@
-"""The messages of a request, printed for a Chat Completions upstream.
+"""Write the body for a Chat Completions upstream.
 
-Strategy: a writer collects the wire messages. Texts are one string, because many servers take nothing else ("invalid
-type: sequence, expected a string"); lists of parts are for images and marks. "A message with role tool must be a
-response to a preceding message with tool_calls": so all results of a stretch between two assistant turns come
-first, then the media that they held (a tool message is text only), then what else was said, in one message of the
-user's: "conversation roles must alternate user and assistant".
+The conversation is cut into assistant turns and everything between them, because Chat is the strictest about turns: one
+assistant message holds all calls of a turn, and "a message with role tool must be a response to a preceding message
+with tool_calls". So all results between two turns come first, then the media that they held (a tool message has only
+text), then the rest, in one user message: "conversation roles must alternate user and assistant". Texts are one string
+where possible, because many servers take nothing else ("invalid type: sequence, expected a string"). Requests that
+came as Chat keep their members, and unless they are repaired for the upstream (`Capabilities.relay`), their message
+boundaries and settings as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.parameters import Converter, hash_longer_than, write_params
+from dragoman._ir.request import Media, Message, Param, Part, Request, Text, ToolResult
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.strict_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.write_parts import PLAIN_TEXT, PartWriter
-from dragoman.protocols.openai_chat.write_turns import write_simple_turn, write_turn
+from dragoman.protocols.openai_chat.messages_out import PLAIN_TEXT, PartWriter, write_simple_turn, write_turn
+from dragoman.protocols.openai_chat.reasoning_settings import write_reasoning
+from dragoman.protocols.openai_chat.tables import (
+    MAX_SAFETY_IDENTIFIER,
+    MAX_USER,
+    NAME,
+    PARAM_NAMES,
+    REASONING_SETTINGS,
+    REJECTED_PARAMS,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+)
+from dragoman.protocols.openai_chat.tools import deep_merge, write_native_tools, write_tools
+
+
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """The body to send. What it cannot carry is entered in `ledger`.
+
+    Raises RemoteProtocolError (400) for settings without which the request would mean something else.
+    """
+    for param in REJECTED_PARAMS:
+        if request.params.get(param):
+            path = request.param_paths.get(param, f"/{param}")
+            raise RemoteProtocolError(
+                f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
+                " send the whole conversation instead",
+                path=path,
+                code="unsupported_value",
+            )
+    same_protocol = request.protocol == NAME
+    exact = same_protocol and capabilities.relay == "exact"
+    messages = _messages(request, same_protocol, exact, capabilities, ledger)
+    out: JSONObject = {"model": request.model, "messages": messages}
+    if request.stream:
+        out["stream"] = True
+        if not exact or request.include_usage:
+            # Always asked for: whoever writes to a client of another protocol leaves it out where it is not wanted.
+            out["stream_options"] = {"include_usage": True}
+    if exact:
+        write_native_tools(request, out)
+        write_native_settings(request, out, ledger)
+    else:
+        write_tools(request, same_protocol, capabilities, out, ledger)
+        write_response_format(request, same_protocol, messages, out, ledger)
+        write_reasoning(request, same_protocol, capabilities, out, ledger)
+        write_settings(request, same_protocol, capabilities, out, ledger)
+    if same_protocol:
+        for key, value in (request.extra or {}).items():
+            out[key] = deep_merge(out.get(key), value)
+    return out
+
+
+def _messages(
+    request: Request, same_protocol: bool, exact: bool, capabilities: Capabilities, ledger: Ledger
+) -> list[JSONObject]:
+    writer = MessageWriter(request, same_protocol, capabilities, ledger)
+    messages = request.messages
+    count = len(messages)
+    spoken = _last_spoken(messages) if capabilities.reasoning_back == "tool_loop" else count
+    index = 0
+    while index < count:
+        end = index + 1
+        if messages[index].role == "assistant":
+            while not exact and end < count and messages[end].role == "assistant":
+                end += 1
+            writer.write_assistant_turn(messages[index:end], index > spoken)
+        else:
+            while end < count and messages[end].role != "assistant":
+                end += 1
+            writer.write_between_turns(messages[index:end])
+        index = end
+    return writer.finish()
+
+
+def _last_spoken(messages: Sequence[Message]) -> int:
+    """The place of the last message in which the user says something, -1 when there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
+            return index
+    return -1
+
 
 # What is said where an upstream's order of turns wants another role than the client's.
 _BEGINS = "(The assistant speaks first.)"
-_BETWEEN = "I have the results."
 
+_BETWEEN = "I have the results."
 
 # A message that has more than these stays one of its own.
 _JOINED = {"role", "content", "name"}
@@ -264,3 +349,146 @@ def _prefix(content: list[JSONObject], text: str) -> None:
         content[0]["text"] = text + content[0]["text"]
     else:
         content.insert(0, {"type": "text", "text": text.rstrip(": ")})
+
+
+def write_settings(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the plain settings into `out`. own: the request came as Chat Completions."""
+    if request.params:
+        converters = _MARKING_CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
+        if "service_tier" in capabilities.refuses:
+            converters = {**converters, "speed": _no_speed}
+        if same_protocol:  # the client's words for tiers are the upstream's
+            converters = {param: each for param, each in converters.items() if param != "service_tier"}
+        write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
+        if not same_protocol:
+            _finish(request, capabilities, out, ledger)
+
+
+def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """The same for a request that came as Chat Completions, with limit, reasoning and format in its own words."""
+    newer = request.raw.get("max_completion_tokens") is not None
+    write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
+    for key in REASONING_SETTINGS:
+        if request.raw.get(key) is not None:
+            out[key] = request.raw[key]
+    if request.response_format is not None:
+        out["response_format"] = request.raw["response_format"]
+
+
+def _finish(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Settings that become another one than their name says."""
+    if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
+        out["service_tier"] = "fast"
+        path = request.param_paths.get("service_tier", "/service_tier")
+        ledger.dropped(path, "the speed is said in its place")
+    wanted = _LOGPROBS in (request.params.get("include") or ())
+    if wanted and "logprobs" in capabilities.refuses:
+        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        wanted = False
+    if wanted or "top_logprobs" in out:
+        out["logprobs"] = True  # "must be set to true if top_logprobs is used"
+
+
+_LOGPROBS = "message.output_text.logprobs"
+
+# Encrypted reasoning travels inside the conversation anyway.
+_SERVED_INCLUDES = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
+
+
+def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is str and value in SERVICE_TIERS:
+        return value
+    tier = SERVICE_TIER_ALIASES.get(str(value))
+    if tier is None:
+        ledger.dropped(path, "the target protocol has no such service tier")
+    else:
+        ledger.altered(path, f"sent as {tier}")
+    return tier
+
+
+def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Messages' `speed: fast` is a service tier here; any other speed is the ordinary one."""
+    if value not in ("fast", "standard"):
+        ledger.dropped(path, "the target protocol has no such speed")
+    return value if value == "fast" else None
+
+
+def _no_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value != "standard":
+        ledger.dropped(path, "the upstream takes no service tier")
+    return None
+
+
+def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
+    for index, item in enumerate(value if type(value) is list else ()):
+        if type(item) is not str or item not in _SERVED_INCLUDES:
+            ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
+    return None
+
+
+def _no_marks(value: JSON, path: str, ledger: Ledger) -> JSON:
+    ledger.dropped(path, "the upstream takes no cache marks")
+    return None
+
+
+_MARKING_CONVERTERS: Mapping[Param, Converter] = {
+    "service_tier": _service_tier,
+    "speed": _speed,
+    "include": _include,
+    "background": lambda value, path, ledger: None,  # false, or it would have been refused
+    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
+    "user": hash_longer_than(MAX_USER),
+}
+
+_CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_options": _no_marks}
+
+_ASK_FOR_JSON = "Answer with one JSON object."
+
+
+def write_response_format(
+    request: Request, same_protocol: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the form of the answer into `out`; `messages` are the request's own, printed."""
+    form = request.response_format
+    if form is None:
+        return
+    path = form.path or "/response_format"
+    if form.schema is None:
+        out["response_format"] = {"type": "json_object"}
+        if not any(_says_json(message) for message in messages):
+            # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
+            _instruct(messages, _ASK_FOR_JSON)
+            ledger.altered(
+                path, "the messages got an instruction to answer in JSON, without which it is refused"
+            )
+        return
+    schema: JSONObject = {"name": form.name or "response"}  # the name is required
+    if form.description is not None:
+        schema["description"] = form.description
+    schema["schema"] = form.schema
+    if form.strict is not None:
+        schema["strict"] = form.strict and is_strict(form.schema)
+        if form.strict and not schema["strict"]:
+            ledger.altered(path, "the schema is outside of what the server takes as strict")
+    if same_protocol and form.extra:
+        schema.update(form.extra)
+    out["response_format"] = {"type": "json_schema", "json_schema": schema}
+
+
+def _says_json(message: JSONObject) -> bool:
+    content = message.get("content")
+    texts = [content] if type(content) is str else [part.get("text") for part in content or ()]
+    return any(type(text) is str and "json" in text.lower() for text in texts)
+
+
+def _instruct(messages: list[JSONObject], text: str) -> None:
+    """Add an instruction to the system's words, which some servers take in one message at the head alone."""
+    first = messages[0] if messages else {}
+    if first.get("role") not in ("system", "developer"):
+        messages.insert(0, {"role": "system", "content": text})
+    elif type(first["content"]) is str:
+        first["content"] = f"{first['content']}\n\n{text}"
+    else:
+        first["content"] = [*first["content"], {"type": "text", "text": text}]

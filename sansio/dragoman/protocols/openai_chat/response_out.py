@@ -1,9 +1,9 @@
-"""Events -> a stream of Chat Completions.
+"""Write a response as a stream of Chat Completions.
 
-Strategy: the SDK's accumulator joins every repeated string, so role, ids and names come once; all citations come in
-one chunk before the finish, `usage` in one last chunk with empty `choices`. Everything in a chunk but the text is
-constant while a block is open: the bytes before and after it are made once per block. Citations and seals count in
-the text of the whole message, so the writer counts it.
+The SDKs' accumulators join every repeated string, so role, ids and names are sent once. All citations go into one chunk
+before the finish reason, and `usage` into one last chunk with empty `choices`. Everything in a chunk but its text is
+constant while a block is open, so the bytes around the text are made once per block. Citations and signatures refer to
+positions in the text of the whole message, so the writer counts its characters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.answer_parts import (
+from dragoman.protocols.openai_chat.content_out import (
     NO_PHASE,
     PARAGRAPH_BREAK,
     note_lost_explanation,
@@ -312,6 +312,7 @@ _MEMBERS = {
     BlockKind.REFUSAL: b'{"refusal":',
     BlockKind.REASONING: b'{"reasoning_content":',
 }
+
 # The members of a call that hold its text.
 _CALL_MEMBERS = {
     ToolKind.FUNCTION: (b"function", b"arguments"),

@@ -1,8 +1,7 @@
-"""One choice of an answer: its deltas in, its blocks out.
+"""Read one choice of a response: deltas in, blocks out.
 
-Strategy: Chat has deltas and nothing else: no starts, no ends. So a choice keeps one open text, refusal or
-reasoning block, ends it when the kind of delta changes, and leaves tool calls to `Calls`. A whole message is read as
-one large delta.
+Chat has no starts and no ends of blocks. So a choice keeps one open text, refusal or reasoning block, ends it when the
+kind of delta changes, and leaves tool calls to `ToolCallReader`. A whole message is read as one large delta.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from dragoman._ir.events import (
     Logprobs,
     Opaque,
     ReasoningDelta,
+    Search,
     Signature,
     SignatureDelta,
+    Source,
     Stopped,
     StopReason,
     TextDelta,
@@ -25,10 +26,8 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, kind_of
-from dragoman.protocols.openai_chat.citations import read_url_citation
-from dragoman.protocols.openai_chat.read_calls import IdAllocator, ToolCallReader, signature_events
-from dragoman.protocols.openai_chat.read_search import merge_executed_tools, read_search
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman.protocols.openai_chat.checks import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.tables import (
     ANNOTATION_SHAPE,
@@ -42,11 +41,19 @@ from dragoman.protocols.openai_chat.tables import (
     OPAQUE_FIELDS,
     STOP_REASONS,
 )
+from dragoman.protocols.openai_chat.tool_calls_in import (
+    IdAllocator,
+    ToolCallReader,
+    signature_events,
+    unreadable_response,
+)
 
 # Reasons after which what was open may be half.
 _CUTS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
+
 # Members that need no look beyond the official ones.
 _PLAIN_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})
+
 _LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
 
 
@@ -291,5 +298,42 @@ def _fills(event: Event, block: int) -> bool:
     return isinstance(event, TextDelta) and event.block == block
 
 
-def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)
+def merge_executed_tools(executed: list[JSON]) -> list[JSON]:
+    """The pieces of a stream in one: a tool is told when it starts and again, under its index, when it has ended."""
+    out: list[JSON] = []
+    at: dict[int, int] = {}
+    for tool in executed:
+        index = tool.get("index") if type(tool) is dict else None
+        if type(index) is int and index in at:
+            out[at[index]] = {**out[at[index]], **tool}
+            continue
+        if type(index) is int:
+            at[index] = len(out)
+        out.append(tool)
+    return out
+
+
+def read_search(executed: JSON) -> Search | None:
+    """The web search that a list of executed tools tells of, None when none has found anything yet."""
+    queries: list[str] = []
+    sources: list[Source] = []
+    for tool in executed if type(executed) is list else ():
+        found = tool.get("search_results") if type(tool) is dict else None
+        pages = found.get("results") if type(found) is dict else None
+        if type(pages) is not list or not pages:
+            continue
+        queries += _queries(tool.get("arguments"))
+        for page in pages:
+            if type(page) is dict and type(page.get("url")) is str:
+                title = page.get("title")
+                sources.append(Source(page["url"], title if type(title) is str else None))
+    return Search(tuple(queries), tuple(sources)) if sources else None
+
+
+def _queries(arguments: JSON) -> list[str]:
+    try:
+        value = decode(arguments.encode("utf-8", "surrogatepass")) if type(arguments) is str else None
+    except RemoteProtocolError:
+        return []
+    query = value.get("query") if type(value) is dict else None
+    return [query] if type(query) is str else []

@@ -1,9 +1,8 @@
-"""The body of a Chat Completions request -> Request.
+"""Read the body of a Chat Completions request.
 
-Strategy: one pass over the messages with a lane for the commonest shape (a role and a string); a table of
-readers by role and by part type for everything else. What cannot be understood but has a type is kept as an
-opaque part; only wrong JSON types of vital members are refused. Legacy members (`functions`, `function_call`,
-role `function`) are read as their modern twins, with ids made from the place of the call.
+Messages and parts are read through tables by role and by type, with a short path for the commonest shapes. A part of
+unknown type is kept as an opaque part; only wrong JSON types of vital members are refused. Legacy members
+(`functions`, `function_call`, role `function`) are read as their successors, with ids made from the place of the call.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from dragoman._ir.request import (
     Reasoning,
     Refusal,
     Request,
+    ResponseFormat,
     Text,
     ToolCall,
     ToolResult,
@@ -30,25 +30,40 @@ from dragoman._ir.request import (
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.checks import read_cache_mark, require_text, with_nested_extra, wrong_type
-from dragoman.protocols.openai_chat.citations import read_citations
-from dragoman.protocols.openai_chat.read_settings import read_reasoning, read_response_format
-from dragoman.protocols.openai_chat.read_thoughts import read_turn
-from dragoman.protocols.openai_chat.read_tools import read_tools
-from dragoman.protocols.openai_chat.reasoning import part_text
-from dragoman.protocols.openai_chat.tables import (
-    LEGACY_PARAM_PATHS,
-    NAME,
-    NATIVE_FIELDS,
-    PARAM_PATHS,
-    PARAMS,
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_ASSISTANT,
+    KNOWN_AUDIO,
+    KNOWN_AUDIO_PART,
+    KNOWN_CALL,
+    KNOWN_CUSTOM,
+    KNOWN_FILE,
+    KNOWN_FILE_PART,
+    KNOWN_FUNCTION,
+    KNOWN_IMAGE,
+    KNOWN_IMAGE_URL,
+    KNOWN_JSON_SCHEMA,
+    KNOWN_MESSAGE,
+    KNOWN_REFUSAL,
+    KNOWN_RESPONSE_FORMAT,
+    KNOWN_TEXT,
+    KNOWN_TOOL_MESSAGE,
+    STRUCTURED_FIELDS,
+    extra_fields,
+    read_cache_mark,
+    read_citations,
+    require_text,
+    with_nested_extra,
+    wrong_type,
 )
+from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
+from dragoman.protocols.openai_chat.reasoning_settings import read_reasoning
+from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
+from dragoman.protocols.openai_chat.tools import read_tools
 
-_KNOWN_BODY = wire.STRUCTURED_FIELDS | PARAMS.keys()
+_KNOWN_BODY = STRUCTURED_FIELDS | PARAMS.keys()
 
 # Of annotations that stand beside no text.
-_UNCITED = wire.KNOWN_ASSISTANT - {"annotations"}
+_UNCITED = KNOWN_ASSISTANT - {"annotations"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -68,7 +83,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise wrong_type("/model", "the name of a model", model)
-    extra = wire.extra_fields(body, _KNOWN_BODY) or {}
+    extra = extra_fields(body, _KNOWN_BODY) or {}
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
     tools, tool_choice = read_tools(body, extra)
@@ -79,7 +94,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     options = body.get("stream_options")
     if options is not None and type(options) is not dict:
         raise wrong_type("/stream_options", "an object", options)
-    if options and (rest := wire.extra_fields(options, frozenset({"include_usage"}))):
+    if options and (rest := extra_fields(options, frozenset({"include_usage"}))):
         extra["stream_options"] = rest
     return Request(
         protocol=NAME,
@@ -139,7 +154,7 @@ class _MessageReader:
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _parts(item.get("content"), f"{path}/content")
-        return _message(item, path, parts, wire.KNOWN_MESSAGE)
+        return _message(item, path, parts, KNOWN_MESSAGE)
 
     def assistant(self, item: JSONObject, path: str) -> Message:
         parts: list[Part]
@@ -151,7 +166,7 @@ class _MessageReader:
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
             return Message("assistant", tuple(parts), path)
         parts = _said(item.get("content"), f"{path}/content", calls)
-        known = wire.KNOWN_ASSISTANT
+        known = KNOWN_ASSISTANT
         if item.get("annotations") and not _cited(parts, item["annotations"]):
             known = _UNCITED
         refusal = item.get("refusal")
@@ -178,7 +193,7 @@ class _MessageReader:
         # A legacy call has no id: its place in the conversation makes one that its result can share.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
-        extra = wire.extra_fields(legacy, wire.KNOWN_FUNCTION)
+        extra = extra_fields(legacy, KNOWN_FUNCTION)
         return ToolCall(call_id, name, _arguments(legacy.get("arguments")), extra=extra, path=at)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
@@ -192,9 +207,7 @@ class _MessageReader:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
         call_id = require_text(call.get("id"), f"{path}/id")
         kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
-        member, known = (
-            ("custom", wire.KNOWN_CUSTOM) if kind is _CUSTOM else ("function", wire.KNOWN_FUNCTION)
-        )
+        member, known = ("custom", KNOWN_CUSTOM) if kind is _CUSTOM else ("function", KNOWN_FUNCTION)
         function = call.get(member)
         at = f"{path}/{member}"
         if type(function) is not dict:
@@ -204,8 +217,8 @@ class _MessageReader:
             text = require_text(function.get("input"), f"{at}/input")
         else:
             text = _arguments(function.get("arguments"))
-        cache, extra = read_cache_mark(call, path, wire.KNOWN_CALL)
-        extra = with_nested_extra(extra, member, wire.extra_fields(function, known))
+        cache, extra = read_cache_mark(call, path, KNOWN_CALL)
+        extra = with_nested_extra(extra, member, extra_fields(function, known))
         name = require_text(function.get("name"), f"{at}/name")
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
@@ -232,7 +245,7 @@ class _MessageReader:
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
         content: JSON = item.get("content")
         parts = _parts(content, f"{path}/content")
-        cache, extra = read_cache_mark(item, path, wire.KNOWN_TOOL_MESSAGE)
+        cache, extra = read_cache_mark(item, path, KNOWN_TOOL_MESSAGE)
         result = ToolResult(
             call_id,
             # What the assistant alone may say has no form in a result.
@@ -309,7 +322,7 @@ def _said(content: JSON, path: str, calls: JSON) -> list[Part]:
 
 def _text_part(part: JSONObject, path: str) -> Part:
     text = require_text(part.get("text"), f"{path}/text")
-    cache, extra = read_cache_mark(part, path, wire.KNOWN_TEXT)
+    cache, extra = read_cache_mark(part, path, KNOWN_TEXT)
     return Text(text, cache, None, extra, path)
 
 
@@ -320,7 +333,7 @@ def _words(part: Part) -> str | None:
 
 def _refusal_part(part: JSONObject, path: str) -> Part:
     text = require_text(part.get("refusal"), f"{path}/refusal")
-    return Refusal(text, wire.extra_fields(part, wire.KNOWN_REFUSAL), path)
+    return Refusal(text, extra_fields(part, KNOWN_REFUSAL), path)
 
 
 def _thinking_part(part: JSONObject, path: str) -> Part:
@@ -336,8 +349,8 @@ def _image_part(part: JSONObject, path: str) -> Part:
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
     source, data, media_type = _source(require_text(image.get("url"), f"{at}/url"))
-    cache, extra = read_cache_mark(part, path, wire.KNOWN_IMAGE)
-    extra = with_nested_extra(extra, "image_url", wire.extra_fields(image, wire.KNOWN_IMAGE_URL))
+    cache, extra = read_cache_mark(part, path, KNOWN_IMAGE)
+    extra = with_nested_extra(extra, "image_url", extra_fields(image, KNOWN_IMAGE_URL))
     return Media(
         kind="image",
         source="base64" if source else "url",
@@ -355,8 +368,8 @@ def _audio_part(part: JSONObject, path: str) -> Part:
     at = f"{path}/input_audio"
     if type(audio) is not dict:
         raise wrong_type(at, "an object", audio)
-    cache, extra = read_cache_mark(part, path, wire.KNOWN_AUDIO_PART)
-    extra = with_nested_extra(extra, "input_audio", wire.extra_fields(audio, wire.KNOWN_AUDIO))
+    cache, extra = read_cache_mark(part, path, KNOWN_AUDIO_PART)
+    extra = with_nested_extra(extra, "input_audio", extra_fields(audio, KNOWN_AUDIO))
     return Media(
         kind="audio",
         source="base64",
@@ -384,8 +397,8 @@ def _file_part(part: JSONObject, path: str) -> Part:
         media_type = found or media_type
         if data.startswith(("http://", "https://")):
             source = "url"
-    cache, extra = read_cache_mark(part, path, wire.KNOWN_FILE_PART)
-    extra = with_nested_extra(extra, "file", wire.extra_fields(file, wire.KNOWN_FILE))
+    cache, extra = read_cache_mark(part, path, KNOWN_FILE_PART)
+    extra = with_nested_extra(extra, "file", extra_fields(file, KNOWN_FILE))
     return Media(
         kind="file",
         source=source,
@@ -422,3 +435,32 @@ def _arguments(value: JSON) -> str:
     if type(value) is str:
         return value
     return "" if value is None else encode_text(value)
+
+
+def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise wrong_type("/response_format", "an object", value)
+    kind = value.get("type")
+    left = extra_fields(value, KNOWN_RESPONSE_FORMAT)
+    if left:
+        extra["response_format"] = left if kind != "text" else value
+    if kind == "json_schema":
+        path = "/response_format/json_schema"
+        schema = value.get("json_schema")
+        if type(schema) is not dict:
+            raise wrong_type(path, "an object", schema)
+        return ResponseFormat(
+            schema.get("schema") or {},
+            schema.get("name"),
+            schema.get("description"),
+            schema.get("strict"),
+            extra_fields(schema, KNOWN_JSON_SCHEMA),
+            path,
+        )
+    if kind == "json_object":
+        return ResponseFormat(path="/response_format")
+    if kind != "text":
+        extra["response_format"] = value  # a server's own kind, such as a grammar
+    return None

@@ -1,30 +1,140 @@
-"""A folded answer -> the body of a whole Chat Completions answer.
+"""Write a whole response, and the members of a message that streamed and whole responses share.
 
-Strategy: one message holds all text, all reasoning and all calls of a choice, so the blocks are sorted into those.
-What the stream would say, in the same pieces, only all at once.
+One message holds all text, all reasoning and all calls of a choice, so the blocks are sorted into those.
 """
 
 from __future__ import annotations
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import BlockKind, Compacted, Opaque, Stopped
+from dragoman._ir.events import (
+    Annotation,
+    BlockKind,
+    Compacted,
+    Opaque,
+    Signature,
+    Stopped,
+    StopReason,
+    ToolHead,
+    ToolKind,
+)
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.answer_parts import (
-    NO_PHASE,
-    PARAGRAPH_BREAK,
-    note_lost_explanation,
-    note_text_after_call,
-    uses_legacy_functions,
-    write_citation,
-    write_finish_reason,
-    write_logprobs,
-    write_reasoning_details,
-    write_service_tier,
-    write_tool_call,
+from dragoman.protocols.openai_chat.reasoning import Position, position_id
+from dragoman.protocols.openai_chat.tables import (
+    LOSSY_STOP_REASONS,
+    NAME,
+    SERVICE_TIERS,
+    SIGNATURE_FORMAT,
+    STOP_REASON_NAMES,
 )
 from dragoman.protocols.openai_chat.usage import write_usage
+
+# Between paragraphs of reasoning, which here is one string.
+PARAGRAPH_BREAK = "\n\n"
+
+NO_PHASE = "messages have no phase here"
+
+
+def uses_legacy_functions(context: ResponseContext) -> bool:
+    """Whether the client speaks of `functions`, and so reads `function_call` alone."""
+    raw = context.request.raw
+    return context.request.protocol == NAME and bool(raw.get("functions")) and not raw.get("tools")
+
+
+def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:
+    if tier in SERVICE_TIERS:
+        return tier
+    if tier is not None:
+        ledger.dropped("/service_tier", "Chat Completions has no such service tier")
+    return None
+
+
+def write_tool_call(head: ToolHead, text: str) -> JSONObject:
+    inner: JSONObject = {"name": head.name, "input" if head.kind is ToolKind.CUSTOM else "arguments": text}
+    return {"id": head.call_id, "type": head.kind.value, head.kind.value: inner}
+
+
+def write_reasoning_details(
+    seal: Signature, number: int, place: Position, context: ResponseContext
+) -> list[JSONObject]:
+    """The entries of reasoning_details that bring a seal back to us. `number` is the index of the first."""
+    if seal.origin == NAME and type(seal.native) is dict:
+        native = seal.native.get("reasoning_details")
+        if type(native) is list:
+            return native
+    data = context.signer.wrap(seal)
+    entry: JSONObject = {
+        "type": "reasoning.encrypted",
+        "data": data,
+        "format": SIGNATURE_FORMAT,
+        "index": number,
+    }
+    at = position_id(place)
+    return [entry if at is None else {**entry, "id": at}]
+
+
+def write_citation(event: Annotation, base: int, size: int, choice: int, ledger: Ledger) -> JSONObject | None:
+    """A citation in the official form, None when it has none.
+
+    base: how much of the message's text stands before the cited block; size: how much of it the block has.
+    """
+    if event.origin == NAME and event.url is None:
+        own: JSONObject = event.native
+        return own
+    path = event.path or f"/choices/{choice}/message/annotations"
+    if event.url is None:
+        ledger.dropped(path, "a citation of something without a URL")
+        return None
+    if event.start is None or event.end is None:
+        start, end = base, base + size  # the whole block is what is cited
+    else:
+        start, end = base + event.start, base + event.end
+    printed = write_url_citation(event.url, event.title, start, end)
+    if event.origin == NAME:
+        own = event.native
+        return {**own, "url_citation": {**own["url_citation"], **printed["url_citation"]}}
+    if event.has_unmapped_fields():
+        ledger.altered(path, "only source and span of the citation were carried")
+    return printed
+
+
+def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
+    return {"content": _tokens(content) or None, "refusal": _tokens(refusal) or None}
+
+
+def _tokens(tokens: JSON) -> list[JSONObject]:
+    """Add `bytes`, null where unknown: events of Responses have none, but Chat requires the member."""
+    if type(tokens) is not list:
+        return []
+    whole = ({"bytes": None, **token} for token in tokens if type(token) is dict)
+    return [
+        {**token, "top_logprobs": _tokens(token["top_logprobs"])} if "top_logprobs" in token else token
+        for token in whole
+    ]
+
+
+def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledger) -> str:
+    reason = stopped.reason
+    if reason in LOSSY_STOP_REASONS:
+        path = f"/choices/{stopped.choice}/finish_reason"
+        ledger.altered(path, f"the upstream stopped for {reason.value}, which is told as stop")
+    if reason in (StopReason.END, StopReason.TOOL_USE):
+        # Agents go by this word: it says tool_calls if and only if there are some.
+        reason = StopReason.TOOL_USE if calls else StopReason.END
+    if legacy and reason is StopReason.TOOL_USE:
+        return "function_call"
+    return STOP_REASON_NAMES[reason]
+
+
+def note_text_after_call(choice: int, ledger: Ledger) -> None:
+    ledger.altered(
+        f"/choices/{choice}/message/content", "text after a tool call: a message has all text before them"
+    )
+
+
+def note_lost_explanation(ledger: Ledger) -> None:
+    ledger.dropped("/stop_details/explanation", "there is text, and no place for an explanation beside it")
 
 
 def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
@@ -149,3 +259,9 @@ def _is_beside(block: Opaque) -> bool:
 def _extended(before: JSON, native: JSON) -> JSON:
     """Pieces of a list (images) are joined; of anything else the last one counts."""
     return before + native if type(before) is list and type(native) is list else native
+
+
+def write_url_citation(url: str, title: str | None, start: int | None, end: int | None) -> JSONObject:
+    """The official form, in which all four members are required."""
+    cited = {"url": url, "title": title or "", "start_index": start or 0, "end_index": end or 0}
+    return {"type": "url_citation", "url_citation": cited}
