@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dragoman._ir.request import CacheMark, Citation
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, kind_of
+from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
 from dragoman.protocols.openai_chat.tables import (
     BREAKPOINT_TTL_NAMES,
     CACHE_CONTROL_TTL_NAMES,
     CACHE_TTLS,
+    PARAMS,
 )
 
 KNOWN_TEXT = frozenset({"type", "text", "prompt_cache_breakpoint", "cache_control"})
@@ -66,33 +67,36 @@ KNOWN_TEMPLATE_KWARGS = frozenset({"enable_thinking", "thinking"})
 KNOWN_WEB_SEARCH = frozenset({"search_context_size", "user_location"})
 KNOWN_LOCATION = frozenset({"type", "approximate"})
 KNOWN_APPROXIMATE_LOCATION = frozenset({"city", "country", "region", "timezone"})
-# The members of a request that are more than plain settings, which are rows of `tables.PARAMS`.
-STRUCTURED_FIELDS = frozenset(
-    {
-        "model",
-        "messages",
-        "tools",
-        "functions",
-        "tool_choice",
-        "function_call",
-        "parallel_tool_calls",
-        "response_format",
-        "reasoning_effort",
-        "reasoning",
-        "thinking",
-        "enable_thinking",
-        "thinking_budget",
-        "chat_template_kwargs",
-        "include_reasoning",
-        "web_search_options",
-        "stream",
-        "stream_options",
-    }
+# A request: the members that are more than plain settings, and those settings.
+KNOWN_BODY = (
+    frozenset(
+        {
+            "model",
+            "messages",
+            "tools",
+            "functions",
+            "tool_choice",
+            "function_call",
+            "parallel_tool_calls",
+            "response_format",
+            "reasoning_effort",
+            "reasoning",
+            "thinking",
+            "enable_thinking",
+            "thinking_budget",
+            "chat_template_kwargs",
+            "include_reasoning",
+            "web_search_options",
+            "stream",
+            "stream_options",
+        }
+    )
+    | PARAMS.keys()
 )
 
 
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """The members of an object that its type does not name; null is the same as absent."""
+    """Return the members of `value` that are not known, None without any. A member that is null counts as absent."""
     if value.keys() <= known:
         return None
     return {key: member for key, member in value.items() if key not in known and member is not None} or None
@@ -101,8 +105,9 @@ def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
 def read_cache_mark(
     value: JSONObject, path: str, known: frozenset[str]
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """The cache mark of a part, message or tool, in the official form or in the one for Claude models, and the
-    members beside the known ones. A mark that says more than its ttl is among those, as it came.
+    """Return the cache mark of a part, message or tool, and its extra members.
+
+    The mark has the official form or the one for Claude models. One with more than a ttl is an extra member as well.
     """
     found: CacheMark | None = None
     extra = extra_fields(value, known)
@@ -119,12 +124,11 @@ def read_cache_mark(
     return found, extra
 
 
-# What each form of mark says beside its ttl, and the ttls that it has.
+# What each form of mark has beside its ttl, and the ttls that it takes.
 _PLAIN_MARKS: dict[str, JSONObject] = {
     "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
     "cache_control": {"type": "ephemeral", "ttl": None},
 }
-
 _TTLS: dict[str, tuple[str | None, ...]] = {
     "prompt_cache_breakpoint": (None, *BREAKPOINT_TTL_NAMES.values()),
     "cache_control": (None, *CACHE_CONTROL_TTL_NAMES.values()),
@@ -132,18 +136,39 @@ _TTLS: dict[str, tuple[str | None, ...]] = {
 
 
 def with_nested_extra(extra: JSONObject | None, member: str, unknown: JSONObject | None) -> JSONObject | None:
-    """Unknown fields of an object and of its one member, in the shape in which they stood."""
+    """Add the extra members of an object's member to those of the object, nested as they came."""
     return extra if unknown is None else {**(extra or {}), member: unknown}
 
 
+def text_or_none(value: JSON) -> str | None:
+    """Return a text that is not empty, None for any other value."""
+    return value if type(value) is str and value else None
+
+
+def arguments_text(value: JSON) -> str:
+    """Return a call's arguments as text. Some clients and servers send the object itself, or null for no arguments."""
+    if type(value) is str:
+        return value
+    return "" if value is None else encode_text(value)
+
+
 def require_text(value: JSON, path: str) -> str:
+    """Return a text. Raises RemoteProtocolError (400) for any other type."""
     if type(value) is str:
         return value
     raise wrong_type(path, "a string", value)
 
 
+def required_text(value: JSONObject, name: str, path: str) -> str:
+    """Return a member that must be a text. Raises RemoteProtocolError (400)."""
+    found = value.get(name)
+    if type(found) is str:
+        return found
+    raise wrong_type(f"{path}/{name}", "a string", found)
+
+
 def optional_text(value: JSONObject, name: str, path: str) -> str | None:
-    """A text that may be absent or null."""
+    """Return a text that may be absent or null. Raises RemoteProtocolError (400) for other types."""
     found = value.get(name)
     return None if found is None else require_text(found, f"{path}/{name}")
 
@@ -156,19 +181,27 @@ def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
     )
 
 
+def unreadable_response(message: str) -> RemoteProtocolError:
+    """Return the error (502) for a response that cannot be read."""
+    return RemoteProtocolError(message, status_hint=502)
+
+
 def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
-    """URL, title and span of an annotation, None for what it does not say."""
+    """Return URL, title, start and end of an annotation, None for each that it lacks."""
     cite = native.get("url_citation")
     if type(cite) is not dict:
         return None, None, None, None
     start, end = cite.get("start_index"), cite.get("end_index")
     if type(start) is not int or type(end) is not int or end <= start:
-        start = end = None  # 0 to 0 is what servers send that have no span
+        start = end = None  # servers without spans send 0 to 0
     return text_or_none(cite.get("url")), text_or_none(cite.get("title")), start, end
 
 
 def read_citations(annotations: list[JSON], *, spans: bool) -> tuple[Citation, ...]:
-    """The web pages among the annotations of a message. spans: they are counted in the text at hand."""
+    """Return the web pages among the annotations of a message.
+
+    spans: keep the spans, which count characters of the message's text.
+    """
     found: list[Citation] = []
     for native in annotations:
         url, title, start, end = (
@@ -177,7 +210,3 @@ def read_citations(annotations: list[JSON], *, spans: bool) -> tuple[Citation, .
         if url is not None:
             found.append(Citation(url, title, start, end) if spans else Citation(url, title))
     return tuple(found)
-
-
-def text_or_none(value: JSON) -> str | None:
-    return value if type(value) is str and value else None

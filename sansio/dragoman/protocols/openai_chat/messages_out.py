@@ -46,7 +46,7 @@ from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
 # Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
-_CARRIES = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
+_ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 
 # What says of a message only whose it is.
 _SPEAKER = {"role", "name"}
@@ -66,7 +66,7 @@ def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
             if type(part) is Text and not calls and part.cache is None and part.citations is None:
                 texts.append(part.text)
             elif type(part) is ToolCall and part.cache is None:
-                calls.append(_call_body(part))
+                calls.append(_tool_call(part))
             else:
                 return None
     content = "\n\n".join(texts)
@@ -82,8 +82,8 @@ def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False)
         before: Part | None = None
         for part in message.parts:
             turn.part(part, message)
-            if before is not None and not parts.same_protocol and _is_cut(before, part):
-                turn.rejoin()
+            if before is not None and not parts.same_protocol and _is_split_by_citation(before, part):
+                turn.join_last_texts()
             before = part
         parts.write_message_fields(message, turn.body)
     return turn.finish(run[0], in_loop)
@@ -95,24 +95,33 @@ class _TurnWriter:
     said: the reasoning members of its messages, by their paths.
     """
 
-    __slots__ = ("_parts", "body", "calls", "carried", "content", "refusals", "said", "thoughts")
+    __slots__ = (
+        "_writer",
+        "body",
+        "call_extras",
+        "calls",
+        "client_fields",
+        "content",
+        "reasoning",
+        "refusals",
+    )
 
     def __init__(self, parts: PartWriter) -> None:
-        self._parts = parts
+        self._writer = parts
         self.body: JSONObject = {"role": "assistant"}
         self.content: list[JSONObject] = []
         self.refusals: list[str] = []
         self.calls: list[JSONObject] = []
-        self.thoughts: list[Reasoning] = []
-        self.said: dict[str, JSONObject] = {}
-        self.carried: list[tuple[Reasoning, int, str, JSONObject]] = []
+        self.reasoning: list[Reasoning] = []
+        self.client_fields: dict[str, JSONObject] = {}
+        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
 
     def part(self, part: Part, message: Message) -> None:
-        same_protocol = self._parts.same_protocol
+        same_protocol = self._writer.same_protocol
         if isinstance(part, ToolCall):
             self._call(part, message)
         elif isinstance(part, Reasoning):
-            self._thought(part, message)
+            self._reasoning_part(part, message)
         elif isinstance(part, Refusal):
             if same_protocol and part.path != f"{message.path}/refusal":
                 self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
@@ -122,26 +131,26 @@ class _TurnWriter:
             self.body["audio"] = part.native
         else:
             if self.calls and not same_protocol and isinstance(part, Text):
-                self._parts.ledger.altered(part.path, "text after a tool call is sent before it")
-            self._parts.part(part, message, self.content)
+                self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
+            self._writer.part(part, message, self.content)
 
-    def rejoin(self) -> None:
+    def join_last_texts(self) -> None:
         """Put the last two texts together."""
         before = self.content.pop(-2)
         self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
 
     def _call(self, call: ToolCall, message: Message) -> None:
-        parts = self._parts
+        parts = self._writer
         if parts.exact and call.path.endswith("/function_call"):  # the legacy form
             function = {"name": call.name, "arguments": call.input}
             self.body["function_call"] = deep_merge(function, call.extra or {})
             return
-        body = _call_body(call)
+        body = _tool_call(call)
         mark = call.cache
         if mark is not None:
             if parts.exact or parts.capabilities.cache_marks == "none":
                 parts.mark(mark, message, body)
-            elif self.content and self.content[-1].keys() >= PLAIN_TEXT:
+            elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 parts.ledger.altered(
                     mark.path, "tool calls take no cache marks here: moved to the text before"
                 )
@@ -150,29 +159,29 @@ class _TurnWriter:
                 parts.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
         self.calls.append(deep_merge(body, call.extra) if parts.same_protocol and call.extra else body)
 
-    def _thought(self, thought: Reasoning, message: Message) -> None:
-        self.thoughts.append(thought)
+    def _reasoning_part(self, reasoning: Reasoning, message: Message) -> None:
+        self.reasoning.append(reasoning)
         # One that a pass has put there stands instead of what the client said.
-        if self._parts.same_protocol and (self._parts.exact or stands_in_fields(thought)):
-            self.said[message.path] = unwrapped_fields(self._parts.raw_message(message))
-        native = native_reasoning(thought)
+        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
+            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
+        native = native_reasoning(reasoning)
         extras = native.get(CALL_EXTRAS)
         for call_id, extra in extras.items() if type(extras) is dict else ():
             if type(extra) is dict:
-                self.carried.append((thought, len(self.calls), call_id, extra))
-        carry = native.get(EXTRA_CONTENT)
-        if type(carry) is dict:
-            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), carry)
+                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
+        extra_content = native.get(EXTRA_CONTENT)
+        if type(extra_content) is dict:
+            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
 
     def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
         """The message, None when nothing is left of it. message: the first one of the turn."""
-        fields, leading = self._reasoning()
-        self._give_back()
-        if not self._parts.exact:
-            self._add_signature()
+        fields, leading = self._reasoning_fields()
+        self._restore_call_extras()
+        if not self._writer.exact:
+            self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._parts.exact):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
             return None
         optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
         body["content"] = self._content(content, optional, message)
@@ -180,93 +189,97 @@ class _TurnWriter:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
-        if not (fields or leading or self._parts.exact):
-            self._stand_in(fields, message, in_loop)
+        if not (fields or leading or self._writer.exact):
+            self._add_placeholder(fields, message, in_loop)
         return {**body, **fields}
 
-    def _stand_in(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+    def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
         """Put a blank where reasoning is demanded that is lost."""
         # "The `reasoning_content` in the thinking mode must be passed back to the API."
-        capabilities = self._parts.capabilities
+        capabilities = self._writer.capabilities
         demanded = capabilities.reasoning_back == "always" or (
             capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
         )
         if demanded and capabilities.reasoning_field is not None:
             fields[capabilities.reasoning_field] = " "
-            self._parts.ledger.add(
+            self._writer.ledger.add(
                 LossCode.REPAIRED,
                 message.path,
                 "the upstream demands the reasoning of this turn: a blank stands for it",
             )
 
-    def _add_signature(self) -> None:
+    def _add_dummy_signature(self) -> None:
         """Give the first call of a turn a signature, whoever made it."""
         # "Function call is missing a thought_signature in functionCall parts."
-        if self._parts.capabilities.thought_signatures and self.calls:
+        if self._writer.capabilities.thought_signatures and self.calls:
             self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
         """The content, None or "" when there is none."""
         # "content is required unless tool_calls is specified"
-        raw = self._parts.raw_message(message).get("content") if self._parts.exact else None
+        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
         if not content:
-            return raw if self._parts.exact else None if optional else ""
-        if type(raw) is str and all(part.keys() == PLAIN_TEXT for part in content):
+            return raw if self._writer.exact else None if optional else ""
+        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
             # It may be in several parts here, cut where reasoning stood in it.
             return "".join([part["text"] for part in content])
-        return self._parts.content(content)
+        return self._writer.content(content)
 
-    def _give_back(self) -> None:
+    def _restore_call_extras(self) -> None:
         """Lay what came with a call onto it: by its id, or, as ids change on the way, by its place."""
         ids = [call["id"] for call in self.calls]
-        for thought, place, call_id, extra in self.carried:
-            at = ids.index(call_id) if call_id in ids else place
+        for reasoning, position, call_id, extra in self.call_extras:
+            at = ids.index(call_id) if call_id in ids else position
             if at < len(self.calls):
                 self.calls[at] = deep_merge(extra, self.calls[at])
             else:
-                self._parts.ledger.dropped(thought.path, "the call that it belongs to is not there any more")
+                self._writer.ledger.dropped(
+                    reasoning.path, "the call that it belongs to is not there any more"
+                )
 
-    def _reasoning(self) -> tuple[JSONObject, list[JSONObject]]:
+    def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        exact, ledger = self._parts.exact, self._parts.ledger
-        field = self._parts.capabilities.reasoning_field
+        exact, ledger = self._writer.exact, self._writer.ledger
+        field = self._writer.capabilities.reasoning_field
         # Whether the message's own members are printed again.
-        own = exact or (self._parts.same_protocol and field is not None)
+        returns_fields = exact or (self._writer.same_protocol and field is not None)
         natives: list[JSONObject] = []
         texts: list[str] = []
-        if own:
-            natives += self.said.values()
-        for thought in self.thoughts:
-            if own and stands_in_fields(thought):
+        if returns_fields:
+            natives += self.client_fields.values()
+        for reasoning in self.reasoning:
+            if returns_fields and stands_in_fields(reasoning):
                 continue  # it is in the raw members
-            native = native_reasoning(thought)
+            native = native_reasoning(reasoning)
             if native:
-                if own or field is not None or native.keys() <= _CARRIES:
+                if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
                     natives.append(native)
                 else:
-                    ledger.dropped(thought.path, "the upstream takes no earlier reasoning")
+                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
                 continue
-            if thought.seal is not None:
-                ledger.add(LossCode.FOREIGN_SEAL, thought.path, "only the provider that made it can read it")
-            if thought.text and not exact:
+            if reasoning.seal is not None:
+                ledger.add(
+                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
+                )
+            if reasoning.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
-                        thought.path, "the upstream takes no earlier reasoning that is not its own"
+                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
                     )
                 else:
-                    texts.append(thought.text)
+                    texts.append(reasoning.text)
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if own and not exact and field in _PLAIN_FIELDS:
+        if returns_fields and not exact and field in _PLAIN_FIELDS:
             for other in (_PLAIN_FIELDS - {field}) & fields.keys():
                 if fields.setdefault(field, fields[other]) == fields[other]:
                     del fields[other]  # the same words under the upstream's name of it
         return fields, leading
 
 
-def _is_cut(before: Part, part: Part) -> bool:
+def _is_split_by_citation(before: Part, part: Part) -> bool:
     """Whether a citation has cut the two out of one text, so that nothing stood between them."""
     if not isinstance(before, Text) or not isinstance(part, Text):
         return False
@@ -274,7 +287,7 @@ def _is_cut(before: Part, part: Part) -> bool:
     return cited and before.cache is None and not (before.rendered or part.rendered)
 
 
-def _call_body(call: ToolCall) -> JSONObject:
+def _tool_call(call: ToolCall) -> JSONObject:
     if call.kind is _CUSTOM:
         custom = {"name": call.name, "input": call.input}
         return {"id": call.call_id, "type": "custom", "custom": custom}
@@ -284,7 +297,7 @@ def _call_body(call: ToolCall) -> JSONObject:
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-PLAIN_TEXT = {"type", "text"}
+TEXT_PART_KEYS = {"type", "text"}
 
 
 class PartWriter:
@@ -293,7 +306,7 @@ class PartWriter:
     own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
     """
 
-    __slots__ = ("_marked", "_request", "capabilities", "exact", "ledger", "same_protocol")
+    __slots__ = ("_cache_marks", "_request", "capabilities", "exact", "ledger", "same_protocol")
 
     def __init__(
         self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
@@ -303,7 +316,7 @@ class PartWriter:
         self.exact = same_protocol and capabilities.relay == "exact"
         self.capabilities = capabilities
         self.ledger = ledger
-        self._marked: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
+        self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
 
     def part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
         """Append one part of a message to its content, in as many wire parts as it takes."""
@@ -351,11 +364,11 @@ class PartWriter:
                 self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
             else:
                 part[name] = form(mark)
-                self._marked.append((part, name, mark))
+                self._cache_marks.append((part, name, mark))
 
     def drop_excess_marks(self) -> None:
         """Take back the marks that are too many. The last ones cover the most."""
-        for part, name, mark in self._marked[:-MAX_CACHE_MARKS]:
+        for part, name, mark in self._cache_marks[:-MAX_CACHE_MARKS]:
             del part[name]
             self.ledger.dropped(
                 mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
@@ -382,7 +395,7 @@ class PartWriter:
     def content(self, parts: list[JSONObject]) -> JSON:
         """One string for plain texts, the parts where they say more than that."""
         if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
-            return one_string(parts)
+            return join_plain_texts(parts)
         return parts
 
     def raw_message(self, message: Message) -> JSONObject:
@@ -432,11 +445,11 @@ class PartWriter:
         elif self.same_protocol:
             file["file_data"] = part.data
         else:
-            content.append({"type": "text", "text": self._words_of_file(part)})
+            content.append({"type": "text", "text": self._file_as_text(part)})
             return
         content.append({"type": "file", "file": file})
 
-    def _words_of_file(self, part: Media) -> str:
+    def _file_as_text(self, part: Media) -> str:
         """A document as text: its own, or where it is to be found."""
         if part.source == "url":
             self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
@@ -461,9 +474,9 @@ _MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
 }
 
 
-def one_string(parts: list[JSONObject]) -> JSON:
+def join_plain_texts(parts: list[JSONObject]) -> JSON:
     """Plain texts with a blank line between them, the parts where one is no plain text."""
-    if all(part.keys() == PLAIN_TEXT and part["type"] == "text" for part in parts):
+    if all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
         return "\n\n".join([part["text"] for part in parts])
     return parts
 

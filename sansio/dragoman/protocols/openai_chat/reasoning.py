@@ -89,11 +89,11 @@ class ReasoningEntries:
         for known, texts in reversed(self._entries):
             if known.get("type") == entry.get("type") and known.get("index") == entry.get("index"):
                 if _continues(known, entry):
-                    _grow(known, texts, entry)
+                    _add_members(known, texts, entry)
                     return
                 break
         known, texts = {}, {}
-        _grow(known, texts, entry)
+        _add_members(known, texts, entry)
         self._entries.append((known, texts))
 
     def joined(self) -> list[JSONObject]:
@@ -103,14 +103,14 @@ class ReasoningEntries:
 
 def _continues(known: JSONObject, entry: JSONObject) -> bool:
     """Whether `entry` is a further piece of `known`, which has the same type and index."""
-    ours, theirs = known.get("id"), entry.get("id")
-    if ours is not None and theirs is not None and ours != theirs:
+    known_id, entry_id = known.get("id"), entry.get("id")
+    if known_id is not None and entry_id is not None and known_id != entry_id:
         return False
     closed = any(known.get(key) for key in CLOSING_KEYS)
     return not closed or not any(entry.get(key) for key in (*_TEXT_KEYS, *CLOSING_KEYS))
 
 
-def _grow(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
+def _add_members(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
     for key, value in entry.items():
         if key in _TEXT_KEYS and type(value) is str:
             known.setdefault(key, "")  # holds the key's place; the text is joined at the end
@@ -132,13 +132,13 @@ class ReasoningFields:
 
     def add(self, delta: JSONObject) -> str:
         """Take a delta's fields; gives its text, which may stand in several of them."""
-        plain = False
+        has_text = False
         seen = bool(self.texts)
         for field in ("reasoning_content", "reasoning"):
             value = delta.get(field)
             if type(value) is str and value:
                 self.texts.setdefault(field, []).append(value)
-                plain = True
+                has_text = True
         for field in ("reasoning_details", "thinking_blocks"):
             value = delta.get(field)
             if type(value) is list and value:
@@ -147,7 +147,7 @@ class ReasoningFields:
                     entries.add(entry)
         text = reasoning_text(delta)
         # Some servers say the whole again, in an entry alone, when they sign it.
-        return "" if seen and not plain and text == "".join(self.emitted) else text
+        return "" if seen and not has_text and text == "".join(self.emitted) else text
 
     def add_part(self, part: JSONObject) -> str:
         """Take a content part of type `thinking`; gives its text."""
@@ -190,31 +190,31 @@ _RESPONSES = "openai_responses"
 # How many characters of the message's text and how many of its calls came before a block.
 Position = tuple[int, int]
 
-_FIRST: Position = (0, 0)
+_START: Position = (0, 0)
 
-_PLACE = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
+_POSITION_ID = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
 
 
-def position_id(place: Position) -> str | None:
+def position_id(position: Position) -> str | None:
     """The `id` of an entry of ours: the one member beside the seal that strict clients hand back."""
-    return None if place == _FIRST else f"drg-{place[0]}-{place[1]}"
+    return None if position == _START else f"drg-{position[0]}-{position[1]}"
 
 
-def _place_of(entry: JSONObject) -> Position:
-    found = _PLACE.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
-    return _FIRST if found is None else (int(found[1]), int(found[2]))
+def _position_of(entry: JSONObject) -> Position:
+    found = _POSITION_ID.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
+    return _START if found is None else (int(found[1]), int(found[2]))
 
 
 def read_turn(
     message: JSONObject, path: str, signer: Signer, content: list[Part], calls: list[Part]
 ) -> list[Part]:
     """The parts of an assistant's message in their order, as far as it is known: thoughts, content, calls."""
-    thoughts = _thoughts(message, path, signer)
-    if all(place == _FIRST for _, place in thoughts):
-        return [*[thought for thought, _ in thoughts], *content, *calls]
+    blocks = _earlier_blocks(message, path, signer)
+    if all(position == _START for _, position in blocks):
+        return [*[block for block, _ in blocks], *content, *calls]
     out: list[Part] = []
-    chars = given = 0
-    for thought, (before, count) in thoughts:
+    chars = calls_taken = 0
+    for block, (before, count) in blocks:
         while chars < before and content:
             text = content[0]
             if not isinstance(text, Text):
@@ -225,10 +225,10 @@ def read_turn(
                 del content[0]
             chars += len(text.text)
             out.append(text)
-        out += calls[given:count]
-        given = max(given, count)
-        out.append(thought)
-    return [*out, *content, *calls[given:]]
+        out += calls[calls_taken:count]
+        calls_taken = max(calls_taken, count)
+        out.append(block)
+    return [*out, *content, *calls[calls_taken:]]
 
 
 def _split(text: Text, at: int) -> tuple[Text, Text]:
@@ -239,13 +239,13 @@ def _split(text: Text, at: int) -> tuple[Text, Text]:
     return first, replace(text, text=text.text[at:], sources=sources)
 
 
-def _thoughts(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
+def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
     fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
     if not fields:
         return []
-    thoughts: list[tuple[Reasoning, Position]] = []
-    loose: list[str] = []  # text of entries without a carrier
-    strange: list[Reasoning] = []  # carriers that only a server of this protocol can make something of
+    blocks: list[tuple[Reasoning, Position]] = []
+    unsigned: list[str] = []  # text of entries without a carrier
+    opaque: list[Reasoning] = []  # carriers that only a server of this protocol can make something of
     for field in ("reasoning_details", "thinking_blocks"):
         entries = fields.get(field)
         if type(entries) is not list:
@@ -255,33 +255,37 @@ def _thoughts(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reas
             merged.add(entry)
         for index, entry in enumerate(merged.joined()):
             at = f"{path}/{field}/{index}"
-            found = _carried(entry, at, "".join(loose), signer)
+            found = _signed_entry(entry, at, "".join(unsigned), signer)
             if found is None:
-                loose.append(entry_text(entry))
+                unsigned.append(entry_text(entry))
                 if any(entry.get(key) for key in CLOSING_KEYS):
-                    strange.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
+                    opaque.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
                 continue
-            said = "".join(loose)
-            if not found[0].text.startswith(said):  # a signature covers its own text alone
-                thoughts.append((Reasoning(said, path=f"{path}/{field}"), _FIRST))
-            thoughts.append(found)
-            loose.clear()
-        if thoughts:
+            text = "".join(unsigned)
+            if not found[0].text.startswith(text):  # a signature covers its own text alone
+                blocks.append((Reasoning(text, path=f"{path}/{field}"), _START))
+            blocks.append(found)
+            unsigned.clear()
+        if blocks:
             break  # thinking_blocks say the same again
-        loose.clear()
-        strange.clear()
-    if not thoughts:
-        own = Reasoning(reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}")
-        return [(own, _FIRST)]
-    if not any(thought.text for thought, _ in thoughts):
-        first, place = thoughts[0]
-        thoughts[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), place
-    elif loose:
-        thoughts.append((Reasoning("".join(loose), path=f"{path}/{field}"), _FIRST))
-    return [*thoughts, *[(thought, _FIRST) for thought in strange]]
+        unsigned.clear()
+        opaque.clear()
+    if not blocks:
+        block = Reasoning(
+            reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}"
+        )
+        return [(block, _START)]
+    if not any(block.text for block, _ in blocks):
+        first, position = blocks[0]
+        blocks[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), position
+    elif unsigned:
+        blocks.append((Reasoning("".join(unsigned), path=f"{path}/{field}"), _START))
+    return [*blocks, *[(block, _START) for block in opaque]]
 
 
-def _carried(entry: JSONObject, path: str, before: str, signer: Signer) -> tuple[Reasoning, Position] | None:
+def _signed_entry(
+    entry: JSONObject, path: str, before: str, signer: Signer
+) -> tuple[Reasoning, Position] | None:
     """One entry as a thought with its carrier and its place, or None when it carries nothing.
 
     before: the text of summary entries that came before it; they are a ciphertext's readable side.
@@ -290,18 +294,18 @@ def _carried(entry: JSONObject, path: str, before: str, signer: Signer) -> tuple
     for key in CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):
-            text, seal = before + entry_text(entry), signer.unwrap(value)
-            thought = Reasoning(text, seal, extra=extra, path=f"{path}/{key}", forged=seal is None)
-            return thought, _place_of(entry)
-    seal = _foreign_seal(entry, before)
-    if seal is None:
+            text, signature = before + entry_text(entry), signer.unwrap(value)
+            block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
+            return block, _position_of(entry)
+    signature = _vendor_signature(entry, before)
+    if signature is None:
         return None
-    kind = seal.native["type"]
+    kind = signature.native["type"]
     text = "" if kind == "redacted_thinking" else before if kind == "reasoning" else entry_text(entry)
-    return Reasoning(text, seal, extra=extra, path=path), _FIRST
+    return Reasoning(text, signature, extra=extra, path=path), _START
 
 
-def _foreign_seal(entry: JSONObject, before: str) -> Signature | None:
+def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
     """Another vendor's block in an entry of OpenRouter's or LiteLLM's form."""
     kind, form = entry.get("type"), entry.get("format")
     signature, data = entry.get("signature"), entry.get("data")
@@ -349,18 +353,18 @@ def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
 _WRAPPED = ("/data", "/signature")
 
 
-def native_reasoning(thought: Reasoning) -> JSONObject:
+def native_reasoning(block: Reasoning) -> JSONObject:
     """What a server of this protocol sealed, {} for any other seal and for none."""
-    seal = thought.seal
-    if seal is None or seal.origin != NAME or type(seal.native) is not dict:
+    signature = block.seal
+    if signature is None or signature.origin != NAME or type(signature.native) is not dict:
         return {}
-    return seal.native
+    return signature.native
 
 
-def stands_in_fields(thought: Reasoning) -> bool:
+def stands_in_fields(block: Reasoning) -> bool:
     """Whether a thought of a Chat request is printed with the raw members of its message."""
-    steps = thought.path.split("/", 4)
-    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not thought.path.endswith(_WRAPPED)
+    steps = block.path.split("/", 4)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not block.path.endswith(_WRAPPED)
 
 
 def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:

@@ -48,32 +48,32 @@ def _mode(value: JSON, path: str) -> str | None:
     return value if value in ("enabled", "disabled", "adaptive") else None
 
 
-def _hides(value: JSON, path: str) -> str | None:
+def _display_if_excluded(value: JSON, path: str) -> str | None:
     return ("omitted" if value else "summarized") if type(value) is bool else None
 
 
-def _shows(value: JSON, path: str) -> str | None:
+def _display_if_included(value: JSON, path: str) -> str | None:
     return ("summarized" if value else "omitted") if type(value) is bool else None
 
 
 # Setting, its member ("" for none), the field of ReasoningConfig that it is about, and how to read it. A reader that
 # gives None does not know the value.
-_SAYINGS: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
+_PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
     ("reasoning_effort", "", "effort", require_text),
     ("reasoning", "effort", "effort", require_text),
     ("reasoning", "enabled", "mode", _switch),
     ("reasoning", "max_tokens", "budget", _budget),
-    ("reasoning", "exclude", "display", _hides),
+    ("reasoning", "exclude", "display", _display_if_excluded),
     ("thinking", "type", "mode", _mode),
     ("thinking", "budget_tokens", "budget", _budget),
     ("enable_thinking", "", "mode", _switch),
     ("chat_template_kwargs", "enable_thinking", "mode", _switch),
     ("chat_template_kwargs", "thinking", "mode", _switch),
     ("thinking_budget", "", "budget", _budget),
-    ("include_reasoning", "", "display", _shows),
+    ("include_reasoning", "", "display", _display_if_included),
 )
 
-_MEMBERS = {
+_KNOWN_MEMBERS = {
     "reasoning": KNOWN_REASONING,
     "thinking": KNOWN_THINKING,
     "chat_template_kwargs": KNOWN_TEMPLATE_KWARGS,
@@ -87,14 +87,14 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
     """
     if not any(key in body for key in REASONING_SETTINGS):
         return None
-    for key, known in _MEMBERS.items():
+    for key, known in _KNOWN_MEMBERS.items():
         holder = body.get(key)
-        left = extra_fields(holder, known) if type(holder) is dict else holder
-        if left is not None:
-            extra[key] = left
+        unknown = extra_fields(holder, known) if type(holder) is dict else holder
+        if unknown is not None:
+            extra[key] = unknown
     found: dict[str, JSON] = {}
     paths: dict[str, str] = {}
-    for key, member, field, read in _SAYINGS:
+    for key, member, field, read in _PLACES:
         value = body.get(key)
         path = f"/{key}"
         if member:
@@ -142,8 +142,8 @@ def write_reasoning(
     path = config.path or "/reasoning"
     if config.display is not None:
         ledger.dropped(config.display_path or path, "whether reasoning is shown is up to the upstream")
-    wish = _effort(config)
-    if wish is None:
+    requested = _requested_effort(config)
+    if requested is None:
         return
     if config.mode == "disabled" and config.effort not in (None, "none"):
         ledger.dropped(config.effort_path or path, "no effort beside thinking that is switched off")
@@ -154,16 +154,16 @@ def write_reasoning(
         if config.mode is not None or config.budget is not None:
             ledger.dropped(path, "the upstream has no setting for reasoning")
         return
-    if wish == "none" and setting in ("thinking", "enable_thinking"):
+    if requested == "none" and setting in ("thinking", "enable_thinking"):
         # "thinking cannot be disabled when reasoning_effort is set": the switch goes alone.
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
         return
-    if setting == "reasoning" and config.effort is None and config.budget is not None and wish != "none":
+    if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
         out["reasoning"] = {"max_tokens": config.budget}
         return
-    if config.budget is not None and wish != "none":
+    if config.budget is not None and requested != "none":
         ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
-    effort = fit_effort(wish, capabilities.efforts)
+    effort = fit_effort(requested, capabilities.efforts)
     if (
         setting == "reasoning_effort"
         and not capabilities.tools_with_effort
@@ -176,7 +176,7 @@ def write_reasoning(
         if fit_effort("none", capabilities.efforts) != "none":
             return
         effort = "none"
-    elif effort != wish:
+    elif effort != requested:
         ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
     if setting == "reasoning":
         out["reasoning"] = {"effort": effort}
@@ -190,7 +190,7 @@ def write_reasoning(
             ledger.altered(at, "sent as a switch: how much to think cannot be said")
 
 
-def _effort(config: ReasoningConfig) -> str | None:
+def _requested_effort(config: ReasoningConfig) -> str | None:
     """What the configuration comes to, as an effort; None when it asks for nothing."""
     if config.mode == "disabled":
         return "none"

@@ -29,11 +29,12 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_ASSISTANT,
     KNOWN_AUDIO,
     KNOWN_AUDIO_PART,
+    KNOWN_BODY,
     KNOWN_CALL,
     KNOWN_CUSTOM,
     KNOWN_FILE,
@@ -47,11 +48,12 @@ from dragoman.protocols.openai_chat.checks import (
     KNOWN_RESPONSE_FORMAT,
     KNOWN_TEXT,
     KNOWN_TOOL_MESSAGE,
-    STRUCTURED_FIELDS,
+    arguments_text,
     extra_fields,
     read_cache_mark,
     read_citations,
     require_text,
+    required_text,
     with_nested_extra,
     wrong_type,
 )
@@ -60,10 +62,8 @@ from dragoman.protocols.openai_chat.reasoning_settings import read_reasoning
 from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
 from dragoman.protocols.openai_chat.tools import read_tools
 
-_KNOWN_BODY = STRUCTURED_FIELDS | PARAMS.keys()
-
 # Of annotations that stand beside no text.
-_UNCITED = KNOWN_ASSISTANT - {"annotations"}
+_KNOWN_WITHOUT_ANNOTATIONS = KNOWN_ASSISTANT - {"annotations"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
@@ -72,7 +72,7 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 # The paths of the first messages, made once: to print a number costs as much as to build a message.
-_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+_MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -83,7 +83,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise wrong_type("/model", "the name of a model", model)
-    extra = extra_fields(body, _KNOWN_BODY) or {}
+    extra = extra_fields(body, KNOWN_BODY) or {}
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
     tools, tool_choice = read_tools(body, extra)
@@ -99,7 +99,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     return Request(
         protocol=NAME,
         model=model,
-        messages=_messages(body.get("messages"), signer),
+        messages=_read_messages(body.get("messages"), signer),
         raw=body,
         tools=tools,
         tool_choice=tool_choice,
@@ -115,13 +115,13 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     )
 
 
-def _messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
+def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
     if type(items) is not list:
         raise wrong_type("/messages", "an array of messages", items)
     reader = _MessageReader(signer)
     out: list[Message] = []
     for index, item in enumerate(items):
-        path = _PATHS[index] if index < len(_PATHS) else f"/messages/{index}"
+        path = _MESSAGE_PATHS[index] if index < len(_MESSAGE_PATHS) else f"/messages/{index}"
         if type(item) is not dict:
             raise wrong_type(path, "a message", item)
         role = item.get("role")
@@ -145,15 +145,15 @@ def _messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
 class _MessageReader:
     """Reads messages in order, and remembers which call ids belong to custom tools."""
 
-    __slots__ = ("_custom", "_legacy", "_sealer")
+    __slots__ = ("_custom", "_legacy", "_signer")
 
     def __init__(self, signer: Signer) -> None:
-        self._sealer = signer
+        self._signer = signer
         self._custom: set[str] = set()
         self._legacy = "", ""  # name of the last legacy call, and the id made up for it
 
     def plain(self, item: JSONObject, path: str) -> Message:
-        parts = _parts(item.get("content"), f"{path}/content")
+        parts = _read_parts(item.get("content"), f"{path}/content")
         return _message(item, path, parts, KNOWN_MESSAGE)
 
     def assistant(self, item: JSONObject, path: str) -> Message:
@@ -161,14 +161,14 @@ class _MessageReader:
         calls = item.get("tool_calls")
         if len(item) == 3 and type(calls) is list and "content" in item:
             # The lane for an agent's turns: beside the role there is content, and calls, and no more.
-            parts = _said(item["content"], path + "/content", calls)
+            parts = _assistant_parts(item["content"], path + "/content", calls)
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
             return Message("assistant", tuple(parts), path)
-        parts = _said(item.get("content"), f"{path}/content", calls)
+        parts = _assistant_parts(item.get("content"), f"{path}/content", calls)
         known = KNOWN_ASSISTANT
-        if item.get("annotations") and not _cited(parts, item["annotations"]):
-            known = _UNCITED
+        if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
+            known = _KNOWN_WITHOUT_ANNOTATIONS
         refusal = item.get("refusal")
         if refusal is not None:
             parts.append(Refusal(require_text(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
@@ -177,24 +177,24 @@ class _MessageReader:
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
         if calls is not None and type(calls) is not list:
             raise wrong_type(f"{path}/tool_calls", "an array of tool calls", calls)
-        called: list[Part] = [
+        call_parts: list[Part] = [
             self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
         ]
         legacy = item.get("function_call")
         if legacy is not None:
-            called.append(self._legacy_call(legacy, path))
-        return _message(item, path, read_turn(item, path, self._sealer, parts, called), known)
+            call_parts.append(self._legacy_call(legacy, path))
+        return _message(item, path, read_turn(item, path, self._signer, parts, call_parts), known)
 
     def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
         at = f"{path}/function_call"
         if type(legacy) is not dict:
             raise wrong_type(at, "an object", legacy)
-        name = require_text(legacy.get("name"), f"{at}/name")
+        name = required_text(legacy, "name", at)
         # A legacy call has no id: its place in the conversation makes one that its result can share.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
         extra = extra_fields(legacy, KNOWN_FUNCTION)
-        return ToolCall(call_id, name, _arguments(legacy.get("arguments")), extra=extra, path=at)
+        return ToolCall(call_id, name, arguments_text(legacy.get("arguments")), extra=extra, path=at)
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
@@ -205,7 +205,7 @@ class _MessageReader:
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
-        call_id = require_text(call.get("id"), f"{path}/id")
+        call_id = required_text(call, "id", path)
         kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
         member, known = ("custom", KNOWN_CUSTOM) if kind is _CUSTOM else ("function", KNOWN_FUNCTION)
         function = call.get(member)
@@ -214,16 +214,16 @@ class _MessageReader:
             raise wrong_type(at, "an object", function)
         if kind is _CUSTOM:
             self._custom.add(call_id)
-            text = require_text(function.get("input"), f"{at}/input")
+            text = required_text(function, "input", at)
         else:
-            text = _arguments(function.get("arguments"))
+            text = arguments_text(function.get("arguments"))
         cache, extra = read_cache_mark(call, path, KNOWN_CALL)
         extra = with_nested_extra(extra, member, extra_fields(function, known))
-        name = require_text(function.get("name"), f"{at}/name")
+        name = required_text(function, "name", at)
         return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
 
     def tool(self, item: JSONObject, path: str) -> Message:
-        call_id = require_text(item.get("tool_call_id"), f"{path}/tool_call_id")
+        call_id = required_text(item, "tool_call_id", path)
         kind = _CUSTOM if call_id in self._custom else _FUNCTION
         content: JSON = item.get("content")
         if len(item) == 3 and type(content) is str:
@@ -233,9 +233,9 @@ class _MessageReader:
         return self._result(item, path, call_id, kind)
 
     def function(self, item: JSONObject, path: str) -> Message:
-        name = require_text(item.get("name"), f"{path}/name")
-        called, call_id = self._legacy
-        if called == name:
+        name = required_text(item, "name", path)
+        call_parts, call_id = self._legacy
+        if call_parts == name:
             self._legacy = "", ""
         else:
             call_id = f"call_{path.rpartition('/')[2]}_{name}"  # nobody asked for it
@@ -244,7 +244,7 @@ class _MessageReader:
     @staticmethod
     def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
         content: JSON = item.get("content")
-        parts = _parts(content, f"{path}/content")
+        parts = _read_parts(content, f"{path}/content")
         cache, extra = read_cache_mark(item, path, KNOWN_TOOL_MESSAGE)
         result = ToolResult(
             call_id,
@@ -252,7 +252,9 @@ class _MessageReader:
             tuple(
                 part
                 if isinstance(part, (Text, Media, OpaquePart))
-                else OpaquePart(NAME, str(content[index]["type"]), content[index], part.path, _words(part))
+                else OpaquePart(
+                    NAME, str(content[index]["type"]), content[index], part.path, _readable_text(part)
+                )
                 for index, part in enumerate(parts)
             ),
             kind,
@@ -287,7 +289,7 @@ def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[st
     return Message(item["role"], tuple(parts), path, name=item.get("name"), extra=extra)
 
 
-def _cited(parts: list[Part], annotations: JSON) -> bool:
+def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
     """Put a message's annotations to its last text. False: they cannot be read, or there is none."""
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
     if not texts or type(annotations) is not list:
@@ -297,7 +299,7 @@ def _cited(parts: list[Part], annotations: JSON) -> bool:
     return True
 
 
-def _parts(content: JSON, path: str) -> list[Part]:
+def _read_parts(content: JSON, path: str) -> list[Part]:
     if type(content) is str:
         return [Text(content, path=path)]
     if content is None:
@@ -315,24 +317,24 @@ def _parts(content: JSON, path: str) -> list[Part]:
     return out
 
 
-def _said(content: JSON, path: str, calls: JSON) -> list[Part]:
+def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
     """What an assistant says. Beside calls, "" is a way to say null that many clients have."""
-    return [] if content == "" and calls else _parts(content, path)
+    return [] if content == "" and calls else _read_parts(content, path)
 
 
 def _text_part(part: JSONObject, path: str) -> Part:
-    text = require_text(part.get("text"), f"{path}/text")
+    text = required_text(part, "text", path)
     cache, extra = read_cache_mark(part, path, KNOWN_TEXT)
     return Text(text, cache, None, extra, path)
 
 
-def _words(part: Part) -> str | None:
+def _readable_text(part: Part) -> str | None:
     """What a thought or refusal says."""
     return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
 
 
 def _refusal_part(part: JSONObject, path: str) -> Part:
-    text = require_text(part.get("refusal"), f"{path}/refusal")
+    text = required_text(part, "refusal", path)
     return Refusal(text, extra_fields(part, KNOWN_REFUSAL), path)
 
 
@@ -348,7 +350,7 @@ def _image_part(part: JSONObject, path: str) -> Part:
         image = {"url": image}
     elif type(image) is not dict:
         raise wrong_type(at, "an object with a url", image)
-    source, data, media_type = _source(require_text(image.get("url"), f"{at}/url"))
+    source, data, media_type = _split_url(required_text(image, "url", at))
     cache, extra = read_cache_mark(part, path, KNOWN_IMAGE)
     extra = with_nested_extra(extra, "image_url", extra_fields(image, KNOWN_IMAGE_URL))
     return Media(
@@ -373,7 +375,7 @@ def _audio_part(part: JSONObject, path: str) -> Part:
     return Media(
         kind="audio",
         source="base64",
-        data=require_text(audio.get("data"), f"{at}/data"),
+        data=required_text(audio, "data", at),
         media_type=f"audio/{audio['format']}" if audio.get("format") else None,
         cache=cache,
         extra=extra,
@@ -391,9 +393,9 @@ def _file_part(part: JSONObject, path: str) -> Part:
     source: Literal["base64", "url", "file_id"] = "base64"
     data = file.get("file_data")
     if data is None:
-        source, data = "file_id", require_text(file.get("file_id"), f"{at}/file_id")
+        source, data = "file_id", required_text(file, "file_id", at)
     else:
-        _, data, found = _source(require_text(data, f"{at}/file_data"))
+        _, data, found = _split_url(require_text(data, f"{at}/file_data"))
         media_type = found or media_type
         if data.startswith(("http://", "https://")):
             source = "url"
@@ -421,7 +423,7 @@ _PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
 }
 
 
-def _source(url: str) -> tuple[bool, str, str | None]:
+def _split_url(url: str) -> tuple[bool, str, str | None]:
     """(is it base64, the data or the URL itself, media type) of a URL."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
@@ -430,22 +432,15 @@ def _source(url: str) -> tuple[bool, str, str | None]:
     return False, url, None
 
 
-def _arguments(value: JSON) -> str:
-    """Arguments as text. Some clients send the object itself, or nothing for a call without arguments."""
-    if type(value) is str:
-        return value
-    return "" if value is None else encode_text(value)
-
-
 def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
     if value is None:
         return None
     if type(value) is not dict:
         raise wrong_type("/response_format", "an object", value)
     kind = value.get("type")
-    left = extra_fields(value, KNOWN_RESPONSE_FORMAT)
-    if left:
-        extra["response_format"] = left if kind != "text" else value
+    unknown = extra_fields(value, KNOWN_RESPONSE_FORMAT)
+    if unknown:
+        extra["response_format"] = unknown if kind != "text" else value
     if kind == "json_schema":
         path = "/response_format/json_schema"
         schema = value.get("json_schema")

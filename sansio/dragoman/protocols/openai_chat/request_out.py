@@ -20,7 +20,12 @@ from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.strict_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.messages_out import PLAIN_TEXT, PartWriter, write_simple_turn, write_turn
+from dragoman.protocols.openai_chat.messages_out import (
+    TEXT_PART_KEYS,
+    PartWriter,
+    write_simple_turn,
+    write_turn,
+)
 from dragoman.protocols.openai_chat.reasoning_settings import write_reasoning
 from dragoman.protocols.openai_chat.tables import (
     MAX_SAFETY_IDENTIFIER,
@@ -78,14 +83,14 @@ def _messages(
     writer = MessageWriter(request, same_protocol, capabilities, ledger)
     messages = request.messages
     count = len(messages)
-    spoken = _last_spoken(messages) if capabilities.reasoning_back == "tool_loop" else count
+    last_user = _last_user_message(messages) if capabilities.reasoning_back == "tool_loop" else count
     index = 0
     while index < count:
         end = index + 1
         if messages[index].role == "assistant":
             while not exact and end < count and messages[end].role == "assistant":
                 end += 1
-            writer.write_assistant_turn(messages[index:end], index > spoken)
+            writer.write_assistant_turn(messages[index:end], index > last_user)
         else:
             while end < count and messages[end].role != "assistant":
                 end += 1
@@ -94,7 +99,7 @@ def _messages(
     return writer.finish()
 
 
-def _last_spoken(messages: Sequence[Message]) -> int:
+def _last_user_message(messages: Sequence[Message]) -> int:
     """The place of the last message in which the user says something, -1 when there is none."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -104,43 +109,43 @@ def _last_spoken(messages: Sequence[Message]) -> int:
 
 
 # What is said where an upstream's order of turns wants another role than the client's.
-_BEGINS = "(The assistant speaks first.)"
+_FIRST_USER_TEXT = "(The assistant speaks first.)"
 
-_BETWEEN = "I have the results."
+_BRIDGE_TEXT = "I have the results."
 
 # A message that has more than these stays one of its own.
-_JOINED = {"role", "content", "name"}
+_MERGEABLE = {"role", "content", "name"}
 
 
 class MessageWriter:
     """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
 
     __slots__ = (
+        "_capabilities",
         "_exact",
         "_ledger",
         "_out",
         "_parts",
         "_same_protocol",
-        "_short_turns",
-        "_spoken",
-        "_target",
+        "_simple_turns",
+        "_started",
     )
 
     def __init__(
         self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
     ) -> None:
         self._same_protocol = same_protocol
-        self._target = capabilities
+        self._capabilities = capabilities
         self._ledger = ledger
         self._parts = PartWriter(request, same_protocol, capabilities, ledger)
         self._exact = self._parts.exact
         # Nothing has to be added to them.
-        self._short_turns = (
+        self._simple_turns = (
             not same_protocol
             and capabilities.reasoning_back == "never"
             and not capabilities.thought_signatures
         )
-        self._spoken = False  # something other than system text has been said
+        self._started = False  # something other than system text has been said
         self._out: list[JSONObject] = []
 
     def finish(self) -> list[JSONObject]:
@@ -153,13 +158,13 @@ class MessageWriter:
 
         in_loop: the user has not spoken since.
         """
-        self._spoken = True
-        body = write_simple_turn(run) if self._short_turns else None
+        self._started = True
+        body = write_simple_turn(run) if self._simple_turns else None
         if body is None:
             body = write_turn(run, self._parts, in_loop)
         if body is not None:
-            if self._target.turn_order == "alternate" and not self._exact and self._is_first():
-                self._out.append({"role": "user", "content": _BEGINS})
+            if self._capabilities.turn_order == "alternate" and not self._exact and self._is_at_start():
+                self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
                 self._ledger.add(
                     LossCode.REPAIRED,
                     run[0].path,
@@ -167,47 +172,47 @@ class MessageWriter:
                 )
             self._out.append(body)
 
-    def _is_first(self) -> bool:
+    def _is_at_start(self) -> bool:
         return not self._out or self._out[-1]["role"] in ("system", "developer")
 
     def write_between_turns(self, run: Sequence[Message]) -> None:
         """Messages between two assistant turns: results first, then their media, then the rest in order."""
         if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
-            short = _short(run[0])
-            if short is not None:
-                self._spoken = True
-                self._add(short, run[0])
+            simple = _simple_message(run[0])
+            if simple is not None:
+                self._started = True
+                self._add(simple, run[0])
                 return
         results: list[JSONObject] = []
-        shown: list[JSONObject] = []
+        media: list[JSONObject] = []
         rest: list[tuple[JSONObject, Message]] = []
         for message in run:
             parts = message.parts
             role: str = message.role
             if role == "user":
-                self._spoken = True
-                short = None if self._same_protocol else _short(message)
-                if short is not None:
-                    if short["role"] == "tool":
-                        results.append(short)
+                self._started = True
+                simple = None if self._same_protocol else _simple_message(message)
+                if simple is not None:
+                    if simple["role"] == "tool":
+                        results.append(simple)
                     else:
-                        rest.append((short, message))
+                        rest.append((simple, message))
                     continue
-                found = [part for part in parts if type(part) is ToolResult]
-                if found:
-                    for result in found:
-                        results.append(self._result(result, message, shown))
+                result_parts = [part for part in parts if type(part) is ToolResult]
+                if result_parts:
+                    for result in result_parts:
+                        results.append(self._write_result(result, message, media))
                     parts = tuple(part for part in parts if type(part) is not ToolResult)
                     if not parts:
                         continue
             else:
                 role = self._system_role(message)
-            body = self._plain(message, role, parts)
+            body = self._write_plain(message, role, parts)
             if body is not None:
                 rest.append((body, message))
         self._out += results
-        if shown:
-            self._add({"role": "user", "content": shown}, run[0])
+        if media:
+            self._add({"role": "user", "content": media}, run[0])
         for body, message in rest:
             self._add(body, message)
 
@@ -216,9 +221,9 @@ class MessageWriter:
         before = self._out[-1] if self._out and not self._exact else None
         if before is None or before["role"] == "assistant":
             self._out.append(body)
-        elif before["role"] == "tool" and body["role"] == "user" and self._target.turn_order != "any":
+        elif before["role"] == "tool" and body["role"] == "user" and self._capabilities.turn_order != "any":
             self._add_to_result(before, body, message)
-        elif self._joins(before, body):
+        elif self._can_merge(before, body):
             if before["role"] != body["role"]:
                 self._ledger.altered(f"{message.path}/role", f"sent within a {before['role']} message")
             one, two = before["content"], body["content"]
@@ -229,14 +234,14 @@ class MessageWriter:
         else:
             self._out.append(body)
 
-    def _joins(self, before: JSONObject, body: JSONObject) -> bool:
+    def _can_merge(self, before: JSONObject, body: JSONObject) -> bool:
         """Whether two messages become one. "System message must be at the beginning": servers that take none later
         on take no second one either.
         """
-        if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _JOINED:
+        if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _MERGEABLE:
             return False
         roles = {before["role"], body["role"]}
-        return roles == {"user"} or (roles <= {"system", "developer"} and not self._target.mid_system)
+        return roles == {"user"} or (roles <= {"system", "developer"} and not self._capabilities.mid_system)
 
     def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
         """Put what the user says into a tool's result: "Unexpected role 'user' after role 'tool'"."""
@@ -244,27 +249,27 @@ class MessageWriter:
         if any(part["type"] != "text" for part in parts):
             why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
             self._ledger.add(LossCode.REPAIRED, message.path, why)
-            self._out += [{"role": "assistant", "content": _BETWEEN}, body]
+            self._out += [{"role": "assistant", "content": _BRIDGE_TEXT}, body]
             return
         self._ledger.altered(
             message.path, "sent behind the tool's result: the upstream takes no user's turn there"
         )
         if message.role == "user":
-            _enclose(parts, "user")
+            _tag_texts(parts, "user")
         result["content"] = self._parts.content([*_as_parts(result["content"]), *parts])
 
     def _system_role(self, message: Message) -> str:
-        if self._spoken and not self._exact and not self._target.mid_system:
+        if self._started and not self._exact and not self._capabilities.mid_system:
             path = f"{message.path}/role"
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
         # "With o1 models and newer, use developer messages for this purpose instead": where they are not known, the
         # purpose is system's. Messages has one place for both, too.
-        if message.role == "developer" and self._target.developer_role:
+        if message.role == "developer" and self._capabilities.developer_role:
             return "developer"
         return "system"
 
-    def _plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:
+    def _write_plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:
         """A message of any role but assistant and tool, None when nothing of it is left."""
         content: list[JSONObject] = []
         for part in parts:
@@ -272,21 +277,21 @@ class MessageWriter:
         if not content and not self._exact:
             return None
         if role == "user" and message.role != "user":
-            _enclose(content, "system")
+            _tag_texts(content, "system")
         body: JSONObject = {"role": role, "content": self._parts.content(content)}
         self._parts.write_message_fields(message, body)
         return body
 
-    def _result(self, result: ToolResult, message: Message, shown: list[JSONObject]) -> JSONObject:
+    def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
         """One tool message. Media that it cannot hold are appended to `shown`."""
         content: list[JSONObject] = []
         for part in result.parts:
-            if self._exact or not isinstance(part, Media) or part.source == "text" or self._takes(part):
+            if self._exact or not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
                 self._parts.part(part, message, content)
                 continue
-            before = len(shown)
-            self._parts.part(part, message, shown)
-            if len(shown) > before:
+            before = len(media)
+            self._parts.part(part, message, media)
+            if len(media) > before:
                 content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
                 self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
@@ -310,11 +315,11 @@ class MessageWriter:
                 body.update(role="function", name=raw["name"])
         return body
 
-    def _takes(self, part: Media) -> bool:
-        return part.kind == "image" and self._target.tool_images
+    def _fits_result(self, part: Media) -> bool:
+        return part.kind == "image" and self._capabilities.tool_images
 
 
-def _short(message: Message) -> JSONObject | None:
+def _simple_message(message: Message) -> JSONObject | None:
     """The wire message of a foreign client's user who gives one plain text or one plain result.
 
     None when there is more to the message. Nearly all messages between assistant turns are like that.
@@ -337,10 +342,10 @@ def _as_parts(content: JSON) -> list[JSONObject]:
     return [{"type": "text", "text": content}] if type(content) is str else content
 
 
-def _enclose(content: list[JSONObject], tag: str) -> None:
+def _tag_texts(content: list[JSONObject], tag: str) -> None:
     """Mark texts, so that the model can tell who says them."""
     for part in content:
-        if part.keys() >= PLAIN_TEXT:
+        if part.keys() >= TEXT_PART_KEYS:
             part["text"] = f"<{tag}>\n{part['text']}\n</{tag}>"
 
 
@@ -356,14 +361,14 @@ def write_settings(
 ) -> None:
     """Put the plain settings into `out`. own: the request came as Chat Completions."""
     if request.params:
-        converters = _MARKING_CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
+        converters = _CONVERTERS_WITH_MARKS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
         if "service_tier" in capabilities.refuses:
-            converters = {**converters, "speed": _no_speed}
+            converters = {**converters, "speed": _drop_speed}
         if same_protocol:  # the client's words for tiers are the upstream's
             converters = {param: each for param, each in converters.items() if param != "service_tier"}
         write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
         if not same_protocol:
-            _finish(request, capabilities, out, ledger)
+            _derived_settings(request, capabilities, out, ledger)
 
 
 def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
@@ -377,24 +382,24 @@ def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> 
         out["response_format"] = request.raw["response_format"]
 
 
-def _finish(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Settings that become another one than their name says."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
         ledger.dropped(path, "the speed is said in its place")
-    wanted = _LOGPROBS in (request.params.get("include") or ())
-    if wanted and "logprobs" in capabilities.refuses:
+    requested = _LOGPROBS_INCLUDE in (request.params.get("include") or ())
+    if requested and "logprobs" in capabilities.refuses:
         ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
-        wanted = False
-    if wanted or "top_logprobs" in out:
+        requested = False
+    if requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to true if top_logprobs is used"
 
 
-_LOGPROBS = "message.output_text.logprobs"
+_LOGPROBS_INCLUDE = "message.output_text.logprobs"
 
 # Encrypted reasoning travels inside the conversation anyway.
-_SERVED_INCLUDES = frozenset({_LOGPROBS, "reasoning.encrypted_content"})
+IMPLIED_INCLUDES = frozenset({_LOGPROBS_INCLUDE, "reasoning.encrypted_content"})
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -415,7 +420,7 @@ def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     return value if value == "fast" else None
 
 
-def _no_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value != "standard":
         ledger.dropped(path, "the upstream takes no service tier")
     return None
@@ -423,17 +428,17 @@ def _no_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     for index, item in enumerate(value if type(value) is list else ()):
-        if type(item) is not str or item not in _SERVED_INCLUDES:
+        if type(item) is not str or item not in IMPLIED_INCLUDES:
             ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
     return None
 
 
-def _no_marks(value: JSON, path: str, ledger: Ledger) -> JSON:
+def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
     ledger.dropped(path, "the upstream takes no cache marks")
     return None
 
 
-_MARKING_CONVERTERS: Mapping[Param, Converter] = {
+_CONVERTERS_WITH_MARKS: Mapping[Param, Converter] = {
     "service_tier": _service_tier,
     "speed": _speed,
     "include": _include,
@@ -442,9 +447,12 @@ _MARKING_CONVERTERS: Mapping[Param, Converter] = {
     "user": hash_longer_than(MAX_USER),
 }
 
-_CONVERTERS: Mapping[Param, Converter] = {**_MARKING_CONVERTERS, "prompt_cache_options": _no_marks}
+_CONVERTERS: Mapping[Param, Converter] = {
+    **_CONVERTERS_WITH_MARKS,
+    "prompt_cache_options": _drop_cache_options,
+}
 
-_ASK_FOR_JSON = "Answer with one JSON object."
+_JSON_INSTRUCTION = "Answer with one JSON object."
 
 
 def write_response_format(
@@ -457,9 +465,9 @@ def write_response_format(
     path = form.path or "/response_format"
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
-        if not any(_says_json(message) for message in messages):
+        if not any(_mentions_json(message) for message in messages):
             # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
-            _instruct(messages, _ASK_FOR_JSON)
+            _add_instruction(messages, _JSON_INSTRUCTION)
             ledger.altered(
                 path, "the messages got an instruction to answer in JSON, without which it is refused"
             )
@@ -477,13 +485,13 @@ def write_response_format(
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 
-def _says_json(message: JSONObject) -> bool:
+def _mentions_json(message: JSONObject) -> bool:
     content = message.get("content")
     texts = [content] if type(content) is str else [part.get("text") for part in content or ()]
     return any(type(text) is str and "json" in text.lower() for text in texts)
 
 
-def _instruct(messages: list[JSONObject], text: str) -> None:
+def _add_instruction(messages: list[JSONObject], text: str) -> None:
     """Add an instruction to the system's words, which some servers take in one message at the head alone."""
     first = messages[0] if messages else {}
     if first.get("role") not in ("system", "developer"):

@@ -31,7 +31,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.checks import text_or_none
+from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
 from dragoman.protocols.openai_chat.content_in import ChoiceReader
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.tables import (
@@ -47,58 +47,57 @@ from dragoman.protocols.openai_chat.tables import (
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
-from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator, unreadable_response
+from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.usage import read_usage
 
-_NOTHING: tuple[Event, ...] = ()
-
+_NO_EVENTS: tuple[Event, ...] = ()
 _PADDING = b"obfuscation"
 
 
 class ChatReader:
-    """Reads one stream."""
+    """Reads one stream. `read` returns the events of a frame, `eof` those of the end of the stream."""
 
     __slots__ = (
-        "_began",
         "_choices",
-        "_exchange",
+        "_context",
+        "_ended",
+        "_ids",
         "_ledger",
         "_model",
-        "_numbers",
-        "_over",
+        "_start_tier",
         "_started",
-        "_stops",
+        "_stop_sequences",
         "_tier",
         "_usage",
         "_usage_came_last",
     )
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._exchange = context
+        self._context = context
         self._ledger = ledger
-        self._numbers = IdAllocator(context.id)
+        self._ids = IdAllocator(context.id)
         self._choices: dict[int, ChoiceReader] = {}
         self._model = ""
         self._started = False
-        self._began: str | None = None  # the service tier of the start
-        self._over = False
-        self._tier: str | None = None  # the one that was said last
+        self._start_tier: str | None = None  # the service tier of the start
+        self._ended = False
+        self._tier: str | None = None  # the one that was reported last
         self._usage: JSONObject | None = None
         self._usage_came_last = False
         stop = context.request.params.get("stop")
-        self._stops: tuple[str, ...] = (stop,) if type(stop) is str else tuple(stop or ())
+        self._stop_sequences: tuple[str, ...] = (stop,) if type(stop) is str else tuple(stop or ())
 
     def read(self, frame: Frame) -> Sequence[Event]:
         data = frame.data
-        if self._over:
-            return _NOTHING
+        if self._ended:
+            return _NO_EVENTS
         if data == b"[DONE]":
             return self._finish(certain=True)
         try:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if not data.strip():
-                return _NOTHING  # some servers keep the connection alive that way
+                return _NO_EVENTS  # some servers keep the connection alive that way
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
@@ -106,16 +105,16 @@ class ChatReader:
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is {kind_of(chunk)}")
             chunk = {"error": chunk}
-        events = self._short(chunk)
-        return self._chunk(chunk, frame.event) if events is None else events
+        events = self._read_simple(chunk)
+        return self._read_chunk(chunk, frame.event) if events is None else events
 
     def eof(self) -> Sequence[Event]:
-        if self._over:
-            return _NOTHING
+        if self._ended:
+            return _NO_EVENTS
         return self._finish(certain=False)
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        """Chunks of one open block differ in their text, and in padding at OpenAI."""
+        """Return how to read later chunks of this block: they differ in their text only, and in padding at OpenAI."""
         states = self._choices.values()
         if type(delta) is ArgumentsDelta:
             call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
@@ -123,21 +122,21 @@ class ChatReader:
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is TextDelta:
             return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
-        note = state.reasoning.template_parts()
-        return None if note is None else DeltaTemplate(*note, padding=_PADDING)
+        parts = state.reasoning.template_parts()
+        return None if parts is None else DeltaTemplate(*parts, padding=_PADDING)
 
     def whole(self, body: JSONObject) -> list[Event]:
-        """The events of a whole answer."""
+        """Return the events of a whole response."""
         choices = body.get("choices")
         if not has_error(body) and (type(choices) is not list or not choices):
             raise unreadable_response("it has no choices")
-        out = self._chunk(body, b"")
-        if not self._over:
+        out = self._read_chunk(body, b"")
+        if not self._ended:
             out += self._finish(certain=True)
         return out
 
-    def _short(self, chunk: JSONObject) -> Sequence[Event] | None:
-        """The short lane: one choice, one member in its delta, of the kind that is open. None: not that short."""
+    def _read_simple(self, chunk: JSONObject) -> Sequence[Event] | None:
+        """Read a chunk whose one delta has one member of the kind that is open, None for any other chunk."""
         try:
             [choice] = chunk["choices"]
             delta = choice["delta"]
@@ -153,14 +152,14 @@ class ChatReader:
             return None
         usage = chunk.get("usage")
         if usage is not None:
-            self._note_usage(chunk, beside_choices=True)
+            self._note_usage(chunk, with_choices=True)
         kind = state.kind
         if kind is BlockKind.TEXT:
             content = delta.get("content")
             return (TextDelta(state.block, content),) if type(content) is str and content else None
         if kind is None:
             calls = delta.get("tool_calls")
-            return None if calls is None else _short_call(calls, state)
+            return None if calls is None else _read_simple_call(calls, state)
         if kind is BlockKind.REASONING:
             for field, pieces in state.reasoning.texts.items():
                 thinking = delta.get(field)
@@ -170,18 +169,18 @@ class ChatReader:
                     return (ReasoningDelta(state.block, thinking),)
         return None
 
-    def _chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
-        """The general lane: any chunk."""
+    def _read_chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
+        """Read any chunk."""
         out: list[Event] = []
         if has_error(chunk) or event == b"error":
             return self._fail(parse_error(chunk, None), chunk)
         choices = chunk.get("choices")
-        beside: JSONObject = {}
-        if self._exchange.rewritten:
-            beside = {
+        extra: JSONObject = {}
+        if self._context.rewritten:
+            extra = {
                 key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
             }
-        unread = {key: value for key, value in chunk.items() if key not in beside} if beside else chunk
+        unread = {key: value for key, value in chunk.items() if key not in extra} if extra else chunk
         note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
         self._note_usage(chunk, bool(choices))
         self._note_tier(chunk)
@@ -191,35 +190,35 @@ class ChatReader:
             for position, choice in enumerate(choices):
                 if type(choice) is not dict:
                     raise unreadable_response(f"a choice is {kind_of(choice)}")
-                self._choice(choice, position, out)
+                self._read_choice(choice, position, out)
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
         if self._started:
-            for key, value in beside.items():
+            for key, value in extra.items():
                 out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
         if "citations" in chunk or "search_results" in chunk:
-            self._list_pages(chunk, out)
+            self._cite_pages(chunk, out)
         return out
 
-    def _list_pages(self, chunk: JSONObject, out: list[Event]) -> None:
-        """Pages that are listed beside the choices: they are about the first one."""
+    def _cite_pages(self, chunk: JSONObject, out: list[Event]) -> None:
+        """Cite the pages that are listed beside the choices in the first choice."""
         choice = self._choices.get(0)
         if choice is None:
             self._ledger.dropped("/citations", "they came before the text that cites them")
             return
-        choice.cite_pages(read_page_lists(chunk), out)
-        for key in lossy_page_lists(chunk):
+        choice.cite_pages(_listed_pages(chunk), out)
+        for key in _lossy_page_lists(chunk):
             self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
-        self._began = self._tier
-        self._model = text_or_none(chunk.get("model")) or self._exchange.request.model
+        self._start_tier = self._tier
+        self._model = text_or_none(chunk.get("model")) or self._context.request.model
         created = chunk.get("created")
         out.append(
             Started(
-                text_or_none(chunk.get("id")) or f"chatcmpl-{self._exchange.id}",
+                text_or_none(chunk.get("id")) or f"chatcmpl-{self._context.id}",
                 self._model,
                 created if type(created) is int else None,
                 self._tier,
@@ -227,41 +226,41 @@ class ChatReader:
         )
 
     def _note_tier(self, chunk: JSONObject) -> None:
-        """Other words than the official ones would break strict clients."""
-        said = text_or_none(chunk.get("service_tier"))
-        tier = RESPONSE_TIER_ALIASES.get(said or "", said)
+        """Keep an official service tier. Any other would break strict clients."""
+        reported = text_or_none(chunk.get("service_tier"))
+        tier = RESPONSE_TIER_ALIASES.get(reported or "", reported)
         if tier in SERVICE_TIERS:
             self._tier = tier
         elif tier is not None:
             self._ledger.dropped("/service_tier", "not a service tier of this protocol")
 
-    def _used(self) -> list[Event]:
-        """What the answer has used, as far as that is known, and on which tier if that was said late."""
+    def _usage_events(self) -> list[Event]:
+        """Return the usage if it is known, with the service tier if that changed after the start."""
         usage = None if self._usage is None else read_usage(self._usage)
-        if self._tier != self._began:
+        if self._tier != self._start_tier:
             usage = msgspec.structs.replace(usage or Usage(), service_tier=self._tier)
         return [] if usage is None else [usage]
 
-    def _note_usage(self, chunk: JSONObject, beside_choices: bool) -> None:
+    def _note_usage(self, chunk: JSONObject, with_choices: bool) -> None:
         usage = chunk.get("usage")
         groq = chunk.get("x_groq")
         if usage is None and type(groq) is dict:
             usage = groq.get("usage")
         if type(usage) is dict:
             self._usage = usage
-            self._usage_came_last = not beside_choices
+            self._usage_came_last = not with_choices
 
     def _fail(self, error: WireError, chunk: JSONObject) -> list[Event]:
-        """The upstream says that the answer broke off. What it has used still counts."""
-        self._over = True
-        self._note_usage(chunk, beside_choices=True)
+        """End the response with an error. The usage so far still counts."""
+        self._ended = True
+        self._note_usage(chunk, with_choices=True)
         out: list[Event] = []
         if self._started:
-            out += self._used()
+            out += self._usage_events()
         out.append(Failed(error))
         return out
 
-    def _choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
+    def _read_choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
         index = choice.get("index")
         if type(index) is not int or index < 0:
             index = position
@@ -269,59 +268,59 @@ class ChatReader:
         note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
         delta = choice.get("delta")
         if state is None:
-            state = self._choices[index] = ChoiceReader(index, self._numbers, self._model, self._ledger)
+            state = self._choices[index] = ChoiceReader(index, self._ids, self._model, self._ledger)
             if delta is None:
                 delta = choice.get("message")
         start = len(out)
         if type(delta) is dict:
-            state.delta(delta, whole="delta" not in choice, out=out)
+            state.read_delta(delta, whole="delta" not in choice, out=out)
         elif delta is not None:
             raise unreadable_response(f"a delta is {kind_of(delta)}")
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
-            state.logprobs(logprobs, out, start)
+            state.read_logprobs(logprobs, out, start)
         usage = choice.get("usage")
         if type(usage) is dict:
             self._usage = usage
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        # vLLM, and SGLang by the other name, say which sequence matched, or the number of the token that ended it.
+        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token.
         stop = choice.get("stop_reason") or choice.get("matched_stop")
-        if type(stop) is str and stop in self._stops:
+        if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop
         elif type(stop) is str:
             self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
 
     def _finish(self, *, certain: bool) -> list[Event]:
-        """The stream is over. certain: [DONE] or a whole body says that the answer is, too."""
-        told = certain or self._usage_came_last
+        """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
+        is_complete = certain or self._usage_came_last
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not choices or choices[0].index != 0:
             raise _truncated("without any answer", certain)
         for state in choices:
-            if state.finish_reason is None and (not told or state.calls.has_partial_arguments()):
+            if state.finish_reason is None and (not is_complete or state.calls.has_partial_arguments()):
                 raise _truncated("without a finish reason", certain)
-        self._over = True
+        self._ended = True
         out: list[Event] = []
-        usage = self._used()
+        usage = self._usage_events()
         for state in choices:
-            failed = ERROR_FINISH_REASONS.get(state.finish_reason or "")
-            if failed is not None:
+            kind = ERROR_FINISH_REASONS.get(state.finish_reason or "")
+            if kind is not None:
                 message = f"the upstream stopped with finish_reason {state.finish_reason}"
-                return [*usage, Failed(WireError(failed, message, code=state.finish_reason))]
+                return [*usage, Failed(WireError(kind, message, code=state.finish_reason))]
         for state in choices:
             state.end(out)
         return [*out, *usage, ENDED]
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
-    """The events of a whole answer. Raises RemoteProtocolError (502) when it cannot be read."""
+    """Return the events of a whole response. Raises RemoteProtocolError (502) if it cannot be read."""
     return ChatReader(context, ledger).whole(body)
 
 
-def _short_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
-    """The short lane of arguments: one more piece of a call whose block is open."""
+def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
+    """Read one more piece of the arguments of a call whose block is open, None for anything else."""
     if type(calls) is not list or len(calls) != 1:
         return None
     fragment = calls[0]
@@ -337,27 +336,26 @@ def _short_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
     if type(piece) is not str:
         return None
     if not piece:
-        return _NOTHING
+        return _NO_EVENTS
     call.pieces.append(piece)
     return (ArgumentsDelta(call.block, piece),)
 
 
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
-    """certain: the upstream says that this is the whole answer, which is then one that cannot be read."""
+    """Return the error for a response that ended early. certain: it is whole, and therefore cannot be read."""
     subject = "it" if certain else "the upstream's stream"
     return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
 
 
-# Where a chunk or an answer lists pages: the first has titles, the second may be mere URLs.
-_LISTS = ("search_results", "citations")
+# Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.
+_PAGE_LISTS = ("search_results", "citations")
+_PAGE_FIELDS = {"url", "title"}
 
-_PAGE = {"url", "title"}
 
-
-def read_page_lists(body: JSONObject) -> list[JSONObject]:
-    """The pages that a chunk or answer lists beside its choices, in the form of annotations, each URL once."""
+def _listed_pages(body: JSONObject) -> list[JSONObject]:
+    """Return the listed pages in the form of annotations, each URL once."""
     found: dict[str, JSONObject] = {}
-    for key in _LISTS:
+    for key in _PAGE_LISTS:
         pages = body.get(key)
         for page in pages if type(pages) is list else ():
             url = _url(page)
@@ -367,15 +365,17 @@ def read_page_lists(body: JSONObject) -> list[JSONObject]:
     return list(found.values())
 
 
-def lossy_page_lists(body: JSONObject) -> list[str]:
-    """Those of the lists that say more of a page than URL and title, or that cannot be read."""
-    return [key for key in _LISTS if body.get(key) is not None and not _is_plain(body[key])]
+def _lossy_page_lists(body: JSONObject) -> list[str]:
+    """Return the names of the lists that have more of a page than URL and title, or that cannot be read."""
+    return [key for key in _PAGE_LISTS if body.get(key) is not None and not _has_plain_pages(body[key])]
 
 
-def _is_plain(pages: JSON) -> bool:
+def _has_plain_pages(pages: JSON) -> bool:
     if type(pages) is not list:
         return False
-    return all(_url(page) is not None and (type(page) is str or page.keys() <= _PAGE) for page in pages)
+    return all(
+        _url(page) is not None and (type(page) is str or page.keys() <= _PAGE_FIELDS) for page in pages
+    )
 
 
 def _url(page: JSON) -> str | None:

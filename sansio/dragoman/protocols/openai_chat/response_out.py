@@ -52,94 +52,94 @@ from dragoman.protocols.openai_chat.usage import write_usage
 
 
 class _WrittenChoice:
-    """What has been written of one choice."""
+    """Counts of one choice, for what is still to be written of it."""
 
-    __slots__ = ("annotations", "calls", "chars", "part", "seals", "spoke", "stopped")
+    __slots__ = ("annotations", "calls", "chars", "details", "has_content", "last_part", "stopped")
 
     def __init__(self) -> None:
         self.annotations: list[JSON] = []
         self.calls = 0
-        self.seals = 0
-        self.chars = 0  # of text in blocks that have ended
-        self.spoke = False  # some text or refusal was written
-        self.part: tuple[int, int] | None = None  # block and part of the last reasoning text
+        self.details = 0
+        self.chars = 0  # characters of text in blocks that have ended
+        self.has_content = False  # a text or refusal was written
+        self.last_part: tuple[int, int] | None = None  # block and part of the last reasoning text
         self.stopped: Stopped | None = None
 
 
 class _WrittenBlock:
-    """An open block, and where in its choice it stands."""
+    """An open block, and its position in its choice."""
 
-    __slots__ = ("cites", "index", "kind", "pieces", "place", "seal")
+    __slots__ = ("citations", "index", "kind", "pieces", "position", "signature")
 
-    def __init__(self, index: int, kind: BlockKind, place: tuple[int, int]) -> None:
+    def __init__(self, index: int, kind: BlockKind, position: tuple[int, int]) -> None:
         self.index = index
         self.kind = kind
-        self.place = place  # the characters and the calls before it
-        self.pieces: list[str] = []  # of its text
-        self.cites: list[Annotation] = []
-        self.seal: Signature | None = None
+        self.position = position  # how many characters and calls are before it
+        self.pieces: list[str] = []  # its text
+        self.citations: list[Annotation] = []
+        self.signature: Signature | None = None
 
     def size(self) -> int:
-        """Of its text, in characters."""
+        """Return the length of its text in characters."""
         return sum(map(len, self.pieces))
 
 
 class ChatWriter:
-    """Writes one stream."""
+    """Writes one stream. `send` returns the bytes of an event, which may be none."""
 
     __slots__ = (
-        "_around",
         "_blocks",
         "_choices",
-        "_exchange",
+        "_context",
         "_fields",
         "_head",
         "_ledger",
         "_legacy",
+        "_reasoning_frames",
         "_tail",
-        "_thinking",
+        "_text_frames",
         "_usage",
     )
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
-        self._exchange = context
+        self._context = context
         self._ledger = ledger
         self._legacy = uses_legacy_functions(context)
         self._choices: dict[int, _WrittenChoice] = {}
         self._blocks: dict[int, _WrittenBlock] = {}
-        # Block -> the bytes around the text of its chunks, and what to do with each text.
-        self._around: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
-        # The same of reasoning, and its choice.
-        self._thinking: dict[int, tuple[bytes, bytes, _WrittenChoice]] = {}
+        # Block -> the bytes around the text of its frames, and a function that records each text.
+        self._text_frames: dict[int, tuple[bytes, bytes, Callable[[str], None]]] = {}
+        # The same for reasoning, with its choice instead.
+        self._reasoning_frames: dict[int, tuple[bytes, bytes, _WrittenChoice]] = {}
         self._usage = Usage()
-        self._fields: JSONObject = {}  # of every chunk
+        self._fields: JSONObject = {}  # members of every chunk
         self._head = b""
         self._tail = b""
 
     def send(self, event: Event) -> bytes:
         kind = type(event)
         if kind is TextDelta or kind is ArgumentsDelta:
-            before, after, note = self._around[event.block]  # type: ignore[union-attr]
+            before, after, record = self._text_frames[event.block]  # type: ignore[union-attr]
             text: str = event.text  # type: ignore[union-attr]
-            note(text)
+            record(text)
             return before + encode(text) + after
         if isinstance(event, ReasoningDelta):
-            before, after, choice = self._thinking[event.block]
-            place = (event.block, event.part)
+            before, after, choice = self._reasoning_frames[event.block]
+            part = (event.block, event.part)
             text = event.text
-            if choice.part != place:
-                text = PARAGRAPH_BREAK + text if choice.part is not None else text
-                choice.part = place
+            if choice.last_part != part:
+                text = PARAGRAPH_BREAK + text if choice.last_part is not None else text
+                choice.last_part = part
             return before + encode(text) + after
-        return self._rare(event)
+        return self._send_other(event)
 
-    def _rare(self, event: Event) -> bytes:
+    def _send_other(self, event: Event) -> bytes:
         if isinstance(event, BlockStarted):
             return self._start_block(event)
         if isinstance(event, BlockEnded):
             return self._end_block(event)
         if isinstance(event, SignatureDelta):
-            self._blocks[event.block].seal = event.seal
+            self._blocks[event.block].signature = event.seal
         elif isinstance(event, Usage):
             self._usage = self._usage.updated(event)
         elif isinstance(event, Stopped):
@@ -156,16 +156,16 @@ class ChatWriter:
         elif isinstance(event, Logprobs):
             return self._logprobs(event)
         elif isinstance(event, Annotation):
-            self._blocks[event.block].cites.append(event)
+            self._blocks[event.block].citations.append(event)
         elif isinstance(event, Compacted):
             return self._open_choice(0) + self._chunk(0, {"content": event.text})
         else:
-            assert isinstance(event, Opaque)  # deltas went the short way
+            assert isinstance(event, Opaque)  # deltas are written above
             return self._opaque(event)
         return b""
 
     def _start(self, event: Started) -> None:
-        context = self._exchange
+        context = self._context
         self._fields = {
             "id": context.response_id("chatcmpl-", event.id),
             "object": "chat.completion.chunk",
@@ -193,7 +193,7 @@ class ChatWriter:
         return self._frame(choice, encode(delta))
 
     def _open_choice(self, index: int) -> bytes:
-        """The first delta of a choice, once: role, and empty content."""
+        """Return the first frame of a choice once: its role, and empty content."""
         if index in self._choices:
             return b""
         self._choices[index] = _WrittenChoice()
@@ -207,14 +207,14 @@ class ChatWriter:
         choice = self._choices[index]
         block = self._blocks[event.block] = _WrittenBlock(index, event.kind, (choice.chars, choice.calls))
         if event.tool is None:
-            choice.spoke = choice.spoke or event.kind is not BlockKind.REASONING
+            choice.has_content = choice.has_content or event.kind is not BlockKind.REASONING
             if event.kind is BlockKind.TEXT and choice.calls:
                 note_text_after_call(index, self._ledger)
-            before, after = self._split(index, _MEMBERS[event.kind], b"}")
+            before, after = self._split(index, _TEXT_MEMBERS[event.kind], b"}")
             if event.kind is BlockKind.REASONING:
-                self._thinking[event.block] = before, after, choice
+                self._reasoning_frames[event.block] = before, after, choice
             else:
-                self._around[event.block] = before, after, block.pieces.append
+                self._text_frames[event.block] = before, after, block.pieces.append
             return out
         number = choice.calls
         choice.calls += 1
@@ -226,38 +226,39 @@ class ChatWriter:
             delta = {"tool_calls": [{"index": number, **write_tool_call(event.tool, "")}]}
             head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
             before, after = self._split(index, head, b"}}]}")
-        self._around[event.block] = before, after, block.pieces.append
+        self._text_frames[event.block] = before, after, block.pieces.append
         return out + self._chunk(index, delta)
 
     def _split(self, choice: int, before: bytes, after: bytes) -> tuple[bytes, bytes]:
-        """The bytes of a chunk before and after its text."""
+        """Return the bytes of a frame before and after its text."""
         start, _, end = self._frame(choice, before + b"\0" + after).partition(b"\0")
         return start, end
 
     def _end_block(self, event: BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
-        (self._thinking if block.kind is BlockKind.REASONING else self._around).pop(event.block)
+        (self._reasoning_frames if block.kind is BlockKind.REASONING else self._text_frames).pop(event.block)
         choice = self._choices[block.index]
         if block.kind is BlockKind.TEXT:
             choice.chars += block.size()
         self._cite(block)
-        if block.seal is None:
+        if block.signature is None:
             return b""
-        details = write_reasoning_details(block.seal, choice.seals, block.place, self._exchange)
-        choice.seals += len(details)
+        details = write_reasoning_details(block.signature, choice.details, block.position, self._context)
+        choice.details += len(details)
         return self._chunk(block.index, {"reasoning_details": details})
 
     def _cite(self, block: _WrittenBlock) -> None:
-        """Keep the citations of a block for the end. One without a span cites the whole block."""
-        for cite in block.cites:
-            body = write_citation(cite, block.place[0], block.size(), block.index, self._ledger)
+        """Collect the citations of a block. One without a span cites the whole block."""
+        for citation in block.citations:
+            body = write_citation(citation, block.position[0], block.size(), block.index, self._ledger)
             if body is not None:
                 self._choices[block.index].annotations.append(body)
 
     def _annotations(self, index: int) -> bytes:
-        """All citations of a choice in one chunk. In pieces they reach nobody: "expected list delta entry to have an
-        `index` key" (openai-python, `accumulate_delta`) is raised at the second chunk that has some, and openai-node
-        keeps the last one's.
+        """Return all citations of a choice in one frame.
+
+        openai-python's `accumulate_delta` raises "expected list delta entry to have an `index` key" at a second frame
+        with citations, and openai-node keeps only those of the last one.
         """
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""
@@ -274,10 +275,10 @@ class ChatWriter:
         return self._frame(block.index, b"{}", logprobs=encode(logprobs))
 
     def _opaque(self, event: Opaque) -> bytes:
-        if event.path == f"/{event.kind}":  # a member of the answer itself
+        if event.path == f"/{event.kind}":  # a member of the response itself
             if event.kind == "moderation":
                 return self._head + b"]," + encode({event.kind: event.native})[1:-1] + self._tail[1:]
-            self._fields[event.kind] = event.native  # goes with the chunks that follow
+            self._fields[event.kind] = event.native  # part of all chunks from now on
             self._set_head(None)
             return b""
         out = self._open_choice(event.choice)
@@ -291,7 +292,7 @@ class ChatWriter:
             stopped = choice.stopped
             if stopped is None:
                 continue
-            if stopped.explanation is not None and not choice.spoke:
+            if stopped.explanation is not None and not choice.has_content:
                 out += self._chunk(index, {"refusal": stopped.explanation})
             elif stopped.explanation is not None:
                 note_lost_explanation(self._ledger)
@@ -300,20 +301,20 @@ class ChatWriter:
             if stopped.sequence is not None:
                 finish += b',"stop_reason":' + encode(stopped.sequence)
             out += self._frame(index, b"{}", finish)
-        if self._exchange.request.include_usage:
+        if self._context.request.include_usage:
             usage = encode(write_usage(self._usage, self._ledger))
             out += self._head + b'],"usage":' + usage + b"}\n\n"
         return out + b"data: [DONE]\n\n"
 
 
-# The constant part of a delta before its text.
-_MEMBERS = {
+# The bytes of a delta before its text.
+_TEXT_MEMBERS = {
     BlockKind.TEXT: b'{"content":',
     BlockKind.REFUSAL: b'{"refusal":',
     BlockKind.REASONING: b'{"reasoning_content":',
 }
 
-# The members of a call that hold its text.
+# The members of a call that contain its text.
 _CALL_MEMBERS = {
     ToolKind.FUNCTION: (b"function", b"arguments"),
     ToolKind.CUSTOM: (b"custom", b"input"),

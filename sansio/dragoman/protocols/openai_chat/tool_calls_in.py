@@ -20,18 +20,20 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, kind_of
+from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
+from dragoman.protocols.openai_chat.checks import arguments_text, unreadable_response
 from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
 
 
 class StreamedCall:
-    """One call. block is -1 until its name is known; pieces is what the model wrote so far.
+    """One call of a response.
 
-    extra: members that we do not know, as far as they were not given yet; given: the others.
+    block: its number, -1 until the name of the call is known.
+    pieces: the arguments so far.
+    extra: unknown members that are not emitted yet; emitted_extra: those that are.
     """
 
-    __slots__ = ("block", "call_id", "ended", "extra", "given", "kind", "name", "pieces")
+    __slots__ = ("block", "call_id", "emitted_extra", "ended", "extra", "kind", "name", "pieces")
 
     def __init__(self, kind: ToolKind) -> None:
         self.kind = kind
@@ -41,19 +43,19 @@ class StreamedCall:
         self.pieces: list[str] = []
         self.ended = False
         self.extra: JSONObject = {}
-        self.given: JSONObject = {}
+        self.emitted_extra: JSONObject = {}
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
 
-    def is_whole(self) -> bool:
-        """Whether nothing more can come: free text never tells."""
+    def is_complete(self) -> bool:
+        """True if nothing more can come. The input of a custom tool is free text and may always go on."""
         return self.kind is ToolKind.FUNCTION and is_object_text(self.text)
 
 
 class IdAllocator:
-    """Numbers of one answer: its blocks, and its calls for ids that the server did not give."""
+    """Numbers the blocks of one response, and makes ids for calls that came without one."""
 
     __slots__ = ("_blocks", "_calls", "_token")
 
@@ -72,25 +74,28 @@ class IdAllocator:
 
 
 class ToolCallReader:
-    """The calls of one choice."""
+    """Reads the calls of one choice."""
 
-    __slots__ = ("_by_index", "_choice", "_last", "_model", "_numbers", "calls")
+    __slots__ = ("_by_index", "_choice", "_ids", "_last", "_model", "calls")
 
-    def __init__(self, choice: int, numbers: IdAllocator, model: str) -> None:
+    def __init__(self, choice: int, ids: IdAllocator, model: str) -> None:
         self.calls: list[StreamedCall] = []
         self._choice = choice
-        self._numbers = numbers
+        self._ids = ids
         self._model = model
         self._by_index: dict[int, StreamedCall] = {}
         self._last: StreamedCall | None = None
 
     def open_call(self, index: JSON) -> StreamedCall | None:
-        """The call whose block is open at this index, for the fast lane."""
+        """Return the call at this index if its block is open."""
         call = self._by_index.get(index) if type(index) is int else None
         return call if call is not None and call.block >= 0 and not call.ended else None
 
-    def read_fragment(self, fragment: JSON, out: list[Event], *, place: int | None = None) -> None:
-        """Take one element of `tool_calls`. place: its index when it names none (whole answers)."""
+    def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
+        """Read one element of `tool_calls`.
+
+        default_index: its index if it has none, as in whole responses.
+        """
         if type(fragment) is not dict:
             raise unreadable_response(f"a tool call is {kind_of(fragment)}")
         custom = fragment.get("custom")
@@ -103,49 +108,49 @@ class ToolCallReader:
         call_id, name = fragment.get("id"), inner.get("name")
         call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
         name = name if type(name) is str else ""
-        piece = _piece(inner.get("input" if kind is ToolKind.CUSTOM else "arguments"))
+        piece = arguments_text(inner.get("input" if kind is ToolKind.CUSTOM else "arguments"))
         index = fragment.get("index")
         if type(index) is not int:
-            index = place
+            index = default_index
         call = self._find(index, call_id, name)
         if call is None:
             if not (call_id or name or piece.strip()):
                 return  # an empty fragment before any call
             call = self._start(kind, index, out)
-        call.extra.update(_unknown(fragment, inner, kind))
+        call.extra.update(_extra_members(fragment, inner, kind))
         if call.ended:
-            # Its arguments were complete. Blanks, or the whole of them said again, do not change it.
+            # Its arguments were complete. Blanks do not change them, nor does a repetition of the whole.
             if piece.strip() and piece != call.text:
                 raise unreadable_response("a tool call goes on after its arguments were complete")
-            self._give_extra(call, out)
+            self._emit_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)
 
     def read_legacy(self, value: JSON, out: list[Event]) -> None:
-        """Take a `function_call`: one call without id and index."""
+        """Read a `function_call`: one call without id and index."""
         self.read_fragment({"index": 0, "function": value}, out)
 
     def end(self, cut: bool, out: list[Event]) -> None:
-        """The choice ends: end all calls. cut: the answer was cut short, so a call may be half."""
+        """End all calls, because the choice ends. cut: it was cut short, so the last call may be incomplete."""
         for call in self.calls:
             if not call.ended:
-                self._end(call, out, complete=not (cut and not call.is_whole()))
+                self._end(call, out, complete=not (cut and not call.is_complete()))
 
     def end_complete(self, out: list[Event]) -> None:
-        """Something else starts: end the calls that are complete, so that what follows need not wait."""
+        """End the calls that are complete, because something else starts."""
         for call in self.calls:
-            if not call.ended and call.is_whole():
+            if not call.ended and call.is_complete():
                 self._end(call, out)
 
     def has_partial_arguments(self) -> bool:
-        """Whether a call's arguments stop in the middle."""
+        """True if the arguments of a call stop in the middle."""
         return any(
             call.kind is ToolKind.FUNCTION and call.text.strip() and not is_object_text(call.text)
             for call in self.calls
         )
 
     def _find(self, index: int | None, call_id: str, name: str) -> StreamedCall | None:
-        """The call that a fragment continues, None when it starts a new one."""
+        """Return the call that a fragment continues, None if it starts a new one."""
         if index is None:
             if call_id:
                 return next((call for call in self.calls if call.call_id == call_id), None)
@@ -154,12 +159,12 @@ class ToolCallReader:
             call = self._by_index.get(index)
         if call is None:
             return None
-        # "A new id under the same index is a new call": seen from servers that number all calls 0. Without a
-        # name it is one, too, unless the call is still being written (others give each fragment a new id).
-        if call_id and call.call_id and call_id != call.call_id and (name or call.is_whole()):
+        # A new id at the same index is a new call, because some servers number all calls 0. Without a name it is one
+        # only if the call before it is complete, because other servers give each fragment a new id.
+        if call_id and call.call_id and call_id != call.call_id and (name or call.is_complete()):
             return None
-        # Without ids the name tells: a whole call is followed by the next one.
-        if name and call.name and not call_id and (name != call.name or index is None) and call.is_whole():
+        # Without ids a name after a complete call starts the next one.
+        if name and call.name and not call_id and (name != call.name or index is None) and call.is_complete():
             return None
         return call
 
@@ -179,9 +184,9 @@ class ToolCallReader:
             if piece:
                 call.pieces.append(piece)
             if call.name:
-                call.call_id = call.call_id or self._numbers.next_call_id()
-                self._give_extra(call, out)
-                call.block = self._numbers.next_block()
+                call.call_id = call.call_id or self._ids.next_call_id()
+                self._emit_extra(call, out)
+                call.block = self._ids.next_block()
                 head = ToolHead(call.call_id, call.name, call.kind)
                 out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
                 if call.pieces:
@@ -195,41 +200,30 @@ class ToolCallReader:
             raise unreadable_response("a tool call has no name")
         call.ended = True
         out.append(BlockEnded(call.block, complete))
-        self._give_extra(call, out)
+        self._emit_extra(call, out)
 
-    def _give_extra(self, call: StreamedCall, out: list[Event]) -> None:
-        """Give the members that we do not know. Before the call if they are there then, else after it."""
-        extra = {key: value for key, value in call.extra.items() if call.given.get(key) != value}
+    def _emit_extra(self, call: StreamedCall, out: list[Event]) -> None:
+        """Emit the unknown members of a call: before it if they came with its start, otherwise after it."""
+        extra = {key: value for key, value in call.extra.items() if call.emitted_extra.get(key) != value}
         if extra:
             native = {CALL_EXTRAS: {call.call_id: extra}}
-            out += signature_events(native, self._choice, self._numbers, self._model)
-            call.given.update(extra)
+            out += signature_events(native, self._choice, self._ids, self._model)
+            call.emitted_extra.update(extra)
         call.extra.clear()
 
 
-def signature_events(native: JSONObject, choice: int, numbers: IdAllocator, model: str) -> list[Event]:
-    """A block of what its maker alone can read and wants back."""
-    block = numbers.next_block()
-    seal = SignatureDelta(block, Signature(NAME, native, model))
-    return [BlockStarted(block, BlockKind.REASONING, choice), seal, BlockEnded(block)]
+def signature_events(native: JSONObject, choice: int, ids: IdAllocator, model: str) -> list[Event]:
+    """Return a reasoning block with a signature for members that only the upstream can read and needs back."""
+    block = ids.next_block()
+    signature = SignatureDelta(block, Signature(NAME, native, model))
+    return [BlockStarted(block, BlockKind.REASONING, choice), signature, BlockEnded(block)]
 
 
-def _unknown(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
-    """The members of a call that the protocol does not have, in the shape in which they stood."""
+def _extra_members(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
+    """Return the members of a call that the protocol does not have, nested as they came."""
     known = CUSTOM_SHAPE if kind is ToolKind.CUSTOM else FUNCTION_SHAPE
     if fragment.keys() <= CALL_SHAPE.keys() and inner.keys() <= known.keys():
         return {}
     extra = {key: value for key, value in fragment.items() if key not in CALL_SHAPE and value is not None}
     within = {key: value for key, value in inner.items() if key not in known and value is not None}
     return {**extra, kind.value: within} if within else extra
-
-
-def _piece(value: JSON) -> str:
-    """Arguments as text: some servers send the object itself."""
-    if type(value) is str:
-        return value
-    return "" if value is None else encode_text(value)
-
-
-def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)

@@ -37,20 +37,20 @@ from dragoman.protocols.openai_chat.checks import (
     extra_fields,
     optional_text,
     read_cache_mark,
-    require_text,
+    required_text,
     with_nested_extra,
     wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
 
-_PLACE = ("city", "country", "region", "timezone")
+_LOCATION_FIELDS = ("city", "country", "region", "timezone")
 
-# Modes of tool_choice, with the words of other protocols that clients use here.
+# Modes of tool_choice, with words of other protocols that clients send here.
 _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
 
 
 def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
-    """The tools and the choice. A choice that says more than its form has room for goes into `extra`, too."""
+    """Read the tools and the choice. A choice with members that `ToolChoice` lacks goes into `extra` as well."""
     tools: list[Tool] = []
     for field, legacy in (("tools", False), ("functions", True)):
         items = body.get(field)
@@ -60,10 +60,10 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
             path = f"/{field}/{index}"
             if type(item) is not dict:
                 raise wrong_type(path, "an object", item)
-            tools.append(_legacy_tool(item, path) if legacy else _tool(item, path))
+            tools.append(_read_legacy_function(item, path) if legacy else _read_tool(item, path))
     if body.get(WEB_SEARCH_OPTIONS) is not None:
-        tools.append(_web_search(body[WEB_SEARCH_OPTIONS], extra))
-    choice = _tool_choice(body.get("tool_choice"), "/tool_choice", tools)
+        tools.append(_read_web_search(body[WEB_SEARCH_OPTIONS], extra))
+    choice = _read_choice(body.get("tool_choice"), "/tool_choice", tools)
     if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
         extra["tool_choice"] = body["tool_choice"]
     legacy_choice = body.get("function_call")
@@ -71,25 +71,26 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
         if type(legacy_choice) is dict:
             called = {"type": "function", "function": legacy_choice}
         if choice is not None or (type(legacy_choice) is dict and not _is_plain_choice(called)):
-            extra["function_call"] = legacy_choice  # it says more, or the newer name wins
+            extra["function_call"] = legacy_choice  # it has extra members, or the newer name wins
         if choice is None:
-            said = called if type(legacy_choice) is dict else legacy_choice
-            choice = _tool_choice(said, "/function_call", tools)
+            choice = _read_choice(
+                called if type(legacy_choice) is dict else legacy_choice, "/function_call", tools
+            )
     return tuple(tools), choice
 
 
-def _tool(tool: JSONObject, path: str) -> Tool:
+def _read_tool(tool: JSONObject, path: str) -> Tool:
     kind = tool.get("type", "function")
     if kind == "function":
-        return _function_tool(tool, path)
+        return _read_function_tool(tool, path)
     if kind == "custom":
-        return _custom_tool(tool, path)
+        return _read_custom_tool(tool, path)
     return HostedTool(NAME, str(kind), tool, path)
 
 
-def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
+def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
     return FunctionTool(
-        require_text(function.get("name"), f"{path}/name"),
+        required_text(function, "name", path),
         optional_text(function, "description", path),
         function.get("parameters"),
         function.get("strict"),
@@ -98,13 +99,13 @@ def _legacy_tool(function: JSONObject, path: str) -> FunctionTool:
     )
 
 
-def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
+def _read_function_tool(tool: JSONObject, path: str) -> FunctionTool:
     function = tool.get("function")
     if type(function) is not dict:
         raise wrong_type(f"{path}/function", "an object", function)
     cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
     return FunctionTool(
-        require_text(function.get("name"), f"{path}/function/name"),
+        required_text(function, "name", f"{path}/function"),
         optional_text(function, "description", f"{path}/function"),
         function.get("parameters"),
         function.get("strict"),
@@ -114,7 +115,7 @@ def _function_tool(tool: JSONObject, path: str) -> FunctionTool:
     )
 
 
-def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
+def _read_custom_tool(tool: JSONObject, path: str) -> CustomTool:
     custom = tool.get("custom")
     if type(custom) is not dict:
         raise wrong_type(f"{path}/custom", "an object", custom)
@@ -127,12 +128,9 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
     if form is not None and not _is_plain_format(form):
         unknown = {**(unknown or {}), "format": form}
     return CustomTool(
-        require_text(custom.get("name"), f"{path}/custom/name"),
+        required_text(custom, "name", f"{path}/custom"),
         optional_text(custom, "description", f"{path}/custom"),
-        Grammar(
-            require_text(grammar.get("syntax"), f"{at}/syntax"),
-            require_text(grammar.get("definition"), f"{at}/definition"),
-        )
+        Grammar(required_text(grammar, "syntax", at), required_text(grammar, "definition", at))
         if type(grammar) is dict
         else None,
         cache=cache,
@@ -141,61 +139,64 @@ def _custom_tool(tool: JSONObject, path: str) -> CustomTool:
     )
 
 
-def _web_search(options: JSON, extra: JSONObject) -> HostedTool:
-    """`web_search_options`: the server searches the web. The location is nested one deeper than elsewhere."""
+def _read_web_search(options: JSON, extra: JSONObject) -> HostedTool:
+    """Read `web_search_options`. The location is nested one deeper than in other protocols."""
     path = f"/{WEB_SEARCH_OPTIONS}"
     if type(options) is not dict:
         raise wrong_type(path, "an object", options)
-    left = extra_fields(options, KNOWN_WEB_SEARCH)
+    extra_options = extra_fields(options, KNOWN_WEB_SEARCH)
     location = options.get("user_location")
-    place: JSONObject | None = None
+    approximate: JSONObject | None = None
     if type(location) is dict:
         unknown = extra_fields(location, KNOWN_LOCATION) or {}
         if location.get("type") != "approximate":
             unknown["type"] = location.get("type")
-        given: JSON = location.get("approximate")
-        if type(given) is dict:
-            unknown.update(
-                with_nested_extra(None, "approximate", extra_fields(given, KNOWN_APPROXIMATE_LOCATION)) or {}
-            )
-            place = {"type": "approximate", **{key: given[key] for key in _PLACE if key in given}}
-        elif given is not None:
-            unknown["approximate"] = given
-        left = with_nested_extra(left, "user_location", unknown or None)
+        received: JSON = location.get("approximate")
+        if type(received) is dict:
+            extra_received = extra_fields(received, KNOWN_APPROXIMATE_LOCATION)
+            if extra_received is not None:
+                unknown["approximate"] = extra_received
+            approximate = {
+                "type": "approximate",
+                **{key: received[key] for key in _LOCATION_FIELDS if key in received},
+            }
+        elif received is not None:
+            unknown["approximate"] = received
+        extra_options = with_nested_extra(extra_options, "user_location", unknown or None)
     elif location is not None:
-        left = {**(left or {}), "user_location": location}
-    if left is not None:
-        extra[WEB_SEARCH_OPTIONS] = left
-    use = WebSearch(location=place, context_size=options.get("search_context_size"))
+        extra_options = {**(extra_options or {}), "user_location": location}
+    if extra_options is not None:
+        extra[WEB_SEARCH_OPTIONS] = extra_options
+    use = WebSearch(location=approximate, context_size=options.get("search_context_size"))
     return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, path, use)
 
 
 def _is_plain_format(form: JSON) -> bool:
-    """Whether a format says nothing but `text`, or a grammar with its syntax."""
+    """True if a format is plain `text`, or a grammar without extra members."""
     if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
         return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
     return bool(form == {"type": "text"})
 
 
-def _tool_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
+def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
     if choice is None:
         return None
-    word = choice.get("type") if type(choice) is dict else choice
-    mode = _CHOICES.get(word) if type(word) is str else None
+    kind = choice.get("type") if type(choice) is dict else choice
+    mode = _CHOICES.get(kind) if type(kind) is str else None
     if mode is not None:
         return ToolChoice(mode, path=path)  # type: ignore[arg-type]  # the values of _CHOICES are modes
     if type(choice) is dict:
-        if word == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
+        if kind == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
             named = allowed.get("tools") or []
             if type(named) is not list:
                 raise wrong_type(f"{path}/allowed_tools/tools", "an array", named)
-            refs = tuple(filter(None, map(_ref, named)))
+            refs = tuple(filter(None, map(_read_reference, named)))
             return ToolChoice("allowed", allowed=refs, required=allowed.get("mode") == "required", path=path)
-        ref = _ref(choice)
+        ref = _read_reference(choice)
         if ref is not None:
             return ToolChoice("named", ref.name, ref.kind, path=path)
-        if any(isinstance(tool, HostedTool) and tool.kind == word for tool in tools):
-            return ToolChoice("named", path=path, hosted=str(word))
+        if any(isinstance(tool, HostedTool) and tool.kind == kind for tool in tools):
+            return ToolChoice("named", path=path, hosted=str(kind))
     raise RemoteProtocolError(
         f"{dotted_path(path)} must be auto, none, required, a named tool or allowed_tools",
         path=path,
@@ -203,13 +204,13 @@ def _tool_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
     )
 
 
-def _ref(tool: JSON) -> ToolRef | None:
+def _read_reference(tool: JSON) -> ToolRef | None:
     name = _referenced_name(tool)
     return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION) if name else None
 
 
 def _referenced_name(tool: JSON) -> str:
-    """The name in a reference to a tool: {type: T, T: {name}}."""
+    """Return the name in a reference to a tool: {type: T, T: {name}}."""
     kind = tool.get("type") if type(tool) is dict else None
     inner = tool.get(kind) if type(kind) is str else None
     name = inner.get("name") if type(inner) is dict else None
@@ -217,7 +218,7 @@ def _referenced_name(tool: JSON) -> str:
 
 
 def _is_plain_choice(choice: JSONObject) -> bool:
-    """Whether a choice says no more than ToolChoice holds."""
+    """True if a choice has no members that `ToolChoice` lacks."""
     if choice.get("type") == "allowed_tools":
         allowed = choice.get("allowed_tools")
         return (
@@ -238,14 +239,16 @@ def _is_plain_reference(tool: JSON) -> bool:
 def write_tools(
     request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Put tools, choice and web search into `out`. own: the request came as Chat Completions."""
+    """Put tools, choice and web search into `out`."""
     tools: list[JSONObject] = []
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            body = _foreign_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
+            body = _translated_tool(
+                tool, same_protocol and capabilities.cache_marks == "cache_control", ledger
+            )
             tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
         elif not same_protocol:
-            _hosted(tool, capabilities, out, ledger)
+            _write_hosted(tool, capabilities, out, ledger)
         elif tool.kind == WEB_SEARCH_OPTIONS:
             out[WEB_SEARCH_OPTIONS] = tool.native
         else:
@@ -258,15 +261,15 @@ def write_tools(
         return
     out["tools"] = tools
     if choice is not None:
-        printed = _choice(choice, ledger)
-        if printed is not None:
-            out["tool_choice"] = printed
+        body = _write_choice(choice, ledger)
+        if body is not None:
+            out["tool_choice"] = body
     if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
         out["parallel_tool_calls"] = False
 
 
 def write_native_tools(request: Request, out: JSONObject) -> None:
-    """The same for a request that came as Chat Completions: in its own words, the legacy ones too."""
+    """Put the tools of a Chat request into `out` in the form in which they came, legacy or not."""
     for tool in request.tools:
         if isinstance(tool, HostedTool):
             if tool.kind == WEB_SEARCH_OPTIONS:
@@ -274,16 +277,18 @@ def write_native_tools(request: Request, out: JSONObject) -> None:
             else:
                 out.setdefault("tools", []).append(tool.native)
         elif tool.path.startswith("/functions/"):
-            out.setdefault("functions", []).append(deep_merge(_own_tool(tool)["function"], tool.extra or {}))
+            out.setdefault("functions", []).append(
+                deep_merge(_native_tool(tool)["function"], tool.extra or {})
+            )
         else:
-            out.setdefault("tools", []).append(deep_merge(_own_tool(tool), tool.extra or {}))
+            out.setdefault("tools", []).append(deep_merge(_native_tool(tool), tool.extra or {}))
     for key in ("tool_choice", "function_call", "parallel_tool_calls"):
         if request.raw.get(key) is not None:
             out[key] = request.raw[key]
 
 
-def _own_tool(tool: FunctionTool | CustomTool) -> JSONObject:
-    body = _body(tool)
+def _native_tool(tool: FunctionTool | CustomTool) -> JSONObject:
+    body = _tool_body(tool)
     if isinstance(tool, FunctionTool):
         if tool.parameters is not None:
             body["function"]["parameters"] = tool.parameters
@@ -294,8 +299,8 @@ def _own_tool(tool: FunctionTool | CustomTool) -> JSONObject:
     return body
 
 
-def _body(tool: FunctionTool | CustomTool) -> JSONObject:
-    """What both kinds of tool have."""
+def _tool_body(tool: FunctionTool | CustomTool) -> JSONObject:
+    """Return the members that both kinds of tool have."""
     inner: JSONObject = {"name": tool.name}
     if tool.description is not None:
         inner["description"] = tool.description
@@ -308,8 +313,8 @@ def _body(tool: FunctionTool | CustomTool) -> JSONObject:
     return {"type": kind, kind: inner}
 
 
-def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
-    body = _body(tool)
+def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
+    body = _tool_body(tool)
     if tool.cache is not None and marks:
         body["cache_control"] = write_cache_control(tool.cache)
     elif tool.cache is not None:
@@ -318,8 +323,8 @@ def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) 
         return body
     inner = body["function"]
     if tool.examples:
-        shown = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
-        inner["description"] = f"{tool.description}\n\n{shown}" if tool.description else shown
+        examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
+        inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
         ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
     if tool.deferred:
         ledger.altered(f"{tool.path}/defer_loading", "the tool is sent at once: there is no tool search here")
@@ -332,7 +337,7 @@ def _foreign_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) 
     return body
 
 
-def _hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     use = tool.use
     if not isinstance(use, WebSearch) or "web_search" not in capabilities.hosted_tools:
         ledger.add(tool.loss_code, tool.path, f"a {tool.kind} tool is run by its own provider")
@@ -340,7 +345,7 @@ def _hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledge
         ledger.dropped(tool.path, "there is one web search already, and no place for another")
     else:
         out[WEB_SEARCH_OPTIONS] = _search_options(use)
-        _note_untold(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
+        _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
 
 
 def _search_options(use: WebSearch) -> JSONObject:
@@ -348,22 +353,24 @@ def _search_options(use: WebSearch) -> JSONObject:
     if use.context_size is not None:
         options["search_context_size"] = use.context_size
     if use.location is not None:
-        place = {key: value for key, value in use.location.items() if key != "type" and value is not None}
-        options["user_location"] = {"type": "approximate", "approximate": place}
+        approximate = {
+            key: value for key, value in use.location.items() if key != "type" and value is not None
+        }
+        options["user_location"] = {"type": "approximate", "approximate": approximate}
     return options
 
 
-def _note_untold(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
-    """Enter what a web search tool says that `options` do not: domains, the number of uses, and the like."""
-    told = {tool.kind, "web_search", *map(str, _leaves(options))}
+def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
+    """Record the settings of a web search tool that `options` lack: domains, the number of uses and others."""
+    written = {tool.kind, "web_search", *map(str, _leaves(options))}
     for key, value in native.items() if type(native) is dict else ():
         leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
-        if not set(leaves) <= told or (type(value) is dict and not leaves):
+        if not set(leaves) <= written or (type(value) is dict and not leaves):
             ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no place for it")
 
 
 def _leaves(value: JSON) -> list[JSON]:
-    """The strings, numbers and booleans in a value."""
+    """Return the strings, numbers and booleans in a value."""
     if type(value) is dict:
         return [leaf for member in value.values() for leaf in _leaves(member)]
     if type(value) is list:
@@ -371,8 +378,8 @@ def _leaves(value: JSON) -> list[JSON]:
     return [value]
 
 
-def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
-    """The choice, None when it cannot be said or need not be."""
+def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
+    """Return the choice, None if it has no form here or is the default."""
     if choice.mode == "allowed":
         refs = [ref for ref in choice.allowed if ref.hosted is None]
         if len(refs) < len(choice.allowed):
@@ -385,10 +392,10 @@ def _choice(choice: ToolChoice, ledger: Ledger) -> JSON:
         }
         return {"type": "allowed_tools", "allowed_tools": allowed}
     if choice.mode == "auto":
-        return None  # the default, and servers of models that think refuse it
+        return None  # the default, and servers of reasoning models refuse it
     if choice.mode != "named":
         return choice.mode
-    if choice.name is None or choice.hosted is not None:  # a hosted one's name is a server's
+    if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server
         ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be demanded here")
         return None
     return _tool_reference(ToolRef(choice.name, kind=choice.kind))
@@ -399,7 +406,7 @@ def _tool_reference(ref: ToolRef) -> JSONObject:
 
 
 def write_cache_control(mark: CacheMark) -> JSONObject:
-    """A cache mark in the form that servers of Claude models take."""
+    """Return a cache mark in the form for servers of Claude models."""
     control: JSONObject = {"type": "ephemeral"}
     if mark.ttl is not None:
         control["ttl"] = CACHE_CONTROL_TTL_NAMES[mark.ttl]
@@ -407,7 +414,7 @@ def write_cache_control(mark: CacheMark) -> JSONObject:
 
 
 def deep_merge(base: JSON, extra: JSON) -> JSON:
-    """`extra` laid over `base`, objects within objects too."""
+    """Return `base` with the members of `extra` put over it, in nested objects as well."""
     if type(base) is not dict or type(extra) is not dict:
         return extra
     return {**base, **{key: deep_merge(base.get(key), value) for key, value in extra.items()}}
