@@ -22,7 +22,6 @@ from dragoman._ir.request import (
     Reasoning,
     Refusal,
     Request,
-    ResponseFormat,
     Text,
     ToolCall,
     ToolResult,
@@ -42,10 +41,8 @@ from dragoman.protocols.openai_chat.checks import (
     KNOWN_FUNCTION,
     KNOWN_IMAGE,
     KNOWN_IMAGE_URL,
-    KNOWN_JSON_SCHEMA,
     KNOWN_MESSAGE,
     KNOWN_REFUSAL,
-    KNOWN_RESPONSE_FORMAT,
     KNOWN_TEXT,
     KNOWN_TOOL_MESSAGE,
     arguments_text,
@@ -58,20 +55,20 @@ from dragoman.protocols.openai_chat.checks import (
     wrong_type,
 )
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
-from dragoman.protocols.openai_chat.reasoning_settings import read_reasoning
+from dragoman.protocols.openai_chat.settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
 from dragoman.protocols.openai_chat.tools import read_tools
 
-# Of annotations that stand beside no text.
+# For a message whose annotations cannot be attached to a text.
 _KNOWN_WITHOUT_ANNOTATIONS = KNOWN_ASSISTANT - {"annotations"}
 
 # Roles whose string content needs no further look.
 _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 
-# Bound here for the lanes: an Enum's member is slow to look up.
+# Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
-# The paths of the first messages, made once: to print a number costs as much as to build a message.
+# The paths of the first messages, made once, because to format a number costs as much as to build a message.
 _MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
 
 
@@ -89,7 +86,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     tools, tool_choice = read_tools(body, extra)
     parallel = body.get("parallel_tool_calls")
     if body.get("functions") and parallel is None and not body.get("tools"):
-        parallel = False  # a legacy answer has place for one call
+        parallel = False  # a legacy message holds one call
     stream = body.get("stream") is True
     options = body.get("stream_options")
     if options is not None and type(options) is not dict:
@@ -143,14 +140,14 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
 
 
 class _MessageReader:
-    """Reads messages in order, and remembers which call ids belong to custom tools."""
+    """Reads messages in order. A result has no kind of its own: it has that of the call with its id."""
 
     __slots__ = ("_custom", "_legacy", "_signer")
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
         self._custom: set[str] = set()
-        self._legacy = "", ""  # name of the last legacy call, and the id made up for it
+        self._legacy = "", ""  # name of the last legacy call, and the id made for it
 
     def plain(self, item: JSONObject, path: str) -> Message:
         parts = _read_parts(item.get("content"), f"{path}/content")
@@ -160,7 +157,7 @@ class _MessageReader:
         parts: list[Part]
         calls = item.get("tool_calls")
         if len(item) == 3 and type(calls) is list and "content" in item:
-            # The lane for an agent's turns: beside the role there is content, and calls, and no more.
+            # The short path for an agent's turns: role, content and calls.
             parts = _assistant_parts(item["content"], path + "/content", calls)
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
@@ -190,7 +187,7 @@ class _MessageReader:
         if type(legacy) is not dict:
             raise wrong_type(at, "an object", legacy)
         name = required_text(legacy, "name", at)
-        # A legacy call has no id: its place in the conversation makes one that its result can share.
+        # A legacy call has no id. One made from its place in the conversation can be shared with its result.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
         extra = extra_fields(legacy, KNOWN_FUNCTION)
@@ -201,7 +198,7 @@ class _MessageReader:
             raise wrong_type(path, "a tool call", call)
         function = call.get("function")
         if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
-            # The lane: nothing but what every call has.
+            # The short path: only the members that every call has.
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
@@ -227,7 +224,7 @@ class _MessageReader:
         kind = _CUSTOM if call_id in self._custom else _FUNCTION
         content: JSON = item.get("content")
         if len(item) == 3 and type(content) is str:
-            # The lane: nothing beside role, id and text.
+            # The short path: role, id and text.
             text = Text(content, None, None, None, path + "/content")
             return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
         return self._result(item, path, call_id, kind)
@@ -238,7 +235,7 @@ class _MessageReader:
         if call_parts == name:
             self._legacy = "", ""
         else:
-            call_id = f"call_{path.rpartition('/')[2]}_{name}"  # nobody asked for it
+            call_id = f"call_{path.rpartition('/')[2]}_{name}"  # no call requested it
         return self._result(item, path, call_id, _FUNCTION)
 
     @staticmethod
@@ -248,7 +245,7 @@ class _MessageReader:
         cache, extra = read_cache_mark(item, path, KNOWN_TOOL_MESSAGE)
         result = ToolResult(
             call_id,
-            # What the assistant alone may say has no form in a result.
+            # Parts that only an assistant's message may have are opaque in a result.
             tuple(
                 part
                 if isinstance(part, (Text, Media, OpaquePart))
@@ -262,7 +259,7 @@ class _MessageReader:
             extra=extra,
             path=path,
         )
-        # The name of role `function` is that of its call; elsewhere it is the speaker's.
+        # The name of role `function` is that of its call; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None
         return Message("user", (result,), path, name=name)
 
@@ -278,7 +275,7 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
 
 
 def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
-    """A message of its parts. A cache mark on the message stands for one on its last part."""
+    """Build a message. A cache mark on the message is read as one on its last part."""
     mark, extra = read_cache_mark(item, path, known)
     if mark is not None:
         last = parts[-1] if parts else None
@@ -290,7 +287,7 @@ def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[st
 
 
 def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
-    """Put a message's annotations to its last text. False: they cannot be read, or there is none."""
+    """Attach a message's annotations to its last text. Return False if there is none or they cannot be read."""
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
     if not texts or type(annotations) is not list:
         return False
@@ -318,7 +315,7 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
 
 
 def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
-    """What an assistant says. Beside calls, "" is a way to say null that many clients have."""
+    """Read the content of an assistant. Many clients send "" for null beside calls."""
     return [] if content == "" and calls else _read_parts(content, path)
 
 
@@ -329,7 +326,7 @@ def _text_part(part: JSONObject, path: str) -> Part:
 
 
 def _readable_text(part: Part) -> str | None:
-    """What a thought or refusal says."""
+    """Return the text of reasoning or a refusal, None for any other part."""
     return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
 
 
@@ -339,7 +336,7 @@ def _refusal_part(part: JSONObject, path: str) -> Part:
 
 
 def _thinking_part(part: JSONObject, path: str) -> Part:
-    """Mistral's form of earlier reasoning: a part of the content."""
+    """Read earlier reasoning in Mistral's form: a part of the content."""
     return Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=path)
 
 
@@ -424,38 +421,9 @@ _PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
 
 
 def _split_url(url: str) -> tuple[bool, str, str | None]:
-    """(is it base64, the data or the URL itself, media type) of a URL."""
+    """Split a URL into: whether it is base64, its data or the URL itself, and its media type."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if comma and head.endswith(";base64"):
             return True, data, head[5:-7].partition(";")[0] or None
     return False, url, None
-
-
-def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
-    if value is None:
-        return None
-    if type(value) is not dict:
-        raise wrong_type("/response_format", "an object", value)
-    kind = value.get("type")
-    unknown = extra_fields(value, KNOWN_RESPONSE_FORMAT)
-    if unknown:
-        extra["response_format"] = unknown if kind != "text" else value
-    if kind == "json_schema":
-        path = "/response_format/json_schema"
-        schema = value.get("json_schema")
-        if type(schema) is not dict:
-            raise wrong_type(path, "an object", schema)
-        return ResponseFormat(
-            schema.get("schema") or {},
-            schema.get("name"),
-            schema.get("description"),
-            schema.get("strict"),
-            extra_fields(schema, KNOWN_JSON_SCHEMA),
-            path,
-        )
-    if kind == "json_object":
-        return ResponseFormat(path="/response_format")
-    if kind != "text":
-        extra["response_format"] = value  # a server's own kind, such as a grammar
-    return None

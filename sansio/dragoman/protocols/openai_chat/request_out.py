@@ -11,14 +11,12 @@ boundaries and settings as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.parameters import Converter, hash_longer_than, write_params
-from dragoman._ir.request import Media, Message, Param, Part, Request, Text, ToolResult
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject
-from dragoman._wire.strict_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.messages_out import (
     TEXT_PART_KEYS,
@@ -26,22 +24,21 @@ from dragoman.protocols.openai_chat.messages_out import (
     write_simple_turn,
     write_turn,
 )
-from dragoman.protocols.openai_chat.reasoning_settings import write_reasoning
+from dragoman.protocols.openai_chat.settings import (
+    write_native_settings,
+    write_reasoning,
+    write_response_format,
+    write_settings,
+)
 from dragoman.protocols.openai_chat.tables import (
-    MAX_SAFETY_IDENTIFIER,
-    MAX_USER,
     NAME,
-    PARAM_NAMES,
-    REASONING_SETTINGS,
     REJECTED_PARAMS,
-    SERVICE_TIER_ALIASES,
-    SERVICE_TIERS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_native_tools, write_tools
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """The body to send. What it cannot carry is entered in `ledger`.
+    """Return the body to send. What it cannot carry is recorded in `ledger`.
 
     Raises RemoteProtocolError (400) for settings without which the request would mean something else.
     """
@@ -61,7 +58,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
         if not exact or request.include_usage:
-            # Always asked for: whoever writes to a client of another protocol leaves it out where it is not wanted.
+            # Always requested. A writer for a client that did not request it leaves it out.
             out["stream_options"] = {"include_usage": True}
     if exact:
         write_native_tools(request, out)
@@ -100,7 +97,7 @@ def _messages(
 
 
 def _last_user_message(messages: Sequence[Message]) -> int:
-    """The place of the last message in which the user says something, -1 when there is none."""
+    """Return the index of the last user message that is more than tool results, -1 without any."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
@@ -108,17 +105,19 @@ def _last_user_message(messages: Sequence[Message]) -> int:
     return -1
 
 
-# What is said where an upstream's order of turns wants another role than the client's.
+# Inserted where an upstream requires another order of turns than the client's.
 _FIRST_USER_TEXT = "(The assistant speaks first.)"
-
 _BRIDGE_TEXT = "I have the results."
 
-# A message that has more than these stays one of its own.
+# A message with other members than these is not merged with another one.
 _MERGEABLE = {"role", "content", "name"}
 
 
 class MessageWriter:
-    """Collects wire messages. Feed it assistant runs and the runs between them, in order; then call finish()."""
+    """Collects wire messages.
+
+    Call `write_assistant_turn` and `write_between_turns` in the order of the conversation, then `finish`.
+    """
 
     __slots__ = (
         "_capabilities",
@@ -139,24 +138,24 @@ class MessageWriter:
         self._ledger = ledger
         self._parts = PartWriter(request, same_protocol, capabilities, ledger)
         self._exact = self._parts.exact
-        # Nothing has to be added to them.
+        # True if no turn needs reasoning or signatures.
         self._simple_turns = (
             not same_protocol
             and capabilities.reasoning_back == "never"
             and not capabilities.thought_signatures
         )
-        self._started = False  # something other than system text has been said
+        self._started = False  # some message was not a system message
         self._out: list[JSONObject] = []
 
     def finish(self) -> list[JSONObject]:
-        """All wire messages."""
+        """Return all wire messages."""
         self._parts.drop_excess_marks()
         return self._out
 
     def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
-        """One assistant message of a run of them. Nothing is written when nothing is left of it.
+        """Write a run of assistant messages as one, unless nothing is left of it.
 
-        in_loop: the user has not spoken since.
+        in_loop: no user message but tool results follows.
         """
         self._started = True
         body = write_simple_turn(run) if self._simple_turns else None
@@ -176,7 +175,7 @@ class MessageWriter:
         return not self._out or self._out[-1]["role"] in ("system", "developer")
 
     def write_between_turns(self, run: Sequence[Message]) -> None:
-        """Messages between two assistant turns: results first, then their media, then the rest in order."""
+        """Write the messages between two assistant turns: results, then their media, then the rest in order."""
         if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
             simple = _simple_message(run[0])
             if simple is not None:
@@ -217,7 +216,7 @@ class MessageWriter:
             self._add(body, message)
 
     def _add(self, body: JSONObject, message: Message) -> None:
-        """Put what was said between two assistant turns behind what is there, or into it."""
+        """Append a message, or merge it into the last one if the upstream requires that."""
         before = self._out[-1] if self._out and not self._exact else None
         if before is None or before["role"] == "assistant":
             self._out.append(body)
@@ -235,8 +234,9 @@ class MessageWriter:
             self._out.append(body)
 
     def _can_merge(self, before: JSONObject, body: JSONObject) -> bool:
-        """Whether two messages become one. "System message must be at the beginning": servers that take none later
-        on take no second one either.
+        """True if two messages become one: two of the user, or two of the system.
+
+        Servers that require "System message must be at the beginning" refuse a second one as well.
         """
         if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _MERGEABLE:
             return False
@@ -244,7 +244,7 @@ class MessageWriter:
         return roles == {"user"} or (roles <= {"system", "developer"} and not self._capabilities.mid_system)
 
     def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
-        """Put what the user says into a tool's result: "Unexpected role 'user' after role 'tool'"."""
+        """Put a user message into a tool result, because of "Unexpected role 'user' after role 'tool'"."""
         parts = _as_parts(body["content"])
         if any(part["type"] != "text" for part in parts):
             why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
@@ -263,14 +263,14 @@ class MessageWriter:
             path = f"{message.path}/role"
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
-        # "With o1 models and newer, use developer messages for this purpose instead": where they are not known, the
-        # purpose is system's. Messages has one place for both, too.
+        # "With o1 models and newer, use developer messages for this purpose instead" (of system messages). Servers
+        # without this role take them as system messages.
         if message.role == "developer" and self._capabilities.developer_role:
             return "developer"
         return "system"
 
     def _write_plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:
-        """A message of any role but assistant and tool, None when nothing of it is left."""
+        """Return a message of any role but assistant and tool, None if nothing of it is left."""
         content: list[JSONObject] = []
         for part in parts:
             self._parts.part(part, message, content)
@@ -283,7 +283,7 @@ class MessageWriter:
         return body
 
     def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
-        """One tool message. Media that it cannot hold are appended to `shown`."""
+        """Return a tool message. Media that it cannot hold are appended to `media`."""
         content: list[JSONObject] = []
         for part in result.parts:
             if self._exact or not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
@@ -320,9 +320,9 @@ class MessageWriter:
 
 
 def _simple_message(message: Message) -> JSONObject | None:
-    """The wire message of a foreign client's user who gives one plain text or one plain result.
+    """Return the wire message for one plain text or one plain result, None for any other message.
 
-    None when there is more to the message. Nearly all messages between assistant turns are like that.
+    Nearly all user messages of other protocols are like that.
     """
     parts = message.parts
     if len(parts) != 1 or message.name is not None or message.phase is not None:
@@ -343,7 +343,7 @@ def _as_parts(content: JSON) -> list[JSONObject]:
 
 
 def _tag_texts(content: list[JSONObject], tag: str) -> None:
-    """Mark texts, so that the model can tell who says them."""
+    """Put tags around texts that go into a message of another role."""
     for part in content:
         if part.keys() >= TEXT_PART_KEYS:
             part["text"] = f"<{tag}>\n{part['text']}\n</{tag}>"
@@ -354,149 +354,3 @@ def _prefix(content: list[JSONObject], text: str) -> None:
         content[0]["text"] = text + content[0]["text"]
     else:
         content.insert(0, {"type": "text", "text": text.rstrip(": ")})
-
-
-def write_settings(
-    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
-) -> None:
-    """Put the plain settings into `out`. own: the request came as Chat Completions."""
-    if request.params:
-        converters = _CONVERTERS_WITH_MARKS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
-        if "service_tier" in capabilities.refuses:
-            converters = {**converters, "speed": _drop_speed}
-        if same_protocol:  # the client's words for tiers are the upstream's
-            converters = {param: each for param, each in converters.items() if param != "service_tier"}
-        write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
-        if not same_protocol:
-            _derived_settings(request, capabilities, out, ledger)
-
-
-def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """The same for a request that came as Chat Completions, with limit, reasoning and format in its own words."""
-    newer = request.raw.get("max_completion_tokens") is not None
-    write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
-    for key in REASONING_SETTINGS:
-        if request.raw.get(key) is not None:
-            out[key] = request.raw[key]
-    if request.response_format is not None:
-        out["response_format"] = request.raw["response_format"]
-
-
-def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Settings that become another one than their name says."""
-    if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
-        out["service_tier"] = "fast"
-        path = request.param_paths.get("service_tier", "/service_tier")
-        ledger.dropped(path, "the speed is said in its place")
-    requested = _LOGPROBS_INCLUDE in (request.params.get("include") or ())
-    if requested and "logprobs" in capabilities.refuses:
-        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
-        requested = False
-    if requested or "top_logprobs" in out:
-        out["logprobs"] = True  # "must be set to true if top_logprobs is used"
-
-
-_LOGPROBS_INCLUDE = "message.output_text.logprobs"
-
-# Encrypted reasoning travels inside the conversation anyway.
-IMPLIED_INCLUDES = frozenset({_LOGPROBS_INCLUDE, "reasoning.encrypted_content"})
-
-
-def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if type(value) is str and value in SERVICE_TIERS:
-        return value
-    tier = SERVICE_TIER_ALIASES.get(str(value))
-    if tier is None:
-        ledger.dropped(path, "the target protocol has no such service tier")
-    else:
-        ledger.altered(path, f"sent as {tier}")
-    return tier
-
-
-def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    """Messages' `speed: fast` is a service tier here; any other speed is the ordinary one."""
-    if value not in ("fast", "standard"):
-        ledger.dropped(path, "the target protocol has no such speed")
-    return value if value == "fast" else None
-
-
-def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
-    if value != "standard":
-        ledger.dropped(path, "the upstream takes no service tier")
-    return None
-
-
-def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
-    for index, item in enumerate(value if type(value) is list else ()):
-        if type(item) is not str or item not in IMPLIED_INCLUDES:
-            ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
-    return None
-
-
-def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
-    ledger.dropped(path, "the upstream takes no cache marks")
-    return None
-
-
-_CONVERTERS_WITH_MARKS: Mapping[Param, Converter] = {
-    "service_tier": _service_tier,
-    "speed": _speed,
-    "include": _include,
-    "background": lambda value, path, ledger: None,  # false, or it would have been refused
-    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
-    "user": hash_longer_than(MAX_USER),
-}
-
-_CONVERTERS: Mapping[Param, Converter] = {
-    **_CONVERTERS_WITH_MARKS,
-    "prompt_cache_options": _drop_cache_options,
-}
-
-_JSON_INSTRUCTION = "Answer with one JSON object."
-
-
-def write_response_format(
-    request: Request, same_protocol: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
-) -> None:
-    """Put the form of the answer into `out`; `messages` are the request's own, printed."""
-    form = request.response_format
-    if form is None:
-        return
-    path = form.path or "/response_format"
-    if form.schema is None:
-        out["response_format"] = {"type": "json_object"}
-        if not any(_mentions_json(message) for message in messages):
-            # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
-            _add_instruction(messages, _JSON_INSTRUCTION)
-            ledger.altered(
-                path, "the messages got an instruction to answer in JSON, without which it is refused"
-            )
-        return
-    schema: JSONObject = {"name": form.name or "response"}  # the name is required
-    if form.description is not None:
-        schema["description"] = form.description
-    schema["schema"] = form.schema
-    if form.strict is not None:
-        schema["strict"] = form.strict and is_strict(form.schema)
-        if form.strict and not schema["strict"]:
-            ledger.altered(path, "the schema is outside of what the server takes as strict")
-    if same_protocol and form.extra:
-        schema.update(form.extra)
-    out["response_format"] = {"type": "json_schema", "json_schema": schema}
-
-
-def _mentions_json(message: JSONObject) -> bool:
-    content = message.get("content")
-    texts = [content] if type(content) is str else [part.get("text") for part in content or ()]
-    return any(type(text) is str and "json" in text.lower() for text in texts)
-
-
-def _add_instruction(messages: list[JSONObject], text: str) -> None:
-    """Add an instruction to the system's words, which some servers take in one message at the head alone."""
-    first = messages[0] if messages else {}
-    if first.get("role") not in ("system", "developer"):
-        messages.insert(0, {"role": "system", "content": text})
-    elif type(first["content"]) is str:
-        first["content"] = f"{first['content']}\n\n{text}"
-    else:
-        first["content"] = [*first["content"], {"type": "text", "text": text}]

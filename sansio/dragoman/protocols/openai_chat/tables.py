@@ -85,7 +85,11 @@ RESPONSE_TIER_ALIASES = {"on_demand": "default"}
 # Tiers of the other protocols that have a twin here.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 
-# Things that only a server with a store can do: leaving them out would change the conversation.
+LOGPROBS_INCLUDE = "message.output_text.logprobs"
+# Items of `include` (Responses) that need no setting of their own: encrypted reasoning is part of the conversation.
+IMPLIED_INCLUDES = frozenset({LOGPROBS_INCLUDE, "reasoning.encrypted_content"})
+
+# Settings for servers that store conversations: to leave them out would change the conversation.
 REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
 
 # Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
