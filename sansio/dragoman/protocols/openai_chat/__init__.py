@@ -47,7 +47,7 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
-    # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
+    # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,

@@ -45,265 +45,24 @@ from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
-# Members of a seal that go back all the same where no member takes reasoning: what is none, and parts of the content.
+# Members of a signature that go back even to an upstream without a reasoning member: extras, and parts of content.
 _ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
 
-# What says of a message only whose it is.
+# Members that do not make a message worth sending.
 _SPEAKER = {"role", "name"}
 
-# Two names for the same: reasoning as one text.
+# Two names for reasoning as one text.
 _PLAIN_FIELDS = {"reasoning_content", "reasoning"}
-
-
-def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
-    """The wire message of a foreign assistant's turn of plain texts and then calls, None for any other."""
-    texts: list[str] = []
-    calls: list[JSONObject] = []
-    for message in run:
-        if message.name is not None or message.phase is not None:
-            return None
-        for part in message.parts:
-            if type(part) is Text and not calls and part.cache is None and part.citations is None:
-                texts.append(part.text)
-            elif type(part) is ToolCall and part.cache is None:
-                calls.append(_tool_call(part))
-            else:
-                return None
-    content = "\n\n".join(texts)
-    if calls:
-        return {"role": "assistant", "content": content or None, "tool_calls": calls}
-    return {"role": "assistant", "content": content} if content else None
-
-
-def write_turn(run: Sequence[Message], parts: PartWriter, in_loop: bool = False) -> JSONObject | None:
-    """The wire message of any turn, None when nothing is left of it. in_loop: the user has not spoken since."""
-    turn = _TurnWriter(parts)
-    for message in run:
-        before: Part | None = None
-        for part in message.parts:
-            turn.part(part, message)
-            if before is not None and not parts.same_protocol and _is_split_by_citation(before, part):
-                turn.join_last_texts()
-            before = part
-        parts.write_message_fields(message, turn.body)
-    return turn.finish(run[0], in_loop)
-
-
-class _TurnWriter:
-    """Collects one turn. carried: what goes back onto a call, with its id and the number of calls before it.
-
-    said: the reasoning members of its messages, by their paths.
-    """
-
-    __slots__ = (
-        "_writer",
-        "body",
-        "call_extras",
-        "calls",
-        "client_fields",
-        "content",
-        "reasoning",
-        "refusals",
-    )
-
-    def __init__(self, parts: PartWriter) -> None:
-        self._writer = parts
-        self.body: JSONObject = {"role": "assistant"}
-        self.content: list[JSONObject] = []
-        self.refusals: list[str] = []
-        self.calls: list[JSONObject] = []
-        self.reasoning: list[Reasoning] = []
-        self.client_fields: dict[str, JSONObject] = {}
-        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
-
-    def part(self, part: Part, message: Message) -> None:
-        same_protocol = self._writer.same_protocol
-        if isinstance(part, ToolCall):
-            self._call(part, message)
-        elif isinstance(part, Reasoning):
-            self._reasoning_part(part, message)
-        elif isinstance(part, Refusal):
-            if same_protocol and part.path != f"{message.path}/refusal":
-                self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
-            else:
-                self.refusals.append(part.text)
-        elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
-            self.body["audio"] = part.native
-        else:
-            if self.calls and not same_protocol and isinstance(part, Text):
-                self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
-            self._writer.part(part, message, self.content)
-
-    def join_last_texts(self) -> None:
-        """Put the last two texts together."""
-        before = self.content.pop(-2)
-        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
-
-    def _call(self, call: ToolCall, message: Message) -> None:
-        parts = self._writer
-        if parts.exact and call.path.endswith("/function_call"):  # the legacy form
-            function = {"name": call.name, "arguments": call.input}
-            self.body["function_call"] = deep_merge(function, call.extra or {})
-            return
-        body = _tool_call(call)
-        mark = call.cache
-        if mark is not None:
-            if parts.exact or parts.capabilities.cache_marks == "none":
-                parts.mark(mark, message, body)
-            elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
-                parts.ledger.altered(
-                    mark.path, "tool calls take no cache marks here: moved to the text before"
-                )
-                parts.mark(mark, message, self.content[-1])
-            else:
-                parts.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
-        self.calls.append(deep_merge(body, call.extra) if parts.same_protocol and call.extra else body)
-
-    def _reasoning_part(self, reasoning: Reasoning, message: Message) -> None:
-        self.reasoning.append(reasoning)
-        # One that a pass has put there stands instead of what the client said.
-        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
-            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
-        native = native_reasoning(reasoning)
-        extras = native.get(CALL_EXTRAS)
-        for call_id, extra in extras.items() if type(extras) is dict else ():
-            if type(extra) is dict:
-                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
-        extra_content = native.get(EXTRA_CONTENT)
-        if type(extra_content) is dict:
-            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
-
-    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
-        """The message, None when nothing is left of it. message: the first one of the turn."""
-        fields, leading = self._reasoning_fields()
-        self._restore_call_extras()
-        if not self._writer.exact:
-            self._add_dummy_signature()
-        content = leading + self.content
-        calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
-            return None
-        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
-        body["content"] = self._content(content, optional, message)
-        if self.refusals:
-            body["refusal"] = "".join(self.refusals)
-        if calls:
-            body["tool_calls"] = calls
-        if not (fields or leading or self._writer.exact):
-            self._add_placeholder(fields, message, in_loop)
-        return {**body, **fields}
-
-    def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
-        """Put a blank where reasoning is demanded that is lost."""
-        # "The `reasoning_content` in the thinking mode must be passed back to the API."
-        capabilities = self._writer.capabilities
-        demanded = capabilities.reasoning_back == "always" or (
-            capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
-        )
-        if demanded and capabilities.reasoning_field is not None:
-            fields[capabilities.reasoning_field] = " "
-            self._writer.ledger.add(
-                LossCode.REPAIRED,
-                message.path,
-                "the upstream demands the reasoning of this turn: a blank stands for it",
-            )
-
-    def _add_dummy_signature(self) -> None:
-        """Give the first call of a turn a signature, whoever made it."""
-        # "Function call is missing a thought_signature in functionCall parts."
-        if self._writer.capabilities.thought_signatures and self.calls:
-            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
-
-    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """The content, None or "" when there is none."""
-        # "content is required unless tool_calls is specified"
-        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
-        if not content:
-            return raw if self._writer.exact else None if optional else ""
-        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
-            # It may be in several parts here, cut where reasoning stood in it.
-            return "".join([part["text"] for part in content])
-        return self._writer.content(content)
-
-    def _restore_call_extras(self) -> None:
-        """Lay what came with a call onto it: by its id, or, as ids change on the way, by its place."""
-        ids = [call["id"] for call in self.calls]
-        for reasoning, position, call_id, extra in self.call_extras:
-            at = ids.index(call_id) if call_id in ids else position
-            if at < len(self.calls):
-                self.calls[at] = deep_merge(extra, self.calls[at])
-            else:
-                self._writer.ledger.dropped(
-                    reasoning.path, "the call that it belongs to is not there any more"
-                )
-
-    def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
-        """Earlier reasoning of the turn: the members of the message, and parts that lead its content."""
-        exact, ledger = self._writer.exact, self._writer.ledger
-        field = self._writer.capabilities.reasoning_field
-        # Whether the message's own members are printed again.
-        returns_fields = exact or (self._writer.same_protocol and field is not None)
-        natives: list[JSONObject] = []
-        texts: list[str] = []
-        if returns_fields:
-            natives += self.client_fields.values()
-        for reasoning in self.reasoning:
-            if returns_fields and stands_in_fields(reasoning):
-                continue  # it is in the raw members
-            native = native_reasoning(reasoning)
-            if native:
-                if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
-                    natives.append(native)
-                else:
-                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
-                continue
-            if reasoning.seal is not None:
-                ledger.add(
-                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
-                )
-            if reasoning.text and not exact:
-                if field is None or field == "thinking_blocks":
-                    # Blocks without a signature are refused, and signatures are not forged.
-                    ledger.dropped(
-                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
-                    )
-                else:
-                    texts.append(reasoning.text)
-        fields, leading = join_native_reasoning(natives)
-        if texts and field is not None:
-            add_texts(fields, field, texts)
-        if returns_fields and not exact and field in _PLAIN_FIELDS:
-            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
-                if fields.setdefault(field, fields[other]) == fields[other]:
-                    del fields[other]  # the same words under the upstream's name of it
-        return fields, leading
-
-
-def _is_split_by_citation(before: Part, part: Part) -> bool:
-    """Whether a citation has cut the two out of one text, so that nothing stood between them."""
-    if not isinstance(before, Text) or not isinstance(part, Text):
-        return False
-    cited = before.citations is not None or part.citations is not None
-    return cited and before.cache is None and not (before.rendered or part.rendered)
-
-
-def _tool_call(call: ToolCall) -> JSONObject:
-    if call.kind is _CUSTOM:
-        custom = {"name": call.name, "input": call.input}
-        return {"id": call.call_id, "type": "custom", "custom": custom}
-    # A call without arguments must still hold a JSON object.
-    arguments = "{}" if not call.input or call.input.isspace() else call.input
-    function = {"name": call.name, "arguments": arguments}
-    return {"id": call.call_id, "type": "function", "function": function}
 
 
 TEXT_PART_KEYS = {"type", "text"}
 
 
 class PartWriter:
-    """Prints the parts of one request.
+    """Writes the parts of one request.
 
-    own: the request came as Chat Completions: its own fields are printed again. exact: and so are its forms.
+    same_protocol: the request came as Chat Completions, so its own members are sent on.
+    exact: it did, and its forms and boundaries of messages are kept as well.
     """
 
     __slots__ = ("_cache_marks", "_request", "capabilities", "exact", "ledger", "same_protocol")
@@ -316,10 +75,10 @@ class PartWriter:
         self.exact = same_protocol and capabilities.relay == "exact"
         self.capabilities = capabilities
         self.ledger = ledger
-        self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in their order
+        self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
 
-    def part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
-        """Append one part of a message to its content, in as many wire parts as it takes."""
+    def write_part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
+        """Append a part of a message to its content, as any number of wire parts."""
         start = len(content)
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
@@ -334,21 +93,21 @@ class PartWriter:
                 self.ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
             return
         else:
-            # A call, a thought or a refusal of a user: no protocol has them, a pass or an embedder might.
+            # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
             self.ledger.dropped(
                 part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
             )
             return
         if len(content) > start:
             last = content[-1]
-            self.mark(part.cache, message, last)
+            self.write_mark(part.cache, message, last)
             if self.same_protocol and part.extra:
                 content[-1] = deep_merge(last, part.extra)
         elif part.cache is not None:
             self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
 
-    def mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
-        """Put a cache mark on a wire part, or into the ledger. One on the whole message is in its envelope."""
+    def write_mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or record its loss. `write_message_fields` writes that of a message."""
         if mark is None:
             return
         if self.exact:
@@ -367,7 +126,7 @@ class PartWriter:
                 self._cache_marks.append((part, name, mark))
 
     def drop_excess_marks(self) -> None:
-        """Take back the marks that are too many. The last ones cover the most."""
+        """Remove the first cache marks if there are too many. The last ones cover the most."""
         for part, name, mark in self._cache_marks[:-MAX_CACHE_MARKS]:
             del part[name]
             self.ledger.dropped(
@@ -375,7 +134,7 @@ class PartWriter:
             )
 
     def write_message_fields(self, message: Message, body: JSONObject) -> None:
-        """What a message has beside its content."""
+        """Put the members of a message beside its content into `body`."""
         if message.name is not None:
             if "message_name" in self.capabilities.refuses:
                 self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
@@ -392,14 +151,14 @@ class PartWriter:
         if message.extra:
             body.update(message.extra)
 
-    def content(self, parts: list[JSONObject]) -> JSON:
-        """One string for plain texts, the parts where they say more than that."""
+    def write_content(self, parts: list[JSONObject]) -> JSON:
+        """Return the parts, as one string if that is enough."""
         if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
             return join_plain_texts(parts)
         return parts
 
     def raw_message(self, message: Message) -> JSONObject:
-        """The message as the client sent it, {} for one that a pass has put there: paths of theirs lead elsewhere."""
+        """Return the message as the client sent it, {} for one that a pass has added."""
         head, _, index = message.path.rpartition("/")
         found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
         return found
@@ -450,7 +209,7 @@ class PartWriter:
         content.append({"type": "file", "file": file})
 
     def _file_as_text(self, part: Media) -> str:
-        """A document as text: its own, or where it is to be found."""
+        """Return a document as text: its content, or its URL."""
         if part.source == "url":
             self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
             return f"[document: {part.filename + ', ' if part.filename else ''}{part.data}]"
@@ -467,7 +226,7 @@ def _breakpoint(mark: CacheMark) -> JSONObject:
     return point
 
 
-# Target.cache_marks -> the member of a part, and its value.
+# Capabilities.cache_marks -> the member of a part, and its value.
 _MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
     "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
     "cache_control": ("cache_control", write_cache_control),
@@ -475,7 +234,7 @@ _MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
 
 
 def join_plain_texts(parts: list[JSONObject]) -> JSON:
-    """Plain texts with a blank line between them, the parts where one is no plain text."""
+    """Join plain texts with a blank line. Return the parts if one is no plain text."""
     if all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
         return "\n\n".join([part["text"] for part in parts])
     return parts
@@ -483,3 +242,250 @@ def join_plain_texts(parts: list[JSONObject]) -> JSON:
 
 def _data_uri(part: Media) -> str:
     return f"data:{part.media_type or ''};base64,{part.data}"
+
+
+def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
+    """Return the wire message for a turn of plain texts followed by calls, None for any other turn."""
+    texts: list[str] = []
+    calls: list[JSONObject] = []
+    for message in run:
+        if message.name is not None or message.phase is not None:
+            return None
+        for part in message.parts:
+            if type(part) is Text and not calls and part.cache is None and part.citations is None:
+                texts.append(part.text)
+            elif type(part) is ToolCall and part.cache is None:
+                calls.append(_tool_call(part))
+            else:
+                return None
+    content = "\n\n".join(texts)
+    if calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": content} if content else None
+
+
+def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False) -> JSONObject | None:
+    """Return the wire message of a turn, None if nothing is left of it.
+
+    in_loop: no user message but tool results follows.
+    """
+    turn = _TurnWriter(writer)
+    for message in run:
+        before: Part | None = None
+        for part in message.parts:
+            turn.add(part, message)
+            if before is not None and not writer.same_protocol and _is_split_by_citation(before, part):
+                turn.join_last_texts()
+            before = part
+        writer.write_message_fields(message, turn.body)
+    return turn.finish(run[0], in_loop)
+
+
+class _TurnWriter:
+    """Collects one turn.
+
+    call_extras: members that go back onto a call, with the reasoning that held them, the number of calls before it,
+    and the id of the call.
+    client_fields: the reasoning members of the client's messages, by the path of the message.
+    """
+
+    __slots__ = (
+        "_writer",
+        "body",
+        "call_extras",
+        "calls",
+        "client_fields",
+        "content",
+        "reasoning",
+        "refusals",
+    )
+
+    def __init__(self, writer: PartWriter) -> None:
+        self._writer = writer
+        self.body: JSONObject = {"role": "assistant"}
+        self.content: list[JSONObject] = []
+        self.refusals: list[str] = []
+        self.calls: list[JSONObject] = []
+        self.reasoning: list[Reasoning] = []
+        self.client_fields: dict[str, JSONObject] = {}
+        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
+
+    def add(self, part: Part, message: Message) -> None:
+        same_protocol = self._writer.same_protocol
+        if isinstance(part, ToolCall):
+            self._add_call(part, message)
+        elif isinstance(part, Reasoning):
+            self._add_reasoning(part, message)
+        elif isinstance(part, Refusal):
+            if same_protocol and part.path != f"{message.path}/refusal":
+                self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
+            else:
+                self.refusals.append(part.text)
+        elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
+            self.body["audio"] = part.native
+        else:
+            if self.calls and not same_protocol and isinstance(part, Text):
+                self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
+            self._writer.write_part(part, message, self.content)
+
+    def join_last_texts(self) -> None:
+        """Join the last two texts."""
+        before = self.content.pop(-2)
+        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
+
+    def _add_call(self, call: ToolCall, message: Message) -> None:
+        writer = self._writer
+        if writer.exact and call.path.endswith("/function_call"):  # the legacy form
+            function = {"name": call.name, "arguments": call.input}
+            self.body["function_call"] = deep_merge(function, call.extra or {})
+            return
+        body = _tool_call(call)
+        mark = call.cache
+        if mark is not None:
+            if writer.exact or writer.capabilities.cache_marks == "none":
+                writer.write_mark(mark, message, body)
+            elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
+                writer.ledger.altered(
+                    mark.path, "tool calls take no cache marks here: moved to the text before"
+                )
+                writer.write_mark(mark, message, self.content[-1])
+            else:
+                writer.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
+        self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
+
+    def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
+        self.reasoning.append(reasoning)
+        # Reasoning that a pass has added replaces the client's members.
+        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
+            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
+        native = native_reasoning(reasoning)
+        extras = native.get(CALL_EXTRAS)
+        for call_id, extra in extras.items() if type(extras) is dict else ():
+            if type(extra) is dict:
+                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
+        extra_content = native.get(EXTRA_CONTENT)
+        if type(extra_content) is dict:
+            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
+
+    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
+        """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
+        fields, leading = self._reasoning_fields()
+        self._restore_call_extras()
+        if not self._writer.exact:
+            self._add_dummy_signature()
+        content = leading + self.content
+        calls, body = self.calls, self.body
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
+            return None
+        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
+        body["content"] = self._content(content, optional, message)
+        if self.refusals:
+            body["refusal"] = "".join(self.refusals)
+        if calls:
+            body["tool_calls"] = calls
+        if not (fields or leading or self._writer.exact):
+            self._add_placeholder(fields, message, in_loop)
+        return {**body, **fields}
+
+    def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+        """Put a blank where the upstream requires reasoning that is lost."""
+        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636)
+        capabilities = self._writer.capabilities
+        required = capabilities.reasoning_back == "always" or (
+            capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+        )
+        if required and capabilities.reasoning_field is not None:
+            fields[capabilities.reasoning_field] = " "
+            self._writer.ledger.add(
+                LossCode.REPAIRED,
+                message.path,
+                "the upstream demands the reasoning of this turn: a blank stands for it",
+            )
+
+    def _add_dummy_signature(self) -> None:
+        """Give the first call of a turn a signature, unless it has one."""
+        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67)
+        if self._writer.capabilities.thought_signatures and self.calls:
+            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
+
+    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
+        """Return the content, None or "" if there is none."""
+        # "content is required unless tool_calls is specified"
+        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
+        if not content:
+            return raw if self._writer.exact else None if optional else ""
+        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
+            # The client sent one text, which was split where reasoning belongs.
+            return "".join([part["text"] for part in content])
+        return self._writer.write_content(content)
+
+    def _restore_call_extras(self) -> None:
+        """Put members back onto their calls: by id or, because ids may have changed, by position."""
+        ids = [call["id"] for call in self.calls]
+        for reasoning, position, call_id, extra in self.call_extras:
+            at = ids.index(call_id) if call_id in ids else position
+            if at < len(self.calls):
+                self.calls[at] = deep_merge(extra, self.calls[at])
+            else:
+                self._writer.ledger.dropped(
+                    reasoning.path, "the call that it belongs to is not there any more"
+                )
+
+    def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
+        """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
+        exact, ledger = self._writer.exact, self._writer.ledger
+        field = self._writer.capabilities.reasoning_field
+        # Whether the client's own members are sent on.
+        returns_fields = exact or (self._writer.same_protocol and field is not None)
+        natives: list[JSONObject] = []
+        texts: list[str] = []
+        if returns_fields:
+            natives += self.client_fields.values()
+        for reasoning in self.reasoning:
+            if returns_fields and stands_in_fields(reasoning):
+                continue  # it is among the client's own members
+            native = native_reasoning(reasoning)
+            if native:
+                if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
+                    natives.append(native)
+                else:
+                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
+                continue
+            if reasoning.seal is not None:
+                ledger.add(
+                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
+                )
+            if reasoning.text and not exact:
+                if field is None or field == "thinking_blocks":
+                    # Blocks without a signature are refused, and signatures are not forged.
+                    ledger.dropped(
+                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
+                    )
+                else:
+                    texts.append(reasoning.text)
+        fields, leading = join_native_reasoning(natives)
+        if texts and field is not None:
+            add_texts(fields, field, texts)
+        if returns_fields and not exact and field in _PLAIN_FIELDS:
+            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
+                if fields.setdefault(field, fields[other]) == fields[other]:
+                    del fields[other]  # the same text under the upstream's name for it
+        return fields, leading
+
+
+def _is_split_by_citation(before: Part, part: Part) -> bool:
+    """True if two texts are pieces of one that a citation has split."""
+    if not isinstance(before, Text) or not isinstance(part, Text):
+        return False
+    cited = before.citations is not None or part.citations is not None
+    return cited and before.cache is None and not (before.rendered or part.rendered)
+
+
+def _tool_call(call: ToolCall) -> JSONObject:
+    if call.kind is _CUSTOM:
+        custom = {"name": call.name, "input": call.input}
+        return {"id": call.call_id, "type": "custom", "custom": custom}
+    # Arguments must be a JSON object even if there are none.
+    arguments = "{}" if not call.input or call.input.isspace() else call.input
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.call_id, "type": "function", "function": function}

@@ -40,7 +40,7 @@ CLOSING_KEYS = ("signature", "data")
 
 
 def entry_text(entry: JSON) -> str:
-    """The readable text of one entry, "" when it has none."""
+    """Return the readable text of one entry, "" if it has none."""
     if type(entry) is dict:
         for key in _TEXT_KEYS:
             text = entry.get(key)
@@ -50,12 +50,12 @@ def entry_text(entry: JSON) -> str:
 
 
 def entries_text(entries: JSON) -> str:
-    """The readable text of a list of entries."""
+    """Return the readable text of a list of entries."""
     return "".join(map(entry_text, entries)) if type(entries) is list else ""
 
 
 def reasoning_text(fields: JSONObject) -> str:
-    """The text of a message's or delta's reasoning, from the first field that has any."""
+    """Return the text of a message's or delta's reasoning, from the first member that has any."""
     text = fields.get("reasoning_content")
     if type(text) is str and text:
         return text
@@ -66,16 +66,16 @@ def reasoning_text(fields: JSONObject) -> str:
 
 
 def part_text(part: JSONObject) -> str:
-    """The text of a content part of type `thinking`: a string, or a list of text parts."""
+    """Return the text of a content part of type `thinking`: a string, or a list of text parts."""
     thinking = part.get("thinking")
     return thinking if type(thinking) is str else entries_text(thinking)
 
 
 class ReasoningEntries:
-    """Puts the pieces of `reasoning_details` or `thinking_blocks` together.
+    """Joins the pieces of `reasoning_details` or `thinking_blocks`.
 
-    Pieces of one entry share type and index; "a signature arrives as a later entry of the same index". Two
-    entries of one index are told apart by type, id, and by what has been closed by a signature.
+    Pieces of one entry have the same type and index; its signature arrives as a later piece. A piece starts another
+    entry of that index if it has another id, or if a signature has closed the one before.
     """
 
     __slots__ = ("_entries",)
@@ -97,12 +97,12 @@ class ReasoningEntries:
         self._entries.append((known, texts))
 
     def joined(self) -> list[JSONObject]:
-        """The entries so far, each in one piece."""
+        """Return the entries so far, each in one piece."""
         return [{**known, **{key: "".join(texts[key]) for key in texts}} for known, texts in self._entries]
 
 
 def _continues(known: JSONObject, entry: JSONObject) -> bool:
-    """Whether `entry` is a further piece of `known`, which has the same type and index."""
+    """True if `entry` is a further piece of `known`, which has the same type and index."""
     known_id, entry_id = known.get("id"), entry.get("id")
     if known_id is not None and entry_id is not None and known_id != entry_id:
         return False
@@ -113,25 +113,25 @@ def _continues(known: JSONObject, entry: JSONObject) -> bool:
 def _add_members(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
     for key, value in entry.items():
         if key in _TEXT_KEYS and type(value) is str:
-            known.setdefault(key, "")  # holds the key's place; the text is joined at the end
+            known.setdefault(key, "")  # keeps the order of members; the text is joined at the end
             texts.setdefault(key, []).append(value)
         elif value is not None or key not in known:
             known[key] = value
 
 
 class ReasoningFields:
-    """What an open reasoning block of an answer collects for its seal: the server's fields, put together."""
+    """Collects the server's reasoning members of an open block, which become its signature."""
 
     __slots__ = ("_content", "emitted", "entries", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
         self.entries: dict[str, ReasoningEntries] = {}
-        self.emitted: list[str] = []  # the text that was given as events
+        self.emitted: list[str] = []  # the text of the events so far
         self._content: JSONObject | None = None
 
     def add(self, delta: JSONObject) -> str:
-        """Take a delta's fields; gives its text, which may stand in several of them."""
+        """Add the members of a delta. Return its text, which several of them may contain."""
         has_text = False
         seen = bool(self.texts)
         for field in ("reasoning_content", "reasoning"):
@@ -146,27 +146,28 @@ class ReasoningFields:
                 for entry in value:
                     entries.add(entry)
         text = reasoning_text(delta)
-        # Some servers say the whole again, in an entry alone, when they sign it.
+        # Some servers repeat the whole text in the entry with its signature.
         return "" if seen and not has_text and text == "".join(self.emitted) else text
 
     def add_part(self, part: JSONObject) -> str:
-        """Take a content part of type `thinking`; gives its text."""
+        """Add a content part of type `thinking`. Return its text."""
         self._content = {**(self._content or {}), **part}
         return part_text(part)
 
     def template_parts(self) -> tuple[bytes, Callable[[str], None]] | None:
-        """The one field that holds the text, and how to add to it. None when it is not that simple."""
+        """Return the one member that has the text and how to add to it, None if there are others."""
         if len(self.texts) != 1 or self.entries or self._content is not None:
             return None
         [(field, pieces)] = self.texts.items()
 
-        def note(text: str) -> None:
+        def record(text: str) -> None:
             pieces.append(text)
             self.emitted.append(text)
 
-        return field.encode("ascii"), note
+        return field.encode("ascii"), record
 
     def native(self) -> JSONObject:
+        """Return the members so far, each in one piece."""
         fields: JSONObject = {field: "".join(pieces) for field, pieces in self.texts.items()}
         fields.update({field: entries.joined() for field, entries in self.entries.items()})
         if self._content is not None:
@@ -176,27 +177,25 @@ class ReasoningFields:
 
 
 def is_wrapped_entry(entry: JSON) -> bool:
-    """Whether an entry carries one of our own wrapped seals."""
+    """True if an entry has a wrapped signature of ours."""
     return type(entry) is dict and any(
         type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
     )
 
 
-# The other protocols, as far as their blocks travel inside Chat. Named as seals name them.
+# The protocols whose signatures travel inside Chat, named as signatures name them.
 _MESSAGES = "anthropic_messages"
-
 _RESPONSES = "openai_responses"
 
 # How many characters of the message's text and how many of its calls came before a block.
 Position = tuple[int, int]
-
 _START: Position = (0, 0)
 
 _POSITION_ID = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
 
 
 def position_id(position: Position) -> str | None:
-    """The `id` of an entry of ours: the one member beside the seal that strict clients hand back."""
+    """Return the `id` for an entry of ours: the one member beside the signature that strict clients send back."""
     return None if position == _START else f"drg-{position[0]}-{position[1]}"
 
 
@@ -208,7 +207,7 @@ def _position_of(entry: JSONObject) -> Position:
 def read_turn(
     message: JSONObject, path: str, signer: Signer, content: list[Part], calls: list[Part]
 ) -> list[Part]:
-    """The parts of an assistant's message in their order, as far as it is known: thoughts, content, calls."""
+    """Return the parts of an assistant's message in their order if it is known, else reasoning, content, calls."""
     blocks = _earlier_blocks(message, path, signer)
     if all(position == _START for _, position in blocks):
         return [*[block for block, _ in blocks], *content, *calls]
@@ -232,7 +231,7 @@ def read_turn(
 
 
 def _split(text: Text, at: int) -> tuple[Text, Text]:
-    """A text in two. What it cites stays with the later one, without places: those count from the beginning."""
+    """Split a text in two. The second keeps the citations, without spans, which count from the beginning."""
     sources = tuple([Citation(source.url, source.title) for source in text.sources])
     replace = msgspec.structs.replace
     first = replace(text, text=text.text[:at], cache=None, citations=None, sources=())
@@ -240,17 +239,18 @@ def _split(text: Text, at: int) -> tuple[Text, Text]:
 
 
 def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
+    """Read the reasoning that a client sends back, and where in the message each block belongs."""
     fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
     if not fields:
         return []
     blocks: list[tuple[Reasoning, Position]] = []
-    unsigned: list[str] = []  # text of entries without a carrier
-    opaque: list[Reasoning] = []  # carriers that only a server of this protocol can make something of
+    unsigned: list[str] = []  # text of entries without a signature
+    opaque: list[Reasoning] = []  # signatures that only a server of this protocol can read
     for field in ("reasoning_details", "thinking_blocks"):
         entries = fields.get(field)
         if type(entries) is not list:
             continue
-        merged = ReasoningEntries()  # clients may hand back the pieces of a stream one by one
+        merged = ReasoningEntries()  # clients may send back the pieces of a stream one by one
         for entry in entries:
             merged.add(entry)
         for index, entry in enumerate(merged.joined()):
@@ -262,12 +262,12 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
                     opaque.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
                 continue
             text = "".join(unsigned)
-            if not found[0].text.startswith(text):  # a signature covers its own text alone
+            if not found[0].text.startswith(text):  # a signature covers only its own text
                 blocks.append((Reasoning(text, path=f"{path}/{field}"), _START))
             blocks.append(found)
             unsigned.clear()
         if blocks:
-            break  # thinking_blocks say the same again
+            break  # thinking_blocks repeat it
         unsigned.clear()
         opaque.clear()
     if not blocks:
@@ -286,9 +286,9 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
 def _signed_entry(
     entry: JSONObject, path: str, before: str, signer: Signer
 ) -> tuple[Reasoning, Position] | None:
-    """One entry as a thought with its carrier and its place, or None when it carries nothing.
+    """Read an entry with a signature, and its position. None for an entry without one.
 
-    before: the text of summary entries that came before it; they are a ciphertext's readable side.
+    before: the text of the summary entries before it, which is the readable side of a ciphertext.
     """
     extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
     for key in CLOSING_KEYS:
@@ -306,7 +306,7 @@ def _signed_entry(
 
 
 def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
-    """Another vendor's block in an entry of OpenRouter's or LiteLLM's form."""
+    """Return the signature of another vendor in an entry of OpenRouter's or LiteLLM's form, None without one."""
     kind, form = entry.get("type"), entry.get("format")
     signature, data = entry.get("signature"), entry.get("data")
     if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
@@ -326,7 +326,7 @@ def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
 
 
 def unwrapped_fields(raw: JSONObject) -> JSONObject:
-    """The reasoning members of a raw message, without entries that hold our own wrapped seals."""
+    """Return the reasoning members of a raw message, without entries that have wrapped signatures of ours."""
     fields: JSONObject = {}
     for key in REASONING_FIELDS:
         value = raw.get(key)
@@ -338,7 +338,7 @@ def unwrapped_fields(raw: JSONObject) -> JSONObject:
 
 
 def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
-    """Put reasoning that is plain text under the name that the upstream reads."""
+    """Add reasoning that is plain text to the member that the upstream reads."""
     before = fields.get(field)
     if field == "reasoning_details":
         entries: list[JSON] = list(before) if type(before) is list else []
@@ -349,12 +349,12 @@ def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
         fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
 
 
-# Where wrapped seals stood: the path of such a thought names the member that held it.
+# The path of reasoning with a wrapped signature ends with the member that held it.
 _WRAPPED = ("/data", "/signature")
 
 
 def native_reasoning(block: Reasoning) -> JSONObject:
-    """What a server of this protocol sealed, {} for any other seal and for none."""
+    """Return the members that a server of this protocol signed, {} for any other signature and for none."""
     signature = block.seal
     if signature is None or signature.origin != NAME or type(signature.native) is not dict:
         return {}
@@ -362,14 +362,16 @@ def native_reasoning(block: Reasoning) -> JSONObject:
 
 
 def stands_in_fields(block: Reasoning) -> bool:
-    """Whether a thought of a Chat request is printed with the raw members of its message."""
+    """True if reasoning of a Chat request is written with the raw members of its message."""
     steps = block.path.split("/", 4)
     return len(steps) > 3 and steps[3] in REASONING_FIELDS and not block.path.endswith(_WRAPPED)
 
 
 def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
-    """Native reasoning of several blocks in one message. Only members that hold reasoning are taken: without a
-    secret, a client could have written the rest."""
+    """Join the native reasoning of several blocks: members of one message, and parts at the start of its content.
+
+    Only members that hold reasoning are taken, because without a secret a client could have made up the rest.
+    """
     fields: JSONObject = {}
     leading: list[JSONObject] = []
     for native in natives:

@@ -1,12 +1,12 @@
 """Write the body for a Chat Completions upstream.
 
-The conversation is cut into assistant turns and everything between them, because Chat is the strictest about turns: one
-assistant message holds all calls of a turn, and "a message with role tool must be a response to a preceding message
-with tool_calls". So all results between two turns come first, then the media that they held (a tool message has only
-text), then the rest, in one user message: "conversation roles must alternate user and assistant". Texts are one string
-where possible, because many servers take nothing else ("invalid type: sequence, expected a string"). Requests that
-came as Chat keep their members, and unless they are repaired for the upstream (`Capabilities.relay`), their message
-boundaries and settings as well.
+The conversation is cut into assistant turns and everything between them, because Chat is the strictest about turns. One
+assistant message holds all calls of a turn, and "messages with role 'tool' must be a response to a preceding message
+with 'tool_calls'" (ogx-ai/ogx#6367). So all results between two turns come first, then the media that they held (a tool
+message has only text), then the rest, in one user message: "conversation roles must alternate user and assistant"
+(llama.cpp#19851). Texts are one string where possible, because many servers take nothing else: "invalid type: sequence,
+expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat keep their members and, unless they are
+repaired for the upstream (`Capabilities.relay`), their message boundaries and settings.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class MessageWriter:
         "_exact",
         "_ledger",
         "_out",
-        "_parts",
         "_same_protocol",
         "_simple_turns",
         "_started",
+        "_writer",
     )
 
     def __init__(
@@ -136,8 +136,8 @@ class MessageWriter:
         self._same_protocol = same_protocol
         self._capabilities = capabilities
         self._ledger = ledger
-        self._parts = PartWriter(request, same_protocol, capabilities, ledger)
-        self._exact = self._parts.exact
+        self._writer = PartWriter(request, same_protocol, capabilities, ledger)
+        self._exact = self._writer.exact
         # True if no turn needs reasoning or signatures.
         self._simple_turns = (
             not same_protocol
@@ -149,7 +149,7 @@ class MessageWriter:
 
     def finish(self) -> list[JSONObject]:
         """Return all wire messages."""
-        self._parts.drop_excess_marks()
+        self._writer.drop_excess_marks()
         return self._out
 
     def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
@@ -160,7 +160,7 @@ class MessageWriter:
         self._started = True
         body = write_simple_turn(run) if self._simple_turns else None
         if body is None:
-            body = write_turn(run, self._parts, in_loop)
+            body = write_turn(run, self._writer, in_loop)
         if body is not None:
             if self._capabilities.turn_order == "alternate" and not self._exact and self._is_at_start():
                 self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
@@ -236,7 +236,7 @@ class MessageWriter:
     def _can_merge(self, before: JSONObject, body: JSONObject) -> bool:
         """True if two messages become one: two of the user, or two of the system.
 
-        Servers that require "System message must be at the beginning" refuse a second one as well.
+        Servers with "System message must be at the beginning" (llama.cpp#27367) refuse a second one as well.
         """
         if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _MERGEABLE:
             return False
@@ -244,7 +244,10 @@ class MessageWriter:
         return roles == {"user"} or (roles <= {"system", "developer"} and not self._capabilities.mid_system)
 
     def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
-        """Put a user message into a tool result, because of "Unexpected role 'user' after role 'tool'"."""
+        """Put a user message into a tool result.
+
+        Mistral: "Unexpected role 'user' after role 'tool'" (avante#2695).
+        """
         parts = _as_parts(body["content"])
         if any(part["type"] != "text" for part in parts):
             why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
@@ -256,15 +259,15 @@ class MessageWriter:
         )
         if message.role == "user":
             _tag_texts(parts, "user")
-        result["content"] = self._parts.content([*_as_parts(result["content"]), *parts])
+        result["content"] = self._writer.write_content([*_as_parts(result["content"]), *parts])
 
     def _system_role(self, message: Message) -> str:
         if self._started and not self._exact and not self._capabilities.mid_system:
             path = f"{message.path}/role"
             self._ledger.altered(path, "system text in mid-conversation is sent as user text")
             return "user"
-        # "With o1 models and newer, use developer messages for this purpose instead" (of system messages). Servers
-        # without this role take them as system messages.
+        # "With o1 models and newer, use `developer` messages for this purpose instead" of system messages
+        # (openai-python 3.54.0). Servers without this role take them as system messages.
         if message.role == "developer" and self._capabilities.developer_role:
             return "developer"
         return "system"
@@ -273,13 +276,13 @@ class MessageWriter:
         """Return a message of any role but assistant and tool, None if nothing of it is left."""
         content: list[JSONObject] = []
         for part in parts:
-            self._parts.part(part, message, content)
+            self._writer.write_part(part, message, content)
         if not content and not self._exact:
             return None
         if role == "user" and message.role != "user":
             _tag_texts(content, "system")
-        body: JSONObject = {"role": role, "content": self._parts.content(content)}
-        self._parts.write_message_fields(message, body)
+        body: JSONObject = {"role": role, "content": self._writer.write_content(content)}
+        self._writer.write_message_fields(message, body)
         return body
 
     def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
@@ -287,10 +290,10 @@ class MessageWriter:
         content: list[JSONObject] = []
         for part in result.parts:
             if self._exact or not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
-                self._parts.part(part, message, content)
+                self._writer.write_part(part, message, content)
                 continue
             before = len(media)
-            self._parts.part(part, message, media)
+            self._writer.write_part(part, message, media)
             if len(media) > before:
                 content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
                 self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
@@ -302,14 +305,14 @@ class MessageWriter:
         if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
             texts = [part for part in content if part.get("type") == "text"]
             if texts:
-                self._parts.mark(mark, None, texts[-1])
+                self._writer.write_mark(mark, None, texts[-1])
             else:
                 self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
-        body["content"] = self._parts.content(content)
-        self._parts.write_message_fields(message, body)
+        body["content"] = self._writer.write_content(content)
+        self._writer.write_message_fields(message, body)
         if self._same_protocol:
             body.update(result.extra or {})
-            raw = self._parts.raw_message(message)
+            raw = self._writer.raw_message(message)
             if self._exact and raw["role"] == "function":  # the legacy form, paired by name
                 del body["tool_call_id"]
                 body.update(role="function", name=raw["name"])

@@ -172,7 +172,7 @@ class ChatWriter:
             "created": context.now,
             "model": context.model,
         }
-        # "All other chunks will also include a usage field, but with a null value."
+        # "All other chunks will also include a `usage` field, but with a null value." (openai-python 3.54.0)
         self._tail = b'],"usage":null}\n\n' if context.request.include_usage else b"]}\n\n"
         self._set_head(event.service_tier)
 

@@ -168,7 +168,7 @@ def write_reasoning(
             ledger.dropped(path, "the upstream has no setting for reasoning")
         return
     if requested == "none" and setting in ("thinking", "enable_thinking"):
-        # "thinking cannot be disabled when reasoning_effort is set": only the switch is sent.
+        # DeepSeek: "cannot be disabled when reasoning_effort is set" (ding113/claude-code-hub#1257).
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
         return
     if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
@@ -184,7 +184,7 @@ def write_reasoning(
         and "tools" in out
     ):
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
-        # tools, use /v1/responses or set reasoning_effort to 'none'."
+        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173)
         ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
         if fit_effort("none", capabilities.efforts) != "none":
             return
@@ -326,7 +326,7 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
         ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
         requested = False
     if requested or "top_logprobs" in out:
-        out["logprobs"] = True  # "must be set to true if top_logprobs is used"
+        out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
