@@ -183,7 +183,7 @@ def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
 
 def unreadable_response(message: str) -> RemoteProtocolError:
     """Return the error (502) for a response that cannot be read."""
-    return RemoteProtocolError(message, status_hint=502)
+    return RemoteProtocolError(message, status=502)
 
 
 def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
