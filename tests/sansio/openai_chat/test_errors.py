@@ -1,4 +1,4 @@
-"""Errors of Chat upstreams as faults, and faults in the form of Chat."""
+"""Errors of Chat upstreams are read from any body, and written in the official form."""
 
 from __future__ import annotations
 

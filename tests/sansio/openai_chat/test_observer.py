@@ -1,18 +1,24 @@
-"""What the tap sees of a relayed stream."""
+"""What the observer reports of a relayed stream."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from dragoman._ir.events import Usage
-from dragoman._ir.request import Request
+from dragoman._ir.events import (
+    Usage,
+)
+from dragoman._ir.request import (
+    Request,
+)
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CONTENT = b'{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}'
+
+
 GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""},"finish_reason":null}]}'
 
 

@@ -1,4 +1,6 @@
-"""Chunks that differ in one text are read without decoding them, and mean the same."""
+"""Chunks that differ in one text are read without decoding them, to the same events."""
+
+from __future__ import annotations
 
 import json
 from typing import Any
@@ -32,6 +34,7 @@ def call(index: int, *pieces: str, call_id: str = "call") -> list[dict[str, Any]
 
 
 DETAIL = {"type": "reasoning.text", "text": "b", "index": 0}
+
 
 STREAMS: dict[str, tuple[bytes, int]] = {
     "text": (stream(*text("a", "b", "c", "ü\n", "")), 2),

@@ -1,7 +1,8 @@
-"""Reasoning and structured output: the dialects of clients, and what each kind of upstream is asked."""
+"""Settings: the dialects in which clients ask for reasoning, and what each kind of upstream gets."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -12,10 +13,9 @@ from dragoman._ir.request import (
     Message,
     ReasoningConfig,
     Request,
-    ResponseFormat,
-    Text,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
@@ -33,7 +33,77 @@ def write(
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
-# -- what clients say of reasoning -------------------------------------------------------------------------
+# -- settings that clients send ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, None),
+        ({"reasoning_effort": "none"}, ReasoningConfig(effort="none", path="/reasoning_effort")),
+        (
+            {"reasoning": {"effort": "low"}},
+            ReasoningConfig(effort="low", path="/reasoning", effort_path="/reasoning/effort"),
+        ),
+        (
+            {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
+            ReasoningConfig(
+                "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
+            ),
+        ),
+        (
+            {"reasoning": {"enabled": True, "exclude": False}},
+            ReasoningConfig("adaptive", display="summarized", path="/reasoning"),
+        ),
+        (
+            {"reasoning": {"enabled": False, "max_tokens": 9}},
+            ReasoningConfig("disabled", None, 9, path="/reasoning"),
+        ),
+        # Switches of open servers and of their templates.
+        ({"enable_thinking": True}, ReasoningConfig("adaptive", path="/enable_thinking")),
+        ({"enable_thinking": False}, ReasoningConfig("disabled", path="/enable_thinking")),
+        (
+            {"enable_thinking": True, "thinking_budget": 4000},
+            ReasoningConfig("enabled", None, 4000, path="/thinking_budget"),
+        ),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            ReasoningConfig("disabled", path="/chat_template_kwargs"),
+        ),
+        (
+            {"chat_template_kwargs": {"thinking": True}},
+            ReasoningConfig("adaptive", path="/chat_template_kwargs"),
+        ),
+        ({"include_reasoning": False}, ReasoningConfig(display="omitted", path="/include_reasoning")),
+        ({"include_reasoning": True}, ReasoningConfig(display="summarized", path="/include_reasoning")),
+        ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
+        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 5}},
+            ReasoningConfig("enabled", None, 5, path="/thinking"),
+        ),
+        ({"thinking": {"type": "odd"}}, None),
+        ({"thinking": True}, None),
+        ({"reasoning_effort": None, "reasoning": {}}, None),
+    ],
+)
+def test_reasoning(body: Any, expected: Any) -> None:
+    assert read(**body).reasoning == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"reasoning_effort": {}}, "/reasoning_effort"),
+        ({"reasoning": {"effort": ["high"]}}, "/reasoning/effort"),
+        ({"reasoning": {"max_tokens": "many"}}, "/reasoning/max_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "many"}}, "/thinking/budget_tokens"),
+    ],
+)
+def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        read(**body)
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize(
@@ -86,13 +156,65 @@ def test_reasoning_in_any_dialect_is_printed_again() -> None:
     assert len(ledger) == 0
 
 
-# -- what upstreams are asked ------------------------------------------------------------------------------
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+ALLOWED = {"mode": "auto", "tools": [NAMED]}
+
+
+@pytest.mark.parametrize(
+    ("body", "extra"),
+    [
+        ({"max_tokens": 1, "max_completion_tokens": 2}, {"max_tokens": 1}),
+        ({"tool_choice": NAMED}, None),
+        ({"tool_choice": {**NAMED, "x": 1}}, {"tool_choice": {**NAMED, "x": 1}}),
+        ({"tool_choice": {"type": "auto"}}, None),
+        ({"tool_choice": {"type": "auto", "x": 1}}, {"tool_choice": {"type": "auto", "x": 1}}),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED}}, None),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+        ),
+        ({"tool_choice": "auto", "function_call": "none"}, {"function_call": "none"}),
+        ({"function_call": {"name": "f"}}, None),
+        ({"function_call": {"name": "f", "x": 1}}, {"function_call": {"name": "f", "x": 1}}),
+        ({"reasoning": {"effort": "low", "x": 1}}, {"reasoning": {"x": 1}}),
+        ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, {"reasoning": {"effort": "low"}}),
+        ({"reasoning": "deep"}, {"reasoning": "deep"}),
+        ({"thinking": {"type": "enabled", "x": 1}}, {"thinking": {"x": 1}}),
+        ({"thinking": True}, {"thinking": True}),
+        ({"response_format": {"type": "text", "x": 1}}, {"response_format": {"type": "text", "x": 1}}),
+        ({"response_format": {"type": "json_object", "x": 1}}, {"response_format": {"x": 1}}),
+    ],
+)
+def test_settings_that_say_more(body: Any, extra: Any) -> None:
+    assert read(**body).extra == extra
+
+
+def test_a_switch_without_a_budget_turns_thinking_on() -> None:
+    config = read(reasoning={"enabled": True}).reasoning
+    assert config is not None
+    assert (config.mode, config.budget) == ("adaptive", None)
+
+
+# -- reasoning for upstreams ------------------------------------------------------------------------------
+
 
 EFFORT = ReasoningConfig(effort="xhigh", path="/reasoning", effort_path="/reasoning/effort")
+
+
 BUDGET = ReasoningConfig("enabled", None, 9000, path="/thinking")
+
+
 BOTH = ReasoningConfig("enabled", "low", 9000, path="/thinking", effort_path="/output_config/effort")
+
+
 ADAPTIVE = ReasoningConfig("adaptive", path="/thinking")
+
+
 OFF = ReasoningConfig("disabled", path="/thinking")
+
+
 NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
 
 
@@ -196,10 +318,6 @@ def test_efforts_are_fitted_to_the_model(setting: Any, config: Any, expected: An
     assert found == losses
 
 
-def test_c10_effort_wins_over_a_budget() -> None:
-    assert write(reasoning=BOTH)[0]["reasoning_effort"] == "low"
-
-
 @pytest.mark.parametrize("show", ["summarized", "omitted"])
 def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
     body, losses = write(reasoning=ReasoningConfig(display=show, path="/reasoning"))
@@ -211,87 +329,55 @@ def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
     assert losses == [("dropped", "/reasoning/summary")]
 
 
-# -- structured output -------------------------------------------------------------------------------------
-
-CLOSED = {
-    "type": "object",
-    "properties": {"a": {"type": "string"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
-OPEN = {"type": "object"}
+# -- plain settings ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("form", "expected", "losses"),
+    ("params", "expected", "losses"),
     [
+        ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
+        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
+        ({"stop": "a"}, {"stop": "a"}, []),
+        ({"user": "u" * 64}, {"user": "u" * 64}, []),
+        # Claude Code's names device, account and session; the others' limit is 64
+        ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
+        ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
         (
-            ResponseFormat(CLOSED, path="/output_config/format"),
-            {"name": "response", "schema": CLOSED},
-            [],
+            {"safety_identifier": "u" * 129},
+            {"safety_identifier": sha256(b"u" * 129).hexdigest()},
+            [("altered", "/safety_identifier")],
         ),
+        ({"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+        ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
+        ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
+        ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
+        ({"speed": "fast"}, {"service_tier": "fast"}, []),
+        ({"speed": "standard"}, {}, []),
+        ({"speed": "slow"}, {}, [("dropped", "/speed")]),
+        ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"service_tier": "auto", "speed": "fast"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"prompt_cache_options": {"mode": "implicit"}}, {}, [("dropped", "/prompt_cache_options")]),
+        ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
         (
-            ResponseFormat(CLOSED, "n", "d", True, path="/text/format"),
-            {"name": "n", "description": "d", "schema": CLOSED, "strict": True},
-            [],
+            {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
+            {"logprobs": True},
+            [("dropped", "/include/2")],
         ),
-        (ResponseFormat(OPEN, "n", strict=False), {"name": "n", "schema": OPEN, "strict": False}, []),
-        # The server would refuse the request for the sake of `strict`.
-        (
-            ResponseFormat(OPEN, "n", strict=True, path="/text/format"),
-            {"name": "n", "schema": OPEN, "strict": False},
-            [("altered", "/text/format")],
-        ),
+        ({"include": "x"}, {}, []),
+        ({"background": False}, {}, []),
+        ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
     ],
 )
-def test_schemas_are_strict_where_the_server_takes_them_so(form: Any, expected: Any, losses: Any) -> None:
-    body, found = write(response_format=form)
-    assert body["response_format"] == {"type": "json_schema", "json_schema": expected}
+def test_settings(params: Any, expected: Any, losses: Any) -> None:
+    body, found = write(params=params)
+    assert body == {"model": "m", "messages": [], **expected}
     assert found == losses
 
 
-INSTRUCTION = "Answer with one JSON object."
-TOLD = [("altered", "/text/format")]
-
-
-@pytest.mark.parametrize(
-    ("messages", "expected", "losses"),
-    [
-        ((Message("user", (Text("As json, please"),)),), None, []),
-        ((Message("user", (Text("a"), Text("As JSON"))),), None, []),
-        (
-            (Message("user", (Text("Go"),)),),
-            [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": "Go"}],
-            TOLD,
-        ),
-        ((), [{"role": "system", "content": INSTRUCTION}], TOLD),
-        (
-            (Message("system", (Text("Be terse"),)),),
-            [{"role": "system", "content": f"Be terse\n\n{INSTRUCTION}"}],
-            TOLD,
-        ),
-        (
-            (Message("system", (Text("a"), Text("b"))),),
-            [{"role": "system", "content": f"a\n\nb\n\n{INSTRUCTION}"}],
-            TOLD,
-        ),
-    ],
-)
-def test_the_word_json_stands_in_the_messages(messages: Any, expected: Any, losses: Any) -> None:
-    body, found = write(*messages, response_format=ResponseFormat(path="/text/format"))
-    assert body["response_format"] == {"type": "json_object"}
-    assert expected is None or body["messages"] == expected
-    assert found == losses
-
-
-def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
-    message = Message("system", (Text("a"), Text("b")))
-    body, _ = write(
-        message, capabilities=Capabilities(text_content="parts"), response_format=ResponseFormat()
-    )
-    assert body["messages"][0]["content"] == [
-        {"type": "text", "text": text} for text in ("a", "b", INSTRUCTION)
-    ]
+def test_the_name_of_the_limit_is_the_targets() -> None:
+    body, _ = write(params={"max_output_tokens": 9}, capabilities=Capabilities(max_tokens_field="max_tokens"))
+    assert body["max_tokens"] == 9
 
 
 def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:

@@ -1,4 +1,4 @@
-"""Chat requests for Chat upstreams that are mended: what the protocol defines stays, and the target is obeyed."""
+"""Chat requests that are repaired for a Chat upstream: what the protocol defines stays, and capabilities are obeyed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,40 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.events import Signature
+from dragoman._ir.events import (
+    Signature,
+)
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Reasoning, Text, ToolResult
+from dragoman._ir.request import (
+    Message,
+    Reasoning,
+    Text,
+    ToolResult,
+)
 from dragoman._ir.signatures import Signer
 from dragoman._transforms.reasoning_cache import restore_reasoning
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 HI = {"role": "user", "content": "Hi"}
+
+
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+
+
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+
+
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
 MARK = {"type": "ephemeral", "ttl": "5m"}
 
 
-def mended(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
+def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """The body for the upstream, and the places in the ledger."""
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", **body}, Signer())
@@ -155,7 +172,7 @@ def test_messages(
     losses: list[str],
 ) -> None:
     """after: None when they stay as they came."""
-    out, lost = mended({"messages": before}, **capabilities)
+    out, lost = rewrite({"messages": before}, **capabilities)
     assert out["messages"] == (before if after is None else after)
     assert lost == losses
 
@@ -199,21 +216,9 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
 def test_earlier_reasoning(
     field: str | None, before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = mended({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
+    out, lost = rewrite({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
     assert out["messages"][1] == reasons(**after)
     assert lost == losses
-
-
-@pytest.mark.parametrize("more", [{}, {"reasoning_content": "so"}])
-def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
-    """Clients of the AI SDK say it so in each turn: nothing is missing, and nothing has to be mended."""
-    body = {
-        "model": "m",
-        "messages": [HI, {**CALLS, "content": "", **more}, {"role": "assistant", "content": ""}],
-    }
-    _, turn, silent = SPEC.read_request(body, Signer()).messages
-    assert not [part for part in turn.parts if isinstance(part, Text)]
-    assert [part for part in silent.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -229,7 +234,7 @@ def test_reasoning_that_was_kept_stands_instead_of_the_clients(field: str) -> No
 
 def test_reasoning_of_turns_that_become_one() -> None:
     turns = [reasons(reasoning_content="so"), reasons(reasoning_content="then")]
-    out, _ = mended({"messages": [HI, *turns, HI]})
+    out, _ = rewrite({"messages": [HI, *turns, HI]})
     assert out["messages"][1] == {
         "role": "assistant",
         "content": "a\n\na",
@@ -333,7 +338,7 @@ def test_reasoning_of_turns_that_become_one() -> None:
 def test_settings_and_tools(
     capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = mended({"messages": [HI], **before}, **capabilities)
+    out, lost = rewrite({"messages": [HI], **before}, **capabilities)
     assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
     assert lost == losses
 
@@ -358,6 +363,6 @@ def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
 def test_a_marked_result_may_have_parts_without_a_type() -> None:
     parts = [{"content": "x"}]
     result = {"role": "tool", "tool_call_id": "c1", "content": parts, "cache_control": MARK}
-    out, losses = mended({"messages": [HI, CALLS, result]})
+    out, losses = rewrite({"messages": [HI, CALLS, result]})
     assert out["messages"][2]["content"] == parts
     assert "/messages/2/cache_control" in losses
