@@ -32,11 +32,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
 STARTED = Started("upstream-id", "upstream-model")
-
-
 TEXT, REASONING, CALL, REFUSAL = BlockKind.TEXT, BlockKind.REASONING, BlockKind.TOOL_CALL, BlockKind.REFUSAL
 
 
@@ -45,8 +41,8 @@ def context(*, include_usage: bool = False, **raw: Any) -> ResponseContext:
     return ResponseContext(request, "X1", 7, "alias")
 
 
-def printed(events: list[Event], asked: ResponseContext, ledger: Ledger) -> bytes:
-    writer, checker = SPEC.stream_writer(asked, ledger), EventOrderChecker()
+def write_stream(events: list[Event], response_context: ResponseContext, ledger: Ledger) -> bytes:
+    writer, checker = SPEC.stream_writer(response_context, ledger), EventOrderChecker()
     out = b""
     for event in events:
         checker.check(event)
@@ -71,23 +67,29 @@ def chunks(stream: bytes) -> list[Any]:
 
 
 def deltas(
-    events: list[Event], asked: ResponseContext | None = None, ledger: Ledger | None = None
+    events: list[Event], response_context: ResponseContext | None = None, ledger: Ledger | None = None
 ) -> list[Any]:
-    """The deltas between the first one and the stop, of a whole answer around `events`."""
-    found = chunks(printed(answer(*events), asked or context(), Ledger() if ledger is None else ledger))
+    """Return the deltas between the first one and the finish reason of a response with these events."""
+    found = chunks(
+        write_stream(response(*events), response_context or context(), Ledger() if ledger is None else ledger)
+    )
     assert found[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
     return [chunk["choices"][0]["delta"] for chunk in found[1:-1]]
 
 
-def answer(*events: Event, stop: StopReason = StopReason.END, **fields: Any) -> list[Event]:
+def response(*events: Event, stop: StopReason = StopReason.END, **fields: Any) -> list[Event]:
     return [STARTED, *events, Stopped(stop, **fields), ENDED]
 
 
-def whole(events: list[Event], asked: ResponseContext | None = None, ledger: Ledger | None = None) -> Any:
+def whole(
+    events: list[Event], response_context: ResponseContext | None = None, ledger: Ledger | None = None
+) -> Any:
     fold = Fold()
     for event in events:
         fold.send(event)
-    body = SPEC.write_whole(fold.response(), asked or context(), Ledger() if ledger is None else ledger)
+    body = SPEC.write_whole(
+        fold.response(), response_context or context(), Ledger() if ledger is None else ledger
+    )
     ChatCompletion.model_validate(body, strict=True)
     return body
 

@@ -27,17 +27,9 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
 DONE = b"data: [DONE]\n\n"
-
-
 STARTED = Started("c1", "gpt", 7)
-
-
 TEXT, REASONING, CALL, REFUSAL = BlockKind.TEXT, BlockKind.REASONING, BlockKind.TOOL_CALL, BlockKind.REFUSAL
-
-
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
@@ -60,18 +52,18 @@ def delta(index: int = 0, /, finish: Any = None, **members: Any) -> dict[str, An
     return {"index": index, "delta": members, "finish_reason": finish}
 
 
-def say(*deltas: dict[str, Any], done: bool = True) -> bytes:
-    """A stream of one choice: one chunk for each delta, then the stop and [DONE]."""
+def stream_of(*deltas: dict[str, Any], done: bool = True) -> bytes:
+    """Return a stream of one choice: one chunk for each delta, then the finish reason and [DONE]."""
     out = b"".join([chunk(delta(**members)) for members in deltas])
     return out + chunk(delta(finish="stop")) + (DONE if done else b"")
 
 
 def events(
-    stream: bytes, asked: ResponseContext | None = None, ledger: Ledger | None = None, cut: int = 0
+    stream: bytes, response_context: ResponseContext | None = None, ledger: Ledger | None = None, cut: int = 0
 ) -> list[Event]:
-    """All events of a stream, checked for their legal order; read in pieces of `cut` bytes, 0 for whole."""
+    """Return all events of a stream, checked for their order. cut: read it in pieces of so many bytes."""
     parser, checker = SSEParser(), EventOrderChecker()
-    reader = SPEC.stream_reader(asked or context(), Ledger() if ledger is None else ledger)
+    reader = SPEC.stream_reader(response_context or context(), Ledger() if ledger is None else ledger)
     out: list[Event] = []
     pieces = [stream] if not cut else [stream[at : at + cut] for at in range(0, len(stream), cut)]
     for piece in pieces:
@@ -85,17 +77,19 @@ def events(
     return out
 
 
-def content(stream: bytes, asked: ResponseContext | None = None, ledger: Ledger | None = None) -> list[Event]:
-    """The events between Started and the stop, the stream being read whole, byte by byte, and with a tail."""
-    found = events(stream, asked, ledger)
-    assert events(stream, asked, cut=1) == found
+def content(
+    stream: bytes, response_context: ResponseContext | None = None, ledger: Ledger | None = None
+) -> list[Event]:
+    """Return the events between Started and Stopped. The stream is read byte by byte and with more behind it, too."""
+    found = events(stream, response_context, ledger)
+    assert events(stream, response_context, cut=1) == found
     if stream.endswith(DONE):
-        assert events(stream + chunk(delta(content="late")), asked) == found
+        assert events(stream + chunk(delta(content="late")), response_context) == found
     assert found[0] == STARTED
     return [event for event in found[1:] if type(event) not in (Stopped, Usage) and event is not ENDED]
 
 
-def seal(**native: Any) -> Signature:
+def signature(**native: Any) -> Signature:
     return Signature(CHAT, native, "gpt")
 
 

@@ -48,7 +48,7 @@ def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_annotations_of_the_history_are_sources_of_its_last_text(content: Any, expected: Any) -> None:
+def test_annotations_are_citations_of_the_last_text(content: Any, expected: Any) -> None:
     cites = [cited("https://a", 1, 2, "A"), {"type": "file"}, 5, {"type": "x", "url_citation": {"url": ""}}]
     message = {"role": "assistant", "content": content, "annotations": cites}
     request = read(messages=[message])
@@ -68,17 +68,17 @@ def test_annotations_of_the_history_are_sources_of_its_last_text(content: Any, e
         {"role": "assistant", "content": "a", "annotations": {"x": 1}},
     ],
 )
-def test_annotations_of_nothing_are_kept_beside_the_message(message: Any) -> None:
+def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
     request = read(messages=[message])
-    told = message["annotations"] if message["annotations"] else None
-    assert request.messages[0].extra == (told and {"annotations": told})
+    kept = message["annotations"] if message["annotations"] else None
+    assert request.messages[0].extra == (kept and {"annotations": kept})
     body, losses = write(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 
 
-def test_sources_of_another_protocol_are_a_loss() -> None:
+def test_citations_of_another_protocol_are_a_loss() -> None:
 
-    said = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
-    body, losses = write(Request("other", "m", (said,), {}), Capabilities())
+    message = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
+    body, losses = write(Request("other", "m", (message,), {}), Capabilities())
     assert body["messages"] == [{"role": "assistant", "content": "a"}]
     assert losses == [("altered", "/m/0")]

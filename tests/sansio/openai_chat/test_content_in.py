@@ -15,9 +15,9 @@ from core_chat_upstream import (
     content,
     delta,
     events,
-    say,
-    seal,
+    signature,
     started,
+    stream_of,
 )
 
 from dragoman._ir.events import (
@@ -64,52 +64,52 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
         ([{"content": None, "reasoning_content": "hm"}, {"reasoning_content": "!"}, {"content": "a"},
           {"reasoning_content": "so"}, {"content": "b"}],
          [started(0, REASONING), ReasoningDelta(0, "hm"), ReasoningDelta(0, "!"),
-          SignatureDelta(0, seal(reasoning_content="hm!")), BlockEnded(0),
+          SignatureDelta(0, signature(reasoning_content="hm!")), BlockEnded(0),
           started(1, TEXT), TextDelta(1, "a"), BlockEnded(1),
           started(2, REASONING), ReasoningDelta(2, "so"),
-          SignatureDelta(2, seal(reasoning_content="so")), BlockEnded(2),
+          SignatureDelta(2, signature(reasoning_content="so")), BlockEnded(2),
           started(3, TEXT), TextDelta(3, "b"), BlockEnded(3)]),
-        # The same text under two names, a repeated piece, and the other name alone.
+        # The same text under two names, a repeated piece, and only the other name.
         ([{"reasoning": "ha", "reasoning_content": "ha"}, {"reasoning": "ha", "reasoning_content": "ha"}],
          [started(0, REASONING), ReasoningDelta(0, "ha"), ReasoningDelta(0, "ha"),
-          SignatureDelta(0, seal(reasoning_content="haha", reasoning="haha")), BlockEnded(0)]),
+          SignatureDelta(0, signature(reasoning_content="haha", reasoning="haha")), BlockEnded(0)]),
         ([{"reasoning": "a"}, {"reasoning": "b"}, {"reasoning": ""}, {"reasoning_content": "c"}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"), ReasoningDelta(0, "c"),
-          SignatureDelta(0, seal(reasoning="ab", reasoning_content="c")), BlockEnded(0)]),
-        # Entries are put together by index; the signature comes last, here beside the first text.
+          SignatureDelta(0, signature(reasoning="ab", reasoning_content="c")), BlockEnded(0)]),
+        # Entries are joined by index; the signature comes last, here beside the first text.
         ([{"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]},
           {"reasoning": "b",
            "reasoning_details": [{"type": "reasoning.text", "text": "b", "index": 0, "format": None}]},
           {"content": "x",
            "reasoning_details": [{"type": "reasoning.text", "text": None, "signature": "S", "index": 0}]}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"),
-          SignatureDelta(0, seal(reasoning="ab", reasoning_details=[
+          SignatureDelta(0, signature(reasoning="ab", reasoning_details=[
               {"type": "reasoning.text", "text": "ab", "index": 0, "format": None, "signature": "S"}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "x"), BlockEnded(1)]),
-        # Text in the entries alone; a ciphertext of the same index; the odd thing in the list.
+        # Text only in the entries; a ciphertext of the same index; an unknown item in the list.
         ([{"reasoning_details": [{"type": "reasoning.summary", "summary": "s", "index": 0}]},
           {"reasoning_details": [{"type": "reasoning.encrypted", "data": "E", "index": 0, "id": "r"}, 5]}],
          [started(0, REASONING), ReasoningDelta(0, "s"),
-          SignatureDelta(0, seal(reasoning_details=[
+          SignatureDelta(0, signature(reasoning_details=[
               {"type": "reasoning.summary", "summary": "s", "index": 0},
               {"type": "reasoning.encrypted", "data": "E", "index": 0, "id": "r"}])), BlockEnded(0)]),
         ([{"reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]}, {"content": "x"}],
          [started(0, REASONING),
-          SignatureDelta(0, seal(reasoning_details=[{"type": "reasoning.encrypted", "data": "E"}])),
+          SignatureDelta(0, signature(reasoning_details=[{"type": "reasoning.encrypted", "data": "E"}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "x"), BlockEnded(1)]),
-        # The whole said again when it is signed.
+        # The whole text is repeated with the signature.
         ([{"reasoning_content": "a"}, {"reasoning_content": "b"},
           {"thinking_blocks": [{"type": "thinking", "thinking": "ab", "signature": "S"}]}],
          [started(0, REASONING), ReasoningDelta(0, "a"), ReasoningDelta(0, "b"),
-          SignatureDelta(0, seal(reasoning_content="ab",
+          SignatureDelta(0, signature(reasoning_content="ab",
                             thinking_blocks=[{"type": "thinking", "thinking": "ab", "signature": "S"}])),
           BlockEnded(0)]),
-        # Content as a list, text and thinking in one delta.
+        # Content as a list, text and reasoning in one delta.
         ([{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}]}]},
           {"content": [{"type": "thinking", "thinking": "m", "closed": True}, {"type": "text", "text": "1"}]},
           {"content": "2"}, {"content": [{"type": "text", "text": ""}]}],
          [started(0, REASONING), ReasoningDelta(0, "h"), ReasoningDelta(0, "m"),
-          SignatureDelta(0, seal(content=[
+          SignatureDelta(0, signature(content=[
               {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}])),
           BlockEnded(0), started(1, TEXT), TextDelta(1, "1"), TextDelta(1, "2"), BlockEnded(1)]),
         ([{"content": [{"type": "reference", "ids": [1]}]}],
@@ -120,12 +120,14 @@ FIRST = {"role": "assistant", "content": "", "refusal": None}
     ],
 )  # fmt: skip
 def test_deltas(deltas: list[dict[str, Any]], expected: list[Event]) -> None:
-    assert content(say(*deltas)) == expected
+    assert content(stream_of(*deltas)) == expected
 
 
-def test_unknown_members_of_a_delta_are_entered_once() -> None:
+def test_unknown_members_of_a_delta_are_recorded_once() -> None:
     ledger = Ledger()
-    stream = say({"content": "a", "odd": "x"}, {"content": "b", "odd": "x", "odd/key": 1, "nothing": None})
+    stream = stream_of(
+        {"content": "a", "odd": "x"}, {"content": "b", "odd": "x", "odd/key": 1, "nothing": None}
+    )
     events(stream, ledger=ledger)
     assert sorted(loss.path for loss in ledger) == [
         "/choices/0/message/odd",
@@ -137,7 +139,7 @@ def test_unknown_members_of_a_delta_are_entered_once() -> None:
 @pytest.mark.parametrize(
     ("finish", "complete"), [("stop", True), ("length", False), ("content_filter", False)]
 )
-def test_words_that_were_cut_are_not_complete(member: str, finish: str, complete: bool) -> None:
+def test_a_text_that_was_cut_off_is_not_complete(member: str, finish: str, complete: bool) -> None:
     stream = chunk(delta(**{member: "x"})) + chunk(delta(finish=finish)) + DONE
     assert content(stream)[-1] == BlockEnded(0, complete)
 
@@ -150,16 +152,13 @@ CITE = {
     "url_citation": {"url": "https://u", "title": "T", "start_index": 0, "end_index": 0},
 }
 
-
 SPAN = {"type": "url_citation", "url_citation": {"url": "https://u", "start_index": 1, "end_index": 3}}
-
-
 ANNOTATIONS = "/choices/0/message/annotations"
 
 
 def test_annotations_wait_for_their_text() -> None:
     ledger = Ledger()
-    stream = say(
+    stream = stream_of(
         {"content": "", "annotations": [CITE, 5]},
         {"content": "abc"},
         {"annotations": [SPAN, {"type": "file"}]},
@@ -177,11 +176,11 @@ def test_annotations_wait_for_their_text() -> None:
     assert [loss.path for loss in ledger] == [ANNOTATIONS]
 
 
-def test_unknown_fields_of_annotations_are_told_by_their_places() -> None:
+def test_unknown_members_of_annotations_are_recorded_with_their_paths() -> None:
     """They are numbered over all deltas, as they are in the whole message."""
     ledger = Ledger()
     odd = {"type": "url_citation", "x": {}, "url_citation": {"url": "https://u", "y": 1, "title": None}}
-    content(say({"content": "a", "annotations": [CITE]}, {"annotations": [odd]}), ledger=ledger)
+    content(stream_of({"content": "a", "annotations": [CITE]}, {"annotations": [odd]}), ledger=ledger)
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.UNKNOWN_FIELD, f"{ANNOTATIONS}/1/x"),
         (LossCode.UNKNOWN_FIELD, f"{ANNOTATIONS}/1/url_citation/y"),
@@ -251,7 +250,7 @@ PAGES = [{"url": "https://a", "title": "A"}, {"url": "https://b"}]
     ("fields", "expected", "losses"),
     [
         ({"citations": ["https://a", "https://a"]}, [listed("https://a")], []),
-        # The list with titles comes first, whatever the order.
+        # The list with titles is read first, in either order.
         (
             {"citations": ["https://a", "https://c"], "search_results": PAGES},
             [listed("https://a", "A"), listed("https://b"), listed("https://c")],
@@ -263,17 +262,17 @@ PAGES = [{"url": "https://a", "title": "A"}, {"url": "https://b"}]
         ({"citations": []}, [], []),
     ],
 )
-def test_pages_beside_an_answer_are_citations(fields: Any, expected: Any, losses: Any) -> None:
-    # In every chunk, as Perplexity sends them; they count once.
+def test_pages_beside_the_choices_are_citations(fields: Any, expected: Any, losses: Any) -> None:
+    # Perplexity sends them in every chunk; they count once.
     chunks = [
         body_chunk({"role": "assistant", "content": ""}, **fields),
         body_chunk({"content": "Hi"}, **fields),
     ]
-    found, entered = read_chunks(*chunks, body_chunk({"content": "!"}, **fields))
+    found, recorded = read_chunks(*chunks, body_chunk({"content": "!"}, **fields))
     assert [event for event in found if isinstance(event, Annotation)] == expected
-    assert entered == [("altered", path) for path in losses]
+    assert recorded == [("altered", path) for path in losses]
     body = {"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}], **fields}
-    found, entered = read_chunks(body, whole=True)
+    found, recorded = read_chunks(body, whole=True)
     assert [event for event in found if isinstance(event, Annotation)] == expected
 
 
@@ -285,7 +284,7 @@ def test_pages_that_were_cited_are_not_cited_again() -> None:
     ]
 
 
-def test_pages_before_any_answer_are_a_loss() -> None:
+def test_pages_before_any_choice_are_a_loss() -> None:
     early = {"id": "c", "choices": [], "citations": ["https://a"]}
     _, losses = read_chunks(early, body_chunk({"content": "Hi"}))
     assert losses == [("dropped", "/citations")]
@@ -296,8 +295,6 @@ def executed(**members: Any) -> dict[str, Any]:
 
 
 RESULTS = {"results": [{"url": "https://a", "title": "A", "score": 1}, {"url": "https://b"}, {"title": 5}, 5]}
-
-
 PATH = "/choices/0/message/executed_tools"
 
 
@@ -316,22 +313,27 @@ PATH = "/choices/0/message/executed_tools"
         ([executed(index=None, type="python"), {"executed_tools": [5]}], None),
     ],
 )  # fmt: skip
-def test_what_the_servers_search_found_is_told_before_the_text(deltas: Any, search: Any) -> None:
+def test_the_results_of_a_servers_search_come_before_the_text(deltas: Any, search: Any) -> None:
     chunks = [body_chunk({"reasoning": "hm"}), *map(body_chunk, deltas), body_chunk({"content": "Hi"})]
     found, losses = read_chunks(*chunks)
-    [told] = [event for event in found if isinstance(event, Opaque)]
-    assert (told.kind, told.path, told.round_trip, told.search) == ("executed_tools", PATH, False, search)
+    [opaque] = [event for event in found if isinstance(event, Opaque)]
+    assert (opaque.kind, opaque.path, opaque.round_trip, opaque.search) == (
+        "executed_tools",
+        PATH,
+        False,
+        search,
+    )
     text = next(n for n, event in enumerate(found) if getattr(event, "kind", None) is BlockKind.TEXT)
-    assert found.index(told) < text
+    assert found.index(opaque) < text
     assert losses == ([("altered", PATH)] if search else [])
 
 
-def test_pieces_of_one_tool_are_put_together() -> None:
+def test_entries_of_one_executed_tool_are_merged() -> None:
     found, _ = read_chunks(
         body_chunk(executed()), body_chunk(executed(output="o")), body_chunk({"content": "Hi"})
     )
-    [told] = [event for event in found if isinstance(event, Opaque)]
-    assert told.native == executed(output="o")["executed_tools"]
+    [opaque] = [event for event in found if isinstance(event, Opaque)]
+    assert opaque.native == executed(output="o")["executed_tools"]
 
 
 def test_executed_tools_that_are_no_list() -> None:

@@ -10,16 +10,16 @@ from core_chat_client import (
     REASONING,
     REFUSAL,
     TEXT,
-    answer,
     call,
     chunks,
     context,
     deltas,
     first_piece,
     next_piece,
-    printed,
+    response,
     text,
     whole,
+    write_stream,
 )
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
@@ -53,25 +53,18 @@ from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
-SEALED = Signature("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
-
+SIGNED = Signature("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "S"}, "claude")
 
 ENTRY = {
     "type": "reasoning.encrypted",
-    "data": context().signer.wrap(SEALED),
+    "data": context().signer.wrap(SIGNED),
     "format": "dragoman-v1",
     "index": 0,
 }
 
-
 PLAIN = Signature(CHAT, {"reasoning": "hm"}, "m")
-
-
 PLAIN_ENTRY = {**ENTRY, "data": context().signer.wrap(PLAIN)}
-
-
-OWN_DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "S", "index": 0}]
-
+NATIVE_DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "S", "index": 0}]
 
 CITE = {
     "type": "url_citation",
@@ -79,9 +72,9 @@ CITE = {
 }
 
 
-def thought(block: int, *pieces: ReasoningDelta, seal: Signature | None = None) -> list[Event]:
-    sealed = [] if seal is None else [SignatureDelta(block, seal)]
-    return [BlockStarted(block, REASONING), *pieces, *sealed, BlockEnded(block)]
+def reasoning(block: int, *pieces: ReasoningDelta, signature: Signature | None = None) -> list[Event]:
+    signature_delta = [] if signature is None else [SignatureDelta(block, signature)]
+    return [BlockStarted(block, REASONING), *pieces, *signature_delta, BlockEnded(block)]
 
 
 @pytest.mark.parametrize(
@@ -92,31 +85,31 @@ def thought(block: int, *pieces: ReasoningDelta, seal: Signature | None = None) 
         ([*text(0, "a"), *text(1, "b")], [{"content": "a"}, {"content": "b"}], {"content": "ab"}),
         (text(0, "no", kind=REFUSAL), [{"refusal": "no"}], {"content": None, "refusal": "no"}),
         (
-            [*thought(0, ReasoningDelta(0, "a"), ReasoningDelta(0, "b"), seal=SEALED), *text(1, "x")],
+            [*reasoning(0, ReasoningDelta(0, "a"), ReasoningDelta(0, "b"), signature=SIGNED), *text(1, "x")],
             [{"reasoning_content": "a"}, {"reasoning_content": "b"}, {"reasoning_details": [ENTRY]}, {"content": "x"}],
             {"content": "x", "reasoning_content": "ab", "reasoning_details": [ENTRY]},
         ),
         # Paragraphs and blocks are set apart by a blank line.
         (
-            [*thought(0, ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1)), *thought(1, ReasoningDelta(1, "c"))],
+            [*reasoning(0, ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1)), *reasoning(1, ReasoningDelta(1, "c"))],
             [{"reasoning_content": "a"}, {"reasoning_content": "\n\nb"}, {"reasoning_content": "\n\nc"}],
             {"content": "", "reasoning_content": "a\n\nb\n\nc"},
         ),
-        # Redacted: nothing but the seal. Two seals have two places.
+        # Redacted: only the signature. Two signatures have two indexes.
         (
-            [*thought(0, seal=SEALED), *thought(1, seal=SEALED)],
+            [*reasoning(0, signature=SIGNED), *reasoning(1, signature=SIGNED)],
             [{"reasoning_details": [ENTRY]}, {"reasoning_details": [{**ENTRY, "index": 1}]}],
             {"content": "", "reasoning_details": [ENTRY, {**ENTRY, "index": 1}]},
         ),
         # Chat's own entries need no wrapping.
         (
-            thought(0, ReasoningDelta(0, "hm"), seal=Signature(CHAT, {"reasoning_details": OWN_DETAILS})),
-            [{"reasoning_content": "hm"}, {"reasoning_details": OWN_DETAILS}],
-            {"content": "", "reasoning_content": "hm", "reasoning_details": OWN_DETAILS},
+            reasoning(0, ReasoningDelta(0, "hm"), signature=Signature(CHAT, {"reasoning_details": NATIVE_DETAILS})),
+            [{"reasoning_content": "hm"}, {"reasoning_details": NATIVE_DETAILS}],
+            {"content": "", "reasoning_content": "hm", "reasoning_details": NATIVE_DETAILS},
         ),
-        # Plain reasoning of a Chat server is wrapped like anybody's.
+        # Plain reasoning of a Chat server is wrapped like any other.
         (
-            thought(0, ReasoningDelta(0, "hm"), seal=PLAIN),
+            reasoning(0, ReasoningDelta(0, "hm"), signature=PLAIN),
             [{"reasoning_content": "hm"}, {"reasoning_details": [PLAIN_ENTRY]}],
             {"content": "", "reasoning_content": "hm", "reasoning_details": [PLAIN_ENTRY]},
         ),
@@ -150,19 +143,19 @@ def thought(block: int, *pieces: ReasoningDelta, seal: Signature | None = None) 
 )  # fmt: skip
 def test_blocks(events: list[Event], expected: list[Any], message: Any) -> None:
     assert deltas(events) == expected
-    found = whole(answer(*events))["choices"][0]["message"]
+    found = whole(response(*events))["choices"][0]["message"]
     assert found == {"role": "assistant", "refusal": None, **message}
-    accumulated(answer(*events))
+    accumulated(response(*events))
 
 
 def accumulated(events: list[Event]) -> None:
-    """The SDK's accumulator makes of the stream what the whole answer says."""
-    asked = context(include_usage=True)
+    """Assert that the SDK's accumulator builds the whole response from the stream."""
+    response_context = context(include_usage=True)
     state = ChatCompletionStreamState()
-    for body in chunks(printed(events, asked, Ledger())):
+    for body in chunks(write_stream(events, response_context, Ledger())):
         state.handle_chunk(ChatCompletionChunk.model_validate(body))
     final = state.current_completion_snapshot.model_dump(exclude_none=True)
-    expected = whole(events, asked)
+    expected = whole(events, response_context)
     assert "usage" not in expected or final["usage"] == expected["usage"]
     for got, wanted in zip(final["choices"], expected["choices"], strict=True):
         assert got["finish_reason"] == wanted["finish_reason"]
@@ -178,15 +171,15 @@ def accumulated(events: list[Event]) -> None:
         assert message.get("annotations") == wanted["message"].get("annotations")
 
 
-def test_a_whole_answer_of_which_nobody_knows_the_figures_has_none() -> None:
-    assert "usage" not in whole(answer(Usage()))
+def test_a_whole_response_without_token_counts_has_no_usage() -> None:
+    assert "usage" not in whole(response(Usage()))
 
 
 def test_a_citation_without_url_is_a_loss() -> None:
     ledger = Ledger()
     events: list[Event] = [BlockStarted(0, TEXT), TextDelta(0, "a"), Annotation(0, "x", {}), BlockEnded(0)]
     assert deltas(events, ledger=ledger) == [{"content": "a"}]
-    assert "annotations" not in whole(answer(*events))["choices"][0]["message"]
+    assert "annotations" not in whole(response(*events))["choices"][0]["message"]
     assert [loss.path for loss in ledger] == ["/choices/0/message/annotations"]
 
 
@@ -194,21 +187,21 @@ TOKEN = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
 
 
 @pytest.mark.parametrize(("kind", "member"), [(TEXT, "content"), (REFUSAL, "refusal")])
-def test_logprobs_stand_beside_the_delta(kind: BlockKind, member: str) -> None:
-    events = answer(BlockStarted(0, kind), TextDelta(0, "a"), Logprobs(0, [TOKEN]), BlockEnded(0))
-    choice = chunks(printed(events, context(), Ledger()))[2]["choices"][0]
+def test_logprobs_have_a_chunk_with_an_empty_delta(kind: BlockKind, member: str) -> None:
+    events = response(BlockStarted(0, kind), TextDelta(0, "a"), Logprobs(0, [TOKEN]), BlockEnded(0))
+    choice = chunks(write_stream(events, context(), Ledger()))[2]["choices"][0]
     expected = {"content": None, "refusal": None, member: [TOKEN]}
     assert (choice["delta"], choice["logprobs"]) == ({}, expected)
     assert whole(events)["choices"][0]["logprobs"] == expected
 
 
 def test_logprobs_without_bytes_get_null() -> None:
-    """Events of a Responses upstream have none, and Chat's clients require the member."""
-    told = [
+    """Events of a Responses upstream have none, but Chat clients require the member."""
+    tokens = [
         {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": -2.0}, 5]},
         {"token": "c", "logprob": -1.0, "top_logprobs": None},
     ]
-    events = answer(BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a"), Logprobs(0, told), BlockEnded(0))
+    events = response(BlockStarted(0, BlockKind.TEXT), TextDelta(0, "a"), Logprobs(0, tokens), BlockEnded(0))
     top = [{"bytes": None, "token": "b", "logprob": -2.0}]
     assert whole(events)["choices"][0]["logprobs"]["content"] == [
         {"bytes": None, "token": "a", "logprob": -1.0, "top_logprobs": top},
@@ -232,29 +225,29 @@ def test_logprobs_without_bytes_get_null() -> None:
     ],
 )
 def test_finish_reasons(reason: StopReason, calls: bool, finish: str, losses: int) -> None:
-    events = answer(*(call(0, "c1", "f", "{}") if calls else []), stop=reason)
+    events = response(*(call(0, "c1", "f", "{}") if calls else []), stop=reason)
     ledger = Ledger()
-    assert chunks(printed(events, context(), ledger))[-1]["choices"][0]["finish_reason"] == finish
+    assert chunks(write_stream(events, context(), ledger))[-1]["choices"][0]["finish_reason"] == finish
     assert whole(events)["choices"][0]["finish_reason"] == finish
     assert len(ledger) == losses
 
 
 def test_a_matched_stop_sequence_is_named() -> None:
-    events = answer(*text(0, "a"), stop=StopReason.STOP_SEQUENCE, sequence="END")
-    assert chunks(printed(events, context(), Ledger()))[-1]["choices"][0]["stop_reason"] == "END"
+    events = response(*text(0, "a"), stop=StopReason.STOP_SEQUENCE, sequence="END")
+    assert chunks(write_stream(events, context(), Ledger()))[-1]["choices"][0]["stop_reason"] == "END"
     assert whole(events)["choices"][0]["stop_reason"] == "END"
 
 
-@pytest.mark.parametrize(("said", "refusal"), [(False, "why"), (True, None)])
-def test_why_an_answer_was_refused_is_its_refusal_unless_there_is_text(said: bool, refusal: Any) -> None:
-    events = answer(*(text(0, "a") if said else []), stop=StopReason.CONTENT_FILTER, explanation="why")
-    found = [chunk["choices"][0]["delta"] for chunk in chunks(printed(events, context(), Ledger()))]
-    assert ({"refusal": "why"} in found) is not said
+@pytest.mark.parametrize(("has_text", "refusal"), [(False, "why"), (True, None)])
+def test_an_explanation_is_the_refusal_unless_there_is_text(has_text: bool, refusal: Any) -> None:
+    events = response(*(text(0, "a") if has_text else []), stop=StopReason.CONTENT_FILTER, explanation="why")
+    found = [chunk["choices"][0]["delta"] for chunk in chunks(write_stream(events, context(), Ledger()))]
+    assert ({"refusal": "why"} in found) is not has_text
     assert whole(events)["choices"][0]["message"]["refusal"] == refusal
 
 
-def test_a_summary_is_printed_as_text() -> None:
-    events = answer(Compacted("In short."), stop=StopReason.COMPACTION)
+def test_a_summary_is_text() -> None:
+    events = response(Compacted("In short."), stop=StopReason.COMPACTION)
     assert deltas([Compacted("In short.")]) == [{"content": "In short."}]
     assert whole(events)["choices"][0]["message"]["content"] == "In short."
 
@@ -268,12 +261,12 @@ def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
 
 
 def message_and_annotations(*inner: Event) -> tuple[dict[str, Any], list[Any]]:
-    """The whole answer with these events, and the annotations of its stream, which stand in one chunk if any."""
-    asked = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
-    answer = [Started("i", "m"), *inner, Stopped(StopReason.END), ENDED]
-    writer, fold = SPEC.stream_writer(asked, Ledger()), Fold()
+    """Return the whole response for these events, and the annotations of its stream, which are in one chunk."""
+    response_context = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    response = [Started("i", "m"), *inner, Stopped(StopReason.END), ENDED]
+    writer, fold = SPEC.stream_writer(response_context, Ledger()), Fold()
     stream = b""
-    for event in answer:
+    for event in response:
         stream += writer.send(event)
         fold.send(event)
     deltas = [
@@ -282,7 +275,7 @@ def message_and_annotations(*inner: Event) -> tuple[dict[str, Any], list[Any]]:
         for choice in decode(frame.data)["choices"]
     ]
     [streamed] = [delta["annotations"] for delta in deltas if "annotations" in delta] or [[]]
-    return SPEC.write_whole(fold.response(), asked, Ledger()), streamed
+    return SPEC.write_whole(fold.response(), response_context, Ledger()), streamed
 
 
 def text_block(block: int, *inner: Event) -> list[Event]:
@@ -303,7 +296,7 @@ def test_spans_count_in_the_whole_message() -> None:
     assert body["choices"][0]["message"]["annotations"] == streamed
 
 
-def test_own_citations_get_the_members_that_clients_demand() -> None:
+def test_native_citations_get_the_members_that_clients_require() -> None:
     native = {"type": "url_citation", "url_citation": {"url": "https://a", "x": 1}}
     body, streamed = message_and_annotations(
         *text_block(0, TextDelta(0, "ab"), Annotation(0, CHAT, native, "https://a"))
@@ -314,11 +307,7 @@ def test_own_citations_get_the_members_that_clients_demand() -> None:
 
 
 PHASED_TEXT = (BlockStarted(0, BlockKind.TEXT, phase="commentary"), TextDelta(0, "a"))
-
-
 CITED = Annotation(0, "other", {"type": "t", "url": "u", "at": [1], "words": "w"}, "u")
-
-
 REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
 
 
@@ -352,36 +341,36 @@ REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
         ),
     ],
 )
-def test_answers_that_say_more(events: list[Event], losses: set[str], whole: bool) -> None:
+def test_losses_of_a_response(events: list[Event], losses: set[str], whole: bool) -> None:
     ledger = Ledger()
-    asked = ResponseContext(Request(CHAT, "m", (), {}), "x1", 1, "alias")
+    response_context = ResponseContext(Request(CHAT, "m", (), {}), "x1", 1, "alias")
     if whole:
         fold = Fold()
         for event in (*events, ENDED):
             fold.send(event)
-        SPEC.write_whole(fold.response(), asked, ledger)
+        SPEC.write_whole(fold.response(), response_context, ledger)
     else:
-        writer = SPEC.stream_writer(asked, ledger)
+        writer = SPEC.stream_writer(response_context, ledger)
         for event in (*events, ENDED):
             writer.send(event)
     assert {loss.path for loss in ledger} == losses
 
 
-def test_a_citation_that_is_told_whole_costs_nothing() -> None:
+def test_a_citation_with_all_its_members_is_no_loss() -> None:
     native = {"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 2}
     cited = Annotation(0, "openai_responses", native, "u", "t", 1, 2)
     ledger = Ledger()
     writer = SPEC.stream_writer(ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias"), ledger)
-    answer = (Started("i", "m"), BlockStarted(0, BlockKind.TEXT), TextDelta(0, "abc"), cited, BlockEnded(0))
-    out = [writer.send(event) for event in (*answer, Stopped(StopReason.END), ENDED)]
+    response = (Started("i", "m"), BlockStarted(0, BlockKind.TEXT), TextDelta(0, "abc"), cited, BlockEnded(0))
+    out = [writer.send(event) for event in (*response, Stopped(StopReason.END), ENDED)]
     assert b'"end_index":2' in out[-1]
     assert len(ledger) == 0
 
 
 def test_text_after_a_call_is_a_loss() -> None:
-    events = answer(*call(0, "c1", "f", "{}"), *text(1, "late"), stop=StopReason.TOOL_USE)
+    events = response(*call(0, "c1", "f", "{}"), *text(1, "late"), stop=StopReason.TOOL_USE)
     streamed, whole_ledger = Ledger(), Ledger()
-    printed(events, context(), streamed)
+    write_stream(events, context(), streamed)
     whole(events, ledger=whole_ledger)
     assert [loss.path for loss in streamed] == ["/choices/0/message/content"]
     assert list(whole_ledger) == list(streamed)

@@ -31,7 +31,7 @@ def body(value: Any) -> bytes:
             body({"error": {"message": "m", "type": "x", "param": None, "code": "context_length_exceeded"}}),
             WireError(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
         ),
-        # Words alone.
+        # Only the message tells the kind.
         (
             400,
             body({"error": {"message": "This model's maximum context length is 5", "code": "invalid_request_error"}}),
@@ -49,7 +49,7 @@ def body(value: Any) -> bytes:
          WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
         (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
          WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
-        # OpenRouter puts its provider's words beside.
+        # OpenRouter adds the message of its provider.
         (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
          WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
         (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), WireError(K.INVALID_REQUEST, "m", 400)),
@@ -71,7 +71,7 @@ def body(value: Any) -> bytes:
         (500, body([]), WireError(K.SERVER, "[]", 500)),
     ],
 )  # fmt: skip
-def test_read(status: int, sent: bytes, expected: WireError) -> None:
+def test_read_error(status: int, sent: bytes, expected: WireError) -> None:
     assert SPEC.read_error(status, sent) == expected
 
 
@@ -91,7 +91,7 @@ def test_long_messages_are_cut() -> None:
         (b"<html>", False),
     ],
 )
-def test_whether_clients_can_read_a_body(sent: bytes, expected: bool) -> None:
+def test_which_bodies_are_the_official_error_object(sent: bytes, expected: bool) -> None:
     assert SPEC.is_native_error(sent) is expected
 
 
@@ -119,7 +119,7 @@ def test_whether_clients_can_read_a_body(sent: bytes, expected: bool) -> None:
         (WireError(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
     ],
 )
-def test_write(wire_error: WireError, status: int, named: str, code: str | None) -> None:
+def test_write_error(wire_error: WireError, status: int, named: str, code: str | None) -> None:
     got, sent = SPEC.write_error(wire_error, "req_1")
     error = msgspec.json.decode(sent)["error"]
     assert got == status
@@ -128,7 +128,7 @@ def test_write(wire_error: WireError, status: int, named: str, code: str | None)
 
 
 @pytest.mark.parametrize("kind", list(ErrorKind))
-def test_every_kind_has_a_form_that_reads_back_as_an_error(kind: ErrorKind) -> None:
+def test_every_kind_is_written_as_an_official_error_object(kind: ErrorKind) -> None:
     status, sent = SPEC.write_error(WireError(kind, "m"), None)
     assert 400 <= status < 600
     assert SPEC.is_native_error(sent)

@@ -24,7 +24,6 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
@@ -34,7 +33,7 @@ CHAT = "openai_chat"
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     request = Request("other", "m", messages, {}, **fields)
     ledger = Ledger()
     body = SPEC.write_request(request, capabilities, ledger)
@@ -52,13 +51,11 @@ def user(*parts: Part) -> Message:
     return Message("user", parts, "/u")
 
 
-def said(*parts: Part) -> Message:
+def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, "/a")
 
 
 IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
-
-
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
 
 
@@ -73,7 +70,7 @@ def call(call_id: str, arguments: str = "{}", **fields: Any) -> ToolCall:
     return ToolCall(call_id, "f", arguments, **fields)
 
 
-def answer(call_id: str) -> Message:
+def result_of(call_id: str) -> Message:
     return Message("user", (ToolResult(call_id, (Text("r"),)),), "/r")
 
 
@@ -176,10 +173,10 @@ def test_media(media: Media, expected: Any, losses: Any) -> None:
     assert found == losses
 
 
-def test_parts_without_a_place_are_losses() -> None:
+def test_parts_without_a_counterpart_are_losses() -> None:
     out, losses = messages_of(
         user(Text("hi", citations=[1], path="/t"), Refusal("no", path="/f")),
-        said(Reasoning("", path="/h")),
+        assistant(Reasoning("", path="/h")),
         user(Text("and?")),
         Message("assistant", (Text("x"),), "/p", phase="commentary"),
     )
@@ -200,26 +197,26 @@ def test_a_file_by_url_keeps_its_name() -> None:
 @pytest.mark.parametrize(
     ("parts", "content"),
     [
-        # what citations cut is one text
+        # Pieces that citations have split are one text.
         ((Text("The "), Text("sky", citations=CITES), Text(" is blue.")), "The sky is blue."),
         ((Text("It is "), Text("blue", citations=CITES), Text("ish.", CacheMark("/c"))), "It is blueish."),
-        # the words of what else stood there are not part of it
+        # The rendered text of another item is not part of it.
         ((Text("results", rendered=True), Text("Blue", citations=CITES)), "results\n\nBlue"),
         ((Text("Blue", citations=CITES), Text("results", rendered=True)), "Blue\n\nresults"),
         ((Text("a", citations=CITES), Reasoning("", path="/h"), Text("b")), "a\n\nb"),
     ],
 )
-def test_a_text_that_citations_cut_is_put_together_again(parts: tuple[Part, ...], content: str) -> None:
-    [message], _ = messages_of(said(*parts))
+def test_a_text_that_citations_split_is_joined(parts: tuple[Part, ...], content: str) -> None:
+    [message], _ = messages_of(assistant(*parts))
     assert message["content"] == content
 
 
 def test_texts_with_citations_of_two_messages_are_two_texts() -> None:
-    [message], _ = messages_of(said(Text("a", citations=CITES)), said(Text("b", citations=CITES)))
+    [message], _ = messages_of(assistant(Text("a", citations=CITES)), assistant(Text("b", citations=CITES)))
     assert message["content"] == "a\n\nb"
 
 
-def test_names_of_speakers_go_where_the_upstream_takes_them() -> None:
+def test_names_of_speakers_are_sent_unless_refused() -> None:
     message = Message("user", (Text("hi"),), "/u", name="ann")
     assert messages_of(message) == ([{"role": "user", "name": "ann", "content": "hi"}], [])
     capabilities = Capabilities(refuses=frozenset({"message_name"}))
@@ -229,7 +226,7 @@ def test_names_of_speakers_go_where_the_upstream_takes_them() -> None:
     )
 
 
-def test_users_with_names_of_their_own_are_told_apart() -> None:
+def test_messages_of_users_with_other_names_are_not_merged() -> None:
     out, _ = messages_of(Message("user", (Text("a"),), "/0", name="ann"), user(Text("b")), user(Text("c")))
     assert [(message.get("name"), message["content"]) for message in out] == [("ann", "a"), (None, "b\n\nc")]
 
@@ -241,10 +238,10 @@ def result(call_id: str, *parts: Any, **fields: Any) -> ToolResult:
     return ToolResult(call_id, parts, path=f"/r/{call_id}", **fields)
 
 
-def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
+def test_cache_marks_have_the_form_of_the_upstream() -> None:
     conversation = (
         Message("system", (Text("s", CacheMark("/s/c", "long")),)),
-        said(ToolCall("c", "f", "{}")),
+        assistant(ToolCall("c", "f", "{}")),
         user(result("c", Text("r"), cache=CacheMark("/r/c", "short")), result("d", cache=CacheMark("/d/c"))),
     )
     out, losses = messages_of(*conversation)
@@ -265,8 +262,6 @@ def test_cache_marks_become_breakpoints_where_the_upstream_knows_them() -> None:
 
 
 MARKS = Capabilities(cache_marks="breakpoint")
-
-
 POINT = {"mode": "explicit"}
 
 
@@ -275,16 +270,18 @@ def mark(n: int) -> CacheMark:
 
 
 def test_a_mark_on_a_call_moves_to_the_text_before_it() -> None:
-    [message], losses = messages_of(said(Text("a"), call("c1", cache=mark(1))), capabilities=MARKS)
+    [message], losses = messages_of(assistant(Text("a"), call("c1", cache=mark(1))), capabilities=MARKS)
     assert message["content"] == [{"type": "text", "text": "a", "prompt_cache_breakpoint": POINT}]
     assert losses == [("altered", "/mark/1")]
-    [message], losses = messages_of(said(call("c1", cache=mark(1))), capabilities=MARKS)
+    [message], losses = messages_of(assistant(call("c1", cache=mark(1))), capabilities=MARKS)
     assert message["content"] is None
     assert losses == [("dropped", "/mark/1")]
 
 
-def test_two_marks_at_one_place_are_one() -> None:
-    [message], losses = messages_of(said(Text("a", mark(0)), call("c1", cache=mark(1))), capabilities=MARKS)
+def test_two_marks_at_one_position_are_one() -> None:
+    [message], losses = messages_of(
+        assistant(Text("a", mark(0)), call("c1", cache=mark(1))), capabilities=MARKS
+    )
     assert message["content"] == [{"type": "text", "text": "a", "prompt_cache_breakpoint": POINT}]
     assert losses == [("altered", "/mark/1")]
 
@@ -300,14 +297,18 @@ def test_the_last_four_marks_are_kept() -> None:
 # -- assistant turns --------------------------------------------------------------------------------------
 
 
-def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
+def test_an_assistant_turn_is_one_message() -> None:
     out, losses = messages_of(
-        said(
+        assistant(
             Reasoning("t1", Signature("other", {}), path="/t1"),
             ToolCall("c1", "p", "free", ToolKind.CUSTOM, cache=CacheMark("/c1/cache")),
         ),
-        said(Reasoning("t2", Signature(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")),
-        said(Text("late", path="/late"), Refusal("no"), OpaquePart("other", "server_tool_use", {}, "/s")),
+        assistant(
+            Reasoning("t2", Signature(CHAT, {"reasoning_content": "own", "role": "system"}), path="/t2")
+        ),
+        assistant(
+            Text("late", path="/late"), Refusal("no"), OpaquePart("other", "server_tool_use", {}, "/s")
+        ),
     )
     assert out == [
         {
@@ -334,20 +335,20 @@ def test_assistant_turns_are_one_message_in_chats_own_order() -> None:
         ((Reasoning("t"),), {"content": "", "reasoning_content": "t"}),
     ],
 )
-def test_content_is_null_only_where_it_may_be(parts: Any, expected: Any) -> None:
-    out, _ = messages_of(said(*parts))
+def test_content_is_null_only_where_that_is_allowed(parts: Any, expected: Any) -> None:
+    out, _ = messages_of(assistant(*parts))
     out[0].pop("tool_calls", None)
     assert out == [{"role": "assistant", **expected}]
 
 
-def test_a_turn_of_which_nothing_is_left_is_left_out() -> None:
-    out, losses = messages_of(said(OpaquePart("other", "compaction", {}, "/c")), user(Text("hi")))
+def test_a_turn_without_content_is_not_sent() -> None:
+    out, losses = messages_of(assistant(OpaquePart("other", "compaction", {}, "/c")), user(Text("hi")))
     assert out == [{"role": "user", "content": "hi"}]
     assert losses == [("unknown_kind", "/c")]
 
 
-def test_a_refusal_of_the_history_is_a_member_of_its_message() -> None:
-    [message], losses = messages_of(said(Text("a"), Refusal("no")))
+def test_an_earlier_refusal_is_a_member_of_its_message() -> None:
+    [message], losses = messages_of(assistant(Text("a"), Refusal("no")))
     assert message == {"role": "assistant", "content": "a", "refusal": "no"}
     assert losses == []
 
@@ -356,12 +357,10 @@ def test_a_refusal_of_the_history_is_a_member_of_its_message() -> None:
 
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "G1"}}}
+EXTRA = {"extra_content": {"google": {"thought_signature": "M"}}}
 
 
-CARRY = {"extra_content": {"google": {"thought_signature": "M"}}}
-
-
-def thought(**native: Any) -> Reasoning:
+def native(**native: Any) -> Reasoning:
     return Reasoning("", Signature(CHAT, native), path="/t")
 
 
@@ -370,77 +369,81 @@ def thought(**native: Any) -> Reasoning:
     ("parts", "calls", "losses"),
     [
         (
-            [thought(tool_calls_extra={"c1": SIGNED}), call("c1"), call("c2")],
+            [native(tool_calls_extra={"c1": SIGNED}), call("c1"), call("c2")],
             [wire_call("c1", **SIGNED), wire_call("c2")],
             [],
         ),
-        # By its id wherever it stands; by its place when the id has changed on the way.
+        # By id at any position; by position if the id has changed.
         (
-            [call("c1"), call("c2"), thought(tool_calls_extra={"c2": SIGNED})],
+            [call("c1"), call("c2"), native(tool_calls_extra={"c2": SIGNED})],
             [wire_call("c1"), wire_call("c2", **SIGNED)],
             [],
         ),
         (
-            [call("c1"), thought(tool_calls_extra={"old": SIGNED}), call("new")],
+            [call("c1"), native(tool_calls_extra={"old": SIGNED}), call("new")],
             [wire_call("c1"), wire_call("new", **SIGNED)],
             [],
         ),
         (
-            [call("c1"), thought(tool_calls_extra={"gone": SIGNED})],
+            [call("c1"), native(tool_calls_extra={"gone": SIGNED})],
             [wire_call("c1")],
             [("dropped", "/t")],
         ),
-        # Nothing that the call says itself is overwritten.
+        # Members of the call itself are not overwritten.
         (
-            [thought(tool_calls_extra={"c1": {"id": "evil", "function": {"name": "evil", "x": 1}}}), call("c1")],
+            [native(tool_calls_extra={"c1": {"id": "evil", "function": {"name": "evil", "x": 1}}}), call("c1")],
             [{**wire_call("c1"), "function": {"name": "f", "arguments": "{}", "x": 1}}],
             [],
         ),
-        ([thought(tool_calls_extra={"c1": 5}), call("c1")], [wire_call("c1")], []),
-        ([thought(tool_calls_extra=5), call("c1")], [wire_call("c1")], []),
+        ([native(tool_calls_extra={"c1": 5}), call("c1")], [wire_call("c1")], []),
+        ([native(tool_calls_extra=5), call("c1")], [wire_call("c1")], []),
     ],
 )  # fmt: skip
-def test_c14_what_a_call_carried_goes_back_with_it(parts: Any, calls: Any, losses: Any, field: Any) -> None:
-    [message], found = messages_of(said(*parts), capabilities=Capabilities(reasoning_field=field))
+def test_c14_unknown_members_go_back_onto_their_calls(
+    parts: Any, calls: Any, losses: Any, field: Any
+) -> None:
+    [message], found = messages_of(assistant(*parts), capabilities=Capabilities(reasoning_field=field))
     assert message == {"role": "assistant", "content": None, "tool_calls": calls}
     assert found == losses
 
 
-def test_c14_what_a_message_carried_goes_back_with_it() -> None:
+def test_c14_extra_content_goes_back_onto_its_message() -> None:
     more = {"extra_content": {"more": 1}}
     [message], losses = messages_of(
-        said(thought(**CARRY), Text("a"), thought(**more), thought(extra_content=5))
+        assistant(native(**EXTRA), Text("a"), native(**more), native(extra_content=5))
     )
     assert message == {
         "role": "assistant",
         "content": "a",
-        "extra_content": {**CARRY["extra_content"], "more": 1},
+        "extra_content": {**EXTRA["extra_content"], "more": 1},
     }
     assert losses == []
-    [message], _ = messages_of(said(thought(**CARRY)))
-    assert message == {"role": "assistant", "content": "", **CARRY}
+    [message], _ = messages_of(assistant(native(**EXTRA)))
+    assert message == {"role": "assistant", "content": "", **EXTRA}
 
 
-ASKED = Message("user", (Text("go"),), "/u")
-
-
-WITH_THOUGHT = Message("assistant", (Reasoning("hm", path="/t"), call("c1")), "/a0")
-
-
+USER_TURN = Message("user", (Text("go"),), "/u")
+WITH_REASONING = Message("assistant", (Reasoning("hm", path="/t"), call("c1")), "/a0")
 WITHOUT = Message("assistant", (call("c2"),), "/a1")
+LAST_TURN = Message("assistant", (Text("done"),), "/a2")
 
-
-ANSWERED = Message("assistant", (Text("done"),), "/a2")
-
-
-LOOP = (ASKED, WITHOUT, answer("c2"), ANSWERED, ASKED, WITH_THOUGHT, answer("c1"), WITHOUT, answer("c2"))
-
+LOOP = (
+    USER_TURN,
+    WITHOUT,
+    result_of("c2"),
+    LAST_TURN,
+    USER_TURN,
+    WITH_REASONING,
+    result_of("c1"),
+    WITHOUT,
+    result_of("c2"),
+)
 
 SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "thoughts", "lost"),
+    ("capabilities", "reasoning", "lost"),
     [
         (Capabilities(), [None, None, "hm", None], []),
         # "The `reasoning_content` in the thinking mode must be passed back to the API."
@@ -449,52 +452,38 @@ SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}
         (Capabilities(reasoning_back="always", reasoning_field=None), [None] * 4, ["/t"]),
     ],
 )
-def test_reasoning_that_is_demanded_and_lost(
-    capabilities: Capabilities, thoughts: list[str | None], lost: list[str]
+def test_required_reasoning_that_is_lost_is_a_blank(
+    capabilities: Capabilities, reasoning: list[str | None], lost: list[str]
 ) -> None:
     out, losses = messages_of(*LOOP, capabilities=capabilities)
     turns = [message for message in out if message["role"] == "assistant"]
-    assert [turn.get("reasoning_content") for turn in turns] == thoughts
+    assert [turn.get("reasoning_content") for turn in turns] == reasoning
     code = "dropped" if lost == ["/t"] else "repaired"
     assert losses == [(code, path) for path in lost]
 
 
-def test_a_loop_without_a_user() -> None:
+def test_a_tool_loop_without_a_user_message() -> None:
     [message], losses = messages_of(WITHOUT, capabilities=Capabilities(reasoning_back="tool_loop"))
     assert message["reasoning_content"] == " "
     assert losses == [("repaired", "/a1")]
 
 
-def test_the_first_call_of_a_turn_has_a_signature_where_it_is_demanded() -> None:
+def test_the_first_call_of_a_turn_has_a_dummy_signature_where_one_is_required() -> None:
     # "Function call is missing a thought_signature in functionCall parts."
     capabilities = Capabilities(thought_signatures=True)
     [message, _], losses = messages_of(
-        said(Text("a"), call("c1"), call("c2")), answer("c1"), capabilities=capabilities
+        assistant(Text("a"), call("c1"), call("c2")), result_of("c1"), capabilities=capabilities
     )
     assert [each.get("extra_content") for each in message["tool_calls"]] == [SIGNATURE, None]
     assert losses == []
-    assert "tool_calls" not in messages_of(said(Text("a")), capabilities=capabilities)[0][0]
+    assert "tool_calls" not in messages_of(assistant(Text("a")), capabilities=capabilities)[0][0]
 
 
-def test_a_signature_of_its_own_is_given_back() -> None:
-    own_signature = {"google": {"thought_signature": "c2ln"}}
-    seal = Signature(CHAT, {"tool_calls_extra": {"c1": {"extra_content": own_signature}}})
+def test_a_signature_of_the_upstream_is_not_replaced() -> None:
+    native_signature = {"google": {"thought_signature": "c2ln"}}
+    signature = Signature(CHAT, {"tool_calls_extra": {"c1": {"extra_content": native_signature}}})
     [message], _ = messages_of(
-        said(Reasoning("", seal, path="/t"), call("c1"), call("c2")),
+        assistant(Reasoning("", signature, path="/t"), call("c1"), call("c2")),
         capabilities=Capabilities(thought_signatures=True),
     )
-    assert [each.get("extra_content") for each in message["tool_calls"]] == [own_signature, None]
-
-
-def test_a_mended_relay_adds_what_is_demanded() -> None:
-    turn = {"role": "assistant", "content": None, "tool_calls": [wire_call("c1")]}
-    body = {"model": "m", "messages": [{"role": "user", "content": "go"}, turn]}
-    request = SPEC.read_request(body, Signer())
-    ledger = Ledger()
-    capabilities = Capabilities(relay="rewrite", reasoning_back="always", thought_signatures=True)
-    [_, out] = SPEC.write_request(request, capabilities, ledger)["messages"]
-    assert out["reasoning_content"] == " "
-    assert out["tool_calls"] == [{**wire_call("c1"), "extra_content": SIGNATURE}]
-    assert [(loss.code.value, loss.path) for loss in ledger] == [("repaired", "/messages/1")]
-    # The bytes of any other relay stay as they are.
-    assert SPEC.write_request(request, Capabilities(reasoning_back="always"), Ledger())["messages"][1] == turn
+    assert [each.get("extra_content") for each in message["tool_calls"]] == [native_signature, None]

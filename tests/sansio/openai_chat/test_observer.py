@@ -17,8 +17,6 @@ from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CONTENT = b'{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}'
-
-
 GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""},"finish_reason":null}]}'
 
 
@@ -52,11 +50,11 @@ def observer() -> RelayObserver:
         ([CONTENT, GOING, CONTENT, b'{"choices":[],"usage":{"prompt_tokens":1}}'], False, False, Usage(1)),
     ],
 )
-def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> None:
-    watcher = observer()
+def test_observe(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> None:
+    observed = observer()
     for data in frames:
-        watcher.observe(Frame(b"", data))
-    assert (watcher.ended, watcher.error is not None, watcher.usage) == (ended, failed, usage)
+        observed.observe(Frame(b"", data))
+    assert (observed.ended, observed.error is not None, observed.usage) == (ended, failed, usage)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +62,9 @@ def test_watch(frames: list[bytes], ended: bool, failed: bool, usage: Usage) -> 
     [(b"[DONE]", True), (b'{"choices":[{"delta":{},"finish_reason":"stop"}]}', False), (b'"[DONE]"', False)],
 )
 def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
-    watcher = observer()
-    watcher.observe(Frame(b"", data))
-    assert watcher.stream_finished is last
+    observed = observer()
+    observed.observe(Frame(b"", data))
+    assert observed.stream_finished is last
     assert not last or any(mark in data for mark in SPEC.end_markers)
 
 
@@ -83,29 +81,29 @@ def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
         (b'{"tool_calls":[{"index":0}]}', True),
     ],
 )
-def test_r5_an_answer_begins_with_its_first_content(delta: bytes, content_started: bool) -> None:
-    watcher = observer()
-    watcher.observe(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
-    assert watcher.content_started is content_started
+def test_r5_a_response_starts_with_its_first_content(delta: bytes, content_started: bool) -> None:
+    observed = observer()
+    observed.observe(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
+    assert observed.content_started is content_started
 
 
-def test_f8_an_error_in_the_stream_is_told_apart() -> None:
-    watcher = observer()
-    watcher.observe(Frame(b"", b'{"error":{"message":"slow down","type":"rate_limit_error","code":429}}'))
-    watcher.observe(Frame(b"", b'{"error":{"message":"again"}}'))
-    assert watcher.error is not None
-    assert (watcher.error.kind, watcher.error.message) == (ErrorKind.RATE_LIMIT, "slow down")
+def test_f8_the_first_error_in_a_stream_counts() -> None:
+    observed = observer()
+    observed.observe(Frame(b"", b'{"error":{"message":"slow down","type":"rate_limit_error","code":429}}'))
+    observed.observe(Frame(b"", b'{"error":{"message":"again"}}'))
+    assert observed.error is not None
+    assert (observed.error.kind, observed.error.message) == (ErrorKind.RATE_LIMIT, "slow down")
 
 
 def test_an_error_event_is_a_failure_whatever_it_holds() -> None:
-    watcher = observer()
-    watcher.observe(Frame(b"error", b"gone"))
-    assert watcher.error is not None
-    assert watcher.error.message == "gone"
+    observed = observer()
+    observed.observe(Frame(b"error", b"gone"))
+    assert observed.error is not None
+    assert observed.error.message == "gone"
 
 
-def test_fail_prints_an_error_in_the_form_of_the_protocol() -> None:
-    printed = observer().fail(WireError(ErrorKind.TRUNCATED, "cut"))
-    assert printed.startswith(b"data: ")
-    assert printed.endswith(b"\n\n")
-    assert msgspec.json.decode(printed[6:])["error"]["code"] == "upstream_truncated"
+def test_fail_returns_an_official_error_frame() -> None:
+    frame = observer().fail(WireError(ErrorKind.TRUNCATED, "cut"))
+    assert frame.startswith(b"data: ")
+    assert frame.endswith(b"\n\n")
+    assert msgspec.json.decode(frame[6:])["error"]["code"] == "upstream_truncated"

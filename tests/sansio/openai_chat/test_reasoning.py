@@ -34,8 +34,6 @@ def parts(message: dict[str, Any], signer: Signer = Signer()) -> tuple[Any, ...]
 
 
 AT = "/messages/0"
-
-
 WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, "claude"))
 
 
@@ -50,7 +48,7 @@ WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, 
             {"reasoning": "hm", "reasoning_content": ""},
             [Reasoning("hm", Signature(CHAT, {"reasoning": "hm"}), path=f"{AT}/reasoning")],
         ),
-        # Unsigned entries are Chat's own.
+        # Unsigned entries are native reasoning of Chat.
         (
             {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "index": 0}, 5]},
             [
@@ -63,7 +61,7 @@ WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, 
                 )
             ],
         ),
-        # A wrapped seal: the text stands beside it.
+        # A wrapped signature, with the text in another member.
         (
             {
                 "reasoning_content": "hm",
@@ -184,7 +182,7 @@ WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, 
                 ),
             ],
         ),
-        # Carriers of others that only their own server reads.
+        # Signatures that only the server that made them can read.
         (
             {
                 "reasoning_details": [
@@ -229,10 +227,10 @@ def test_earlier_reasoning(fields: Any, expected: Any) -> None:
     assert parts({"role": "assistant", "content": None, **fields}) == tuple(expected)
 
 
-def test_a_seal_without_its_mac_is_forged() -> None:
+def test_a_signature_without_its_mac_is_forged() -> None:
     entry = {"type": "reasoning.text", "text": "hm", "signature": WRAPPED_M}
-    [thought] = parts({"role": "assistant", "reasoning_details": [entry]}, Signer(b"secret"))
-    assert thought == Reasoning("hm", None, path=f"{AT}/reasoning_details/0/signature", forged=True)
+    [block] = parts({"role": "assistant", "reasoning_details": [entry]}, Signer(b"secret"))
+    assert block == Reasoning("hm", None, path=f"{AT}/reasoning_details/0/signature", forged=True)
 
 
 def test_a_ciphertext_of_openai_needs_no_id() -> None:
@@ -244,7 +242,7 @@ def test_a_ciphertext_of_openai_needs_no_id() -> None:
     )
 
 
-def test_text_before_a_signature_is_a_thought_of_its_own() -> None:
+def test_text_before_a_signature_is_a_block_of_its_own() -> None:
     details = [
         {"type": "reasoning.text", "text": "loose", "index": 0},
         {"type": "reasoning.encrypted", "data": "odd", "format": "odd", "index": 1},
@@ -273,7 +271,7 @@ def test_text_before_a_signature_is_a_thought_of_its_own() -> None:
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     request = Request("other", "m", messages, {}, **fields)
     ledger = Ledger()
     body = SPEC.write_request(request, capabilities, ledger)
@@ -291,7 +289,7 @@ def user(*parts: Part) -> Message:
     return Message("user", parts, "/u")
 
 
-def said(*parts: Part) -> Message:
+def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, "/a")
 
 
@@ -303,7 +301,7 @@ THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "c
 
 
 def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A Chat request read and printed again."""
+    """Read a Chat request and write it. Return the body and the paths of the losses."""
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", **body}, Signer())
     return SPEC.write_request(request, Capabilities(mid_system=True), ledger), [loss.path for loss in ledger]
@@ -346,12 +344,14 @@ DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
 def test_c4_earlier_reasoning_goes_where_the_upstream_reads_it(
     field: Any, parts: Any, expected: Any, losses: Any
 ) -> None:
-    [message], found = messages_of(said(*parts, Text("x")), capabilities=Capabilities(reasoning_field=field))
+    [message], found = messages_of(
+        assistant(*parts, Text("x")), capabilities=Capabilities(reasoning_field=field)
+    )
     assert message == {"role": "assistant", "content": "x", **expected}
     assert found == losses
 
 
-def test_a_seal_of_mistrals_goes_into_a_list() -> None:
+def test_a_signature_of_mistral_makes_content_a_list() -> None:
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     wrapped = Signer().wrap(Signature(CHAT, {"content": [part]}))
     details = [{"type": "reasoning.encrypted", "data": wrapped, "id": "drg-1-0", "index": 0}]
@@ -367,7 +367,7 @@ def test_a_seal_of_mistrals_goes_into_a_list() -> None:
     assert losses == []
 
 
-def test_a_recalled_thought_stands_in_no_member_of_its_message() -> None:
+def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     raw = {"model": "m", "messages": [{"role": "assistant", "content": "a"}]}
     request = SPEC.read_request(raw, Signer())
     kept = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
@@ -376,13 +376,13 @@ def test_a_recalled_thought_stands_in_no_member_of_its_message() -> None:
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
 
 
-def test_own_seals_go_back_as_they_came() -> None:
+def test_native_signatures_go_back_as_they_came() -> None:
     one = {"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}
     two = {"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "signature": "S", "index": 0}]}
     out, losses = messages_of(
-        said(Reasoning("a", Signature(CHAT, one)), Reasoning("b", Signature(CHAT, two)), Text("x")),
+        assistant(Reasoning("a", Signature(CHAT, one)), Reasoning("b", Signature(CHAT, two)), Text("x")),
         user(Text("go on")),
-        said(Reasoning("hm", Signature(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
+        assistant(Reasoning("hm", Signature(CHAT, {"content": [THINKING, text_part("forged")]})), Text("y")),
     )
     assert out[0] == {
         "role": "assistant",
@@ -394,9 +394,9 @@ def test_own_seals_go_back_as_they_came() -> None:
     assert losses == []
 
 
-def test_an_upstream_that_takes_no_reasoning_gets_none() -> None:
+def test_an_upstream_without_a_reasoning_field_gets_none() -> None:
     out, losses = messages_of(
-        said(
+        assistant(
             Reasoning("a", Signature(CHAT, {"reasoning": "a"}), path="/a"),
             Reasoning("b", Signature("other", 1), path="/b"),
             Reasoning("", path="/c"),

@@ -39,11 +39,7 @@ from dragoman.codec import Capabilities, ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
 MESSAGES = "anthropic_messages"
-
-
 AT = "/messages/0"
 
 
@@ -53,7 +49,7 @@ def read(message: Any) -> tuple[Part, ...]:
 
 
 def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A Chat request read and printed again."""
+    """Read a Chat request and write it. Return the body and the paths of the losses."""
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", **body}, Signer())
     return SPEC.write_request(request, Capabilities(mid_system=True), ledger), [loss.path for loss in ledger]
@@ -68,7 +64,7 @@ def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def seal(n: int) -> Signature:
+def signature(n: int) -> Signature:
     return Signature(MESSAGES, {"type": "thinking", "thinking": f"t{n}", "signature": f"s{n}"}, "claude")
 
 
@@ -76,7 +72,7 @@ def thinking(block: int, n: int) -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING),
         ReasoningDelta(block, f"t{n}"),
-        SignatureDelta(block, seal(n)),
+        SignatureDelta(block, signature(n)),
         BlockEnded(block),
     ]
 
@@ -107,7 +103,7 @@ INTERLEAVED: list[list[Event]] = [
 
 
 def shape(parts: Any) -> list[str]:
-    """What the parts of a turn say, in their order."""
+    """Return the signature, call id or text of each part."""
     return [
         part.seal and part.seal.native["signature"]
         if isinstance(part, Reasoning)
@@ -118,15 +114,15 @@ def shape(parts: Any) -> list[str]:
     ]
 
 
-def shown(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The message of a whole answer, and the one that a client makes of the stream."""
-    asked = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
-    writer, fold = SPEC.stream_writer(asked, Ledger()), Fold()
+def client_messages(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the message of the whole response, and the one that a client builds from the stream."""
+    response_context = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    writer, fold = SPEC.stream_writer(response_context, Ledger()), Fold()
     stream = b""
     for event in [Started("i", "m"), *events, Stopped(StopReason.END)]:
         stream += writer.send(event)
         fold.send(event)
-    whole = SPEC.write_whole(fold.response(), asked, Ledger())["choices"][0]["message"]
+    whole = SPEC.write_whole(fold.response(), response_context, Ledger())["choices"][0]["message"]
     built: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "reasoning_details": []}
     for frame in SSEParser().receive_data(stream):
         delta = decode(frame.data)["choices"][0]["delta"]
@@ -141,7 +137,7 @@ def shown(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("events", INTERLEAVED)
-def test_b12_blocks_of_reasoning_come_back_in_their_place(events: list[Event]) -> None:
+def test_b12_blocks_of_reasoning_keep_their_positions(events: list[Event]) -> None:
     expected = []
     for event in events:
         if isinstance(event, SignatureDelta):
@@ -151,19 +147,19 @@ def test_b12_blocks_of_reasoning_come_back_in_their_place(events: list[Event]) -
         elif isinstance(event, BlockStarted) and event.kind is BlockKind.TEXT:
             pieces = [e.text for e in events if isinstance(e, TextDelta) and e.block == event.block]
             expected.append("".join(pieces))
-    for message in shown(events):
+    for message in client_messages(events):
         assert shape(read(message)) == expected
 
 
-def test_the_first_place_needs_no_name() -> None:
-    whole, _ = shown(INTERLEAVED[0])
+def test_the_first_position_needs_no_id() -> None:
+    whole, _ = client_messages(INTERLEAVED[0])
     assert whole["reasoning_details"][0].keys() == {"type", "data", "format", "index"}
-    whole, _ = shown(INTERLEAVED[1])
+    whole, _ = client_messages(INTERLEAVED[1])
     assert [entry["id"] for entry in whole["reasoning_details"]] == ["drg-3-0", "drg-6-0"]
 
 
 def entry(place: Any, n: int = 1) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": Signer().wrap(seal(n)), "index": n, "id": place}
+    return {"type": "reasoning.encrypted", "data": Signer().wrap(signature(n)), "index": n, "id": place}
 
 
 @pytest.mark.parametrize(
@@ -174,11 +170,11 @@ def entry(place: Any, n: int = 1) -> dict[str, Any]:
         ("abc", 5, ["s1", "abc", "c1"]),
         (None, "drg-2-1", ["c1", "s1"]),
         ([{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}], "drg-2-0", ["ab", "s1", "c", "c1"]),
-        # Other parts have no place that could be counted.
+        # Other parts have no characters to count.
         ([{"type": "refusal", "refusal": "no"}], "drg-2-0", ["s1", "no", "c1"]),
     ],
 )
-def test_places_that_do_not_fit_are_taken_as_well_as_they_go(content: Any, place: Any, expected: Any) -> None:
+def test_positions_that_do_not_fit_are_approximated(content: Any, place: Any, expected: Any) -> None:
     message = {
         "role": "assistant",
         "content": content,
@@ -188,7 +184,7 @@ def test_places_that_do_not_fit_are_taken_as_well_as_they_go(content: Any, place
     assert shape(read(message)) == expected
 
 
-def test_a_text_that_is_cut_keeps_its_marks_and_sources_at_its_end() -> None:
+def test_a_split_text_keeps_its_mark_and_citations_at_its_end() -> None:
     cites = [{"type": "url_citation", "url_citation": {"url": "https://a", "start_index": 0, "end_index": 1}}]
     message = {
         "role": "assistant",
@@ -200,7 +196,7 @@ def test_a_text_that_is_cut_keeps_its_marks_and_sources_at_its_end() -> None:
     path = f"{AT}/content"
     assert read(message) == (
         Text("ab", path=path),
-        Reasoning("", seal(1), path=f"{AT}/reasoning_details/0/data"),
+        Reasoning("", signature(1), path=f"{AT}/reasoning_details/0/data"),
         Text("cd", CacheMark(f"{AT}/cache_control"), cites, None, path, (Citation("https://a"),)),
     )
     body, losses = round_trip({"messages": [message]})

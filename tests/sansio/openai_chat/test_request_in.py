@@ -46,7 +46,7 @@ def content(part: Any) -> Any:
     return found
 
 
-def test_plain_messages_keep_their_roles_places_and_texts() -> None:
+def test_plain_messages_keep_their_roles_paths_and_texts() -> None:
     roles = ("system", "developer", "user", "assistant")
     request = read(messages=[{"role": role, "content": f"I am {role}"} for role in roles])
     assert request.messages == tuple(
@@ -105,7 +105,7 @@ PATH = "/messages/0/content/0"
             {"type": "file", "file": {"file_data": "data:application/pdf;base64,QUJD", "filename": "a.pdf"}},
             Media("file", "base64", "QUJD", "application/pdf", "a.pdf", path=PATH),
         ),
-        # Bare base64: only the name tells what it is.
+        # Plain base64: the media type follows from the name.
         (
             {"type": "file", "file": {"file_data": "QUJD", "filename": "A.PDF"}},
             Media("file", "base64", "QUJD", "application/pdf", "A.PDF", path=PATH),
@@ -135,7 +135,7 @@ def test_content_parts(part: Any, expected: Any) -> None:
     assert content(part) == expected
 
 
-def test_a_cache_mark_on_a_message_stands_on_its_last_part() -> None:
+def test_a_cache_mark_on_a_message_is_one_on_its_last_part() -> None:
     mark = {"type": "ephemeral", "ttl": "5m"}
     [text] = parts({"role": "user", "content": "hi", "cache_control": mark})
     assert text == Text("hi", CacheMark("/messages/0/cache_control", "short"), path="/messages/0/content")
@@ -171,7 +171,7 @@ def test_assistant_turns_with_calls_refusals_and_sound() -> None:
     )
 
 
-def test_tool_results_know_the_kind_of_their_call() -> None:
+def test_tool_results_have_the_kind_of_their_call() -> None:
     request = read(
         messages=[
             {"role": "assistant", "tool_calls": [{"id": "c2", "custom": {"name": "p", "input": ""}}]},
@@ -197,7 +197,7 @@ def test_tool_results_know_the_kind_of_their_call() -> None:
     assert [type(part) for part in result.parts] == [Text, Media]
 
 
-def test_legacy_functions_become_tools_calls_and_results_with_ids_of_their_place() -> None:
+def test_legacy_functions_become_tools_calls_and_results_with_ids() -> None:
     request = read(
         functions=[{"name": "f", "parameters": {}}],
         function_call={"name": "f"},
@@ -220,7 +220,7 @@ def test_legacy_functions_become_tools_calls_and_results_with_ids_of_their_place
     )
 
 
-def test_settings_have_neutral_names_and_remember_their_places() -> None:
+def test_settings_have_neutral_names_and_paths() -> None:
     request = read(temperature=0, max_tokens=5, stop="x", top_k=None, mystery=1, seed=7)
     assert request.params == {"temperature": 0, "max_output_tokens": 5, "stop": "x", "seed": 7}
     assert request.param_paths["max_output_tokens"] == "/max_tokens"
@@ -265,7 +265,7 @@ def test_of_two_cache_marks_the_official_one_counts() -> None:
     assert found == Text("a", mark, None, {"cache_control": {"type": "ephemeral"}}, at)
 
 
-def test_what_only_the_assistant_says_keeps_its_words_in_a_tool_message() -> None:
+def test_refusals_and_reasoning_in_a_tool_message_keep_their_texts() -> None:
     content = [{"type": "refusal", "refusal": "No."}, {"type": "thinking", "thinking": ""}]
     request = read(messages=[{"role": "tool", "tool_call_id": "c", "content": content}])
     [result] = request.messages[0].parts
@@ -289,8 +289,8 @@ def test_the_name_of_a_function_message_is_that_of_its_call() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"reasoning_content": "so"}])
-def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
-    """Clients of the AI SDK say it so in each turn: nothing is missing, and nothing has to be mended."""
+def test_empty_content_beside_calls_is_no_text(more: dict[str, Any]) -> None:
+    """Clients of the AI SDK send it in each turn, and nothing has to be repaired."""
     body = {
         "model": "m",
         "messages": [
@@ -299,20 +299,16 @@ def test_no_text_beside_calls_is_no_empty_text(more: dict[str, Any]) -> None:
             {"role": "assistant", "content": ""},
         ],
     }
-    _, turn, silent = SPEC.read_request(body, Signer()).messages
+    _, turn, empty = SPEC.read_request(body, Signer()).messages
     assert not [part for part in turn.parts if isinstance(part, Text)]
-    assert [part for part in silent.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
+    assert [part for part in empty.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
 
 # -- the short paths --------------------------------------------------------------------------------------
 
 
 ODD = {"x_odd": 1}
-
-
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
 TURN = {"role": "assistant", "content": "so", "tool_calls": [CALL]}
 
 
@@ -321,7 +317,7 @@ def read_messages(*messages: Any) -> tuple[Message, ...]:
 
 
 def bare(part: Any) -> Any:
-    """A message or part without its unknown fields."""
+    """Return a message or part without its extra members."""
     inner = {"parts": tuple(map(bare, part.parts))} if hasattr(part, "parts") else {}
     return msgspec.structs.replace(part, extra=None, **inner)
 
@@ -346,16 +342,16 @@ def bare(part: Any) -> Any:
         (TURN, {**TURN, "tool_calls": [{**CALL, "function": {**CALL["function"], **ODD}}]}),  # type: ignore[dict-item]
     ],
 )
-def test_the_lanes_read_what_the_general_way_reads(common: Any, odd: Any) -> None:
+def test_the_short_paths_read_the_same(common: Any, odd: Any) -> None:
     short, long = read_messages(common), read_messages(odd)
     assert short != long
     assert short == tuple(map(bare, long))
 
 
-def test_results_of_custom_calls_know_their_kind_in_the_lane() -> None:
+def test_results_of_custom_calls_have_their_kind_on_the_short_path() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
-    given = ({**TURN, "tool_calls": [custom]}, {"role": "tool", "tool_call_id": "c", "content": "a"})
-    turn, result = read_messages(*given)
+    messages = ({**TURN, "tool_calls": [custom]}, {"role": "tool", "tool_call_id": "c", "content": "a"})
+    turn, result = read_messages(*messages)
     assert [part.kind for part in (turn.parts[1], result.parts[0])] == [ToolKind.CUSTOM] * 2  # type: ignore[union-attr]
 
 
@@ -366,13 +362,13 @@ def test_results_of_custom_calls_know_their_kind_in_the_lane() -> None:
         ({**CALL, "function": {"name": None, "arguments": ""}}, "/messages/0/tool_calls/0/function/name"),
     ],
 )
-def test_what_is_wrong_in_a_lane_is_named_all_the_same(call: Any, path: str) -> None:
+def test_wrong_types_on_the_short_path_are_refused_with_their_path(call: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read_messages({**TURN, "tool_calls": [call]})
     assert caught.value.path == path
 
 
-def test_paths_go_on_beyond_those_made_beforehand() -> None:
+def test_paths_beyond_those_made_once() -> None:
     messages = read_messages(*[{"role": "user", "content": "a"}] * 600)
     assert [message.path for message in messages] == [f"/messages/{n}" for n in range(600)]
 
@@ -436,7 +432,7 @@ USER = {"role": "user"}
         ({"stream_options": 5}, "/stream_options"),
     ],
 )
-def test_wrong_types_of_vital_members_are_refused_with_their_place(body: Any, path: str) -> None:
+def test_wrong_types_of_vital_members_are_refused_with_their_path(body: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**body)
     assert (caught.value.path, caught.value.status) == (path, 400)

@@ -33,7 +33,7 @@ CHAT = "openai_chat"
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     request = Request("other", "m", messages, {}, **fields)
     ledger = Ledger()
     body = SPEC.write_request(request, capabilities, ledger)
@@ -51,7 +51,7 @@ def user(*parts: Part) -> Message:
     return Message("user", parts, "/u")
 
 
-def said(*parts: Part) -> Message:
+def assistant(*parts: Part) -> Message:
     return Message("assistant", parts, "/a")
 
 
@@ -60,8 +60,6 @@ def result(call_id: str, *parts: Any, **fields: Any) -> ToolResult:
 
 
 IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
-
-
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
 
 
@@ -72,12 +70,11 @@ def text_part(text: str) -> dict[str, Any]:
 TEXTS = (
     Message("system", (Text("a"), Text("b"))),
     user(Text("hi"), Text("there")),
-    said(Text("x"), Text("y")),
-    said(Reasoning("", path="/h"), Text("z"), ToolCall("c", "f", "{}")),
+    assistant(Text("x"), Text("y")),
+    assistant(Reasoning("", path="/h"), Text("z"), ToolCall("c", "f", "{}")),
     user(ToolResult("c", (Text("1"), Text("2"))), Text("and"), Text("now")),
     user(Text("?")),
 )
-
 
 CALLED = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
@@ -95,7 +92,7 @@ def test_texts_are_one_string_in_every_role() -> None:
     assert losses == []
 
 
-def test_texts_keep_their_boundaries_where_the_upstream_takes_parts() -> None:
+def test_texts_stay_parts_where_the_upstream_takes_them() -> None:
     out, losses = messages_of(*TEXTS, capabilities=Capabilities(text_content="parts"))
     parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
     assert [message["content"] for message in out[:4]] == parts
@@ -120,7 +117,7 @@ def test_what_needs_a_store_is_refused(param: Any) -> None:
     )
 
 
-def test_streams_always_ask_for_usage() -> None:
+def test_streams_always_request_usage() -> None:
     body, _ = write(stream=True, include_usage=False)
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
 
@@ -130,18 +127,13 @@ def test_streams_always_ask_for_usage() -> None:
 
 RESULTS = (
     user(Text("go")),
-    said(ToolCall("c", "f", "{}")),
+    assistant(ToolCall("c", "f", "{}")),
     user(result("c", Text("r")), Text("note")),
     Message("system", (Text("rule"),), "/s"),
 )
 
-
 NO_USER = Capabilities(turn_order="no_user_after_tool")
-
-
 ALTERNATE = Capabilities(turn_order="alternate")
-
-
 INSIDE = "r\n\n<user>\nnote\n</user>\n\n<system>\nrule\n</system>"
 
 
@@ -149,7 +141,7 @@ def roles(out: list[Any]) -> list[str]:
     return [message["role"] for message in out]
 
 
-def test_the_user_speaks_after_results_where_the_upstream_takes_it() -> None:
+def test_user_text_after_results_is_a_message() -> None:
     out, losses = messages_of(*RESULTS)
     assert roles(out) == ["user", "assistant", "tool", "user"]
     assert (out[2]["content"], out[3]["content"]) == ("r", "note\n\n<system>\nrule\n</system>")
@@ -157,15 +149,17 @@ def test_the_user_speaks_after_results_where_the_upstream_takes_it() -> None:
 
 
 @pytest.mark.parametrize("capabilities", [NO_USER, ALTERNATE])
-def test_what_the_user_says_after_results_becomes_part_of_them(capabilities: Capabilities) -> None:
+def test_user_text_after_results_is_merged_into_them_where_turns_require_it(
+    capabilities: Capabilities,
+) -> None:
     # "Unexpected role 'user' after role 'tool'"
-    out, losses = messages_of(*RESULTS, said(Text("ok")), user(Text("more")), capabilities=capabilities)
+    out, losses = messages_of(*RESULTS, assistant(Text("ok")), user(Text("more")), capabilities=capabilities)
     assert roles(out) == ["user", "assistant", "tool", "assistant", "user"]
     assert out[2]["content"] == INSIDE
     assert losses == [("altered", "/s/role"), ("altered", "/u"), ("altered", "/s")]
 
 
-def test_an_image_after_results_has_a_turn_before_it() -> None:
+def test_an_image_after_results_gets_an_assistant_turn_before_it() -> None:
     out, losses = messages_of(
         *RESULTS[:2],
         user(result("c", Text("r"), IMAGE), Text("note")),
@@ -188,20 +182,20 @@ def test_an_image_after_results_has_a_turn_before_it() -> None:
         (ALTERNATE, (user(Text("hi")),), ["user", "assistant", "user"]),
     ],
 )
-def test_the_user_speaks_first_where_turns_alternate(
+def test_a_user_turn_is_first_where_turns_alternate(
     capabilities: Capabilities, before: tuple[Message, ...], expected: list[str]
 ) -> None:
-    out, losses = messages_of(*before, said(Text("a")), user(Text("b")), capabilities=capabilities)
+    out, losses = messages_of(*before, assistant(Text("a")), user(Text("b")), capabilities=capabilities)
     assert roles(out) == expected
     added = len(expected) > len(before) + 2
     assert losses == ([("repaired", "/a")] if added else [])
     assert not added or out[-3] == {"role": "user", "content": "(The assistant speaks first.)"}
 
 
-def test_results_come_right_after_the_calls_then_their_images_then_what_the_user_says() -> None:
+def test_i1_b4_results_follow_their_calls_then_their_images_then_user_text() -> None:
     out, losses = messages_of(
-        said(Text("look"), ToolCall("c1", "f", "{}")),
-        said(ToolCall("c2", "f", "")),
+        assistant(Text("look"), ToolCall("c1", "f", "{}")),
+        assistant(ToolCall("c2", "f", "")),
         user(Text("before"), result("c1", Text("a"), IMAGE)),
         user(result("c2", IMAGE)),
         user(Text("after")),
@@ -226,7 +220,7 @@ def test_results_come_right_after_the_calls_then_their_images_then_what_the_user
     assert losses == [("altered", "/i")]
 
 
-def test_errors_of_tools_are_told_by_a_prefix() -> None:
+def test_errors_of_tools_get_a_prefix() -> None:
     out, losses = messages_of(
         user(
             result("a", Text("gone"), is_error=True),
@@ -239,7 +233,7 @@ def test_errors_of_tools_are_told_by_a_prefix() -> None:
     assert losses == [("altered", "/r/a/is_error"), ("altered", "/r/b/is_error")]
 
 
-def test_results_without_a_text_form_leave_a_loss() -> None:
+def test_results_without_a_text_form_are_losses() -> None:
     document = Media("file", "text", "words", "text/plain", path="/d")
     out, losses = messages_of(
         user(
@@ -257,7 +251,7 @@ def test_results_without_a_text_form_leave_a_loss() -> None:
 
 def results(*parts: Any) -> tuple[Message, Message]:
     return (
-        said(ToolCall("c1", "f", "{}"), ToolCall("c2", "f", "{}")),
+        assistant(ToolCall("c1", "f", "{}"), ToolCall("c2", "f", "{}")),
         Message("user", (ToolResult("c1", parts, path="/r"), ToolResult("c2", (Text("b"),)), Text("go on")), "/u"),
     )  # fmt: skip
 
@@ -273,17 +267,17 @@ def test_i1_images_stay_in_results_where_the_upstream_takes_them() -> None:
 # -- system messages --------------------------------------------------------------------------------------
 
 
-def test_system_text_keeps_its_place() -> None:
+def test_system_text_keeps_its_position() -> None:
     late = (
         Message("system", (Text("a"),), "/0"),
         Message("developer", (Text("b"),), "/1"),
         user(Text("hi")),
         Message("developer", (Text("c"), IMAGE), "/3"),
-        said(Text("ok")),
+        assistant(Text("ok")),
         Message("system", (Text("d"),), "/5"),
     )
     out, losses = messages_of(*late)
-    # Servers that take no system message later on take no second one either.
+    # Servers that take no later system message take no second one either.
     assert out[0] == {"role": "system", "content": "a\n\nb"}
     assert roles(out[1:]) == ["user", "assistant", "user"]
     assert out[1]["content"] == [text_part("hi"), text_part("<system>\nc\n</system>"), IMAGE_PART]
@@ -306,8 +300,6 @@ def system(*parts: Part, **fields: Any) -> Message:
 
 
 MARKS = Capabilities(cache_marks="breakpoint")
-
-
 POINT = {"mode": "explicit"}
 
 
@@ -339,15 +331,15 @@ def mark(n: int) -> CacheMark:
         ),
     ],
 )
-def test_h13_system_messages_at_the_head_are_one(
+def test_h13_system_messages_at_the_head_are_merged(
     messages: Any, capabilities: Capabilities, expected: Any
 ) -> None:
     out, _ = messages_of(*messages, capabilities=capabilities)
     assert [message["content"] for message in out] == expected
 
 
-def test_a_developers_words_behind_the_systems_are_in_its_message() -> None:
-    # "invalid chat setting (2013)": hosts of many models hand the messages on as they are.
+def test_a_developer_message_after_a_system_message_is_merged_into_it() -> None:
+    # "invalid chat setting (2013)": some hosts of many models pass messages on unchanged.
     developer = Message("developer", (Text("b"),), "/messages/1")
     out, losses = messages_of(system(Text("a")), developer, capabilities=Capabilities(developer_role=True))
     assert out == [{"role": "system", "content": "a\n\nb"}]
@@ -391,15 +383,15 @@ MARK = CacheMark("/mark")
         (),
     ],
 )
-def test_the_lanes_write_what_the_general_way_writes(role: Any, parts: tuple[Part, ...]) -> None:
+def test_the_short_paths_write_the_same(role: Any, parts: tuple[Part, ...]) -> None:
     message = Message(role, parts, "/m")
     assert written(message) == written(msgspec.structs.replace(message, phase="p"))
 
 
-def test_several_messages_between_two_turns_take_the_lane_one_by_one() -> None:
+def test_several_messages_between_two_turns_take_the_short_path() -> None:
     result = Message("user", (ToolResult("c", (Text("a"),)),), "/m")
-    said = Message("user", (Text("b"),), "/n")
-    assert written(said, result) == (
+    assistant = Message("user", (Text("b"),), "/n")
+    assert written(assistant, result) == (
         [{"role": "tool", "tool_call_id": "c", "content": "a"}, {"role": "user", "content": "b"}],
         [],
     )

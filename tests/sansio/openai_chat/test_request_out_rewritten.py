@@ -22,33 +22,23 @@ from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 HI = {"role": "user", "content": "Hi"}
-
-
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-
-
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-
-
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-
-
 MARK = {"type": "ephemeral", "ttl": "5m"}
 
 
 def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
-    """The body for the upstream, and the places in the ledger."""
+    """Return the body for the upstream, and the paths in the ledger."""
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", **body}, Signer())
     out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
     return out, [loss.path for loss in ledger]
 
 
-def text(words: str, **more: Any) -> dict[str, Any]:
-    return {"type": "text", "text": words, **more}
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": content, **more}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +87,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
             ],
             ["/messages/0"],
         ),
-        # What somebody said beside the text is his alone.
+        # Messages with other members are not merged.
         ({}, [HI, {**HI, "weight": 1}], None, []),
         ({}, [HI, {**HI, "name": "ada"}], None, []),
         ({"refuses": frozenset({"message_name"})}, [{**HI, "name": "ada"}], [HI], ["/messages/0/name"]),
@@ -119,7 +109,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
             None,
             [],
         ),
-        # The legacy form of calls and results is today's.
+        # Calls and results in the legacy form are written in the current one.
         (
             {},
             [
@@ -158,7 +148,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
             [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r"}],
             ["/messages/2/cache_control"],
         ),
-        # What only this protocol has.
+        # Members that only this protocol has.
         ({}, [HI, {"role": "assistant", "content": None, "audio": {"id": "a1"}}, HI], None, []),
         ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}], None, []),
         ({}, [HI, {"role": "assistant", "content": None, "name": "bot"}], [HI], []),
@@ -171,19 +161,17 @@ def test_messages(
     after: list[dict[str, Any]] | None,
     losses: list[str],
 ) -> None:
-    """after: None when they stay as they came."""
+    """after: None if the messages stay as they came."""
     out, lost = rewrite({"messages": before}, **capabilities)
     assert out["messages"] == (before if after is None else after)
     assert lost == losses
 
 
-def reasons(**fields: Any) -> dict[str, Any]:
+def turn_with(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "a", **fields}
 
 
 THINKING = {"type": "thinking", "thinking": [text("so")]}
-
-
 SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "anthropic-claude-v1"}]
 
 
@@ -205,35 +193,35 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
             {"reasoning": "so", "reasoning_content": "other"},
             [],
         ),
-        # Signatures are good where they were made.
+        # Signatures go back to the protocol that made them.
         ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
         ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
         (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
-        # Mistral refuses such members, and takes its own reasoning in the content.
+        # Mistral refuses such members, and takes reasoning in the content.
         (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
     ],
 )
 def test_earlier_reasoning(
     field: str | None, before: dict[str, Any], after: dict[str, Any], losses: list[str]
 ) -> None:
-    out, lost = rewrite({"messages": [HI, reasons(**before), HI]}, reasoning_field=field)
-    assert out["messages"][1] == reasons(**after)
+    out, lost = rewrite({"messages": [HI, turn_with(**before), HI]}, reasoning_field=field)
+    assert out["messages"][1] == turn_with(**after)
     assert lost == losses
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_that_was_kept_stands_instead_of_the_clients(field: str) -> None:
-    """Some clients give it back, under a name of theirs: the upstream gets it once, as it said it."""
+def test_cached_reasoning_replaces_the_clients(field: str) -> None:
+    """Some clients send it back under another name. The upstream gets it once, as it sent it."""
     turn = {**CALLS, "reasoning_content": "so"}
     body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
-    kept = Reasoning("", Signature("openai_chat", {field: "so"}))
-    request = restore_reasoning(SPEC.read_request(body, Signer()), lambda calls: (kept,))
+    cached = Reasoning("", Signature("openai_chat", {field: "so"}))
+    request = restore_reasoning(SPEC.read_request(body, Signer()), lambda calls: (cached,))
     out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
     assert out["messages"][1] == {**CALLS, field: "so"}
 
 
-def test_reasoning_of_turns_that_become_one() -> None:
-    turns = [reasons(reasoning_content="so"), reasons(reasoning_content="then")]
+def test_reasoning_of_merged_turns_is_joined() -> None:
+    turns = [turn_with(reasoning_content="so"), turn_with(reasoning_content="then")]
     out, _ = rewrite({"messages": [HI, *turns, HI]})
     assert out["messages"][1] == {
         "role": "assistant",
@@ -269,7 +257,7 @@ def test_reasoning_of_turns_that_become_one() -> None:
         ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
         ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
         ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
-        # What the template takes is the server's own; a target with a setting of its own is obeyed.
+        # Settings of a template are sent on, unless the upstream has another setting for reasoning.
         ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
         (
             {"efforts": ("low", "high")},
@@ -343,20 +331,20 @@ def test_settings_and_tools(
     assert lost == losses
 
 
-def test_what_a_pass_has_put_in_has_nothing_of_the_clients_messages() -> None:
-    """Its path leads to what it stands in for."""
+def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> None:
+    """Its path is that of the part that it replaces."""
     ledger = Ledger()
     annotated = {**CALLS, "annotations": [{"type": "odd"}]}
     request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Signer())
     call = request.messages[1].parts[0]
     result = ToolResult("c1", (Text("none"),), path=call.path)
-    asked = type(request)(
+    response_context = type(request)(
         request.protocol,
         "m",
         (*request.messages, Message("user", (result,), call.path)),
         request.raw,
     )
-    out = SPEC.write_request(asked, Capabilities(relay="rewrite"), ledger)
+    out = SPEC.write_request(response_context, Capabilities(relay="rewrite"), ledger)
     assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
 
 
@@ -366,3 +354,18 @@ def test_a_marked_result_may_have_parts_without_a_type() -> None:
     out, losses = rewrite({"messages": [HI, CALLS, result]})
     assert out["messages"][2]["content"] == parts
     assert "/messages/2/cache_control" in losses
+
+
+def test_a_repaired_request_gets_required_members() -> None:
+    required: dict[str, Any] = {"reasoning_back": "always", "thought_signatures": True}
+    out, losses = rewrite({"messages": [HI, CALLS]}, **required)
+    [call] = out["messages"][1]["tool_calls"]
+    assert out["messages"][1]["reasoning_content"] == " "
+    assert call == {
+        **CALL,
+        "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}},
+    }
+    assert losses == ["/messages/1"]
+    # Other requests of the same protocol stay as they came.
+    request = SPEC.read_request({"model": "m", "messages": [HI, CALLS]}, Signer())
+    assert SPEC.write_request(request, Capabilities(**required), Ledger())["messages"] == [HI, CALLS]

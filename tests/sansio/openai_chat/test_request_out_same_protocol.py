@@ -15,8 +15,6 @@ from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
 IMAGE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
 
 
@@ -25,16 +23,9 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}
-
-
 CAPABILITIES = Capabilities(developer_role=True, max_tokens_field="max_completion_tokens")
-
-
 MARK = {"type": "ephemeral", "ttl": "1h"}
-
-
 BARE_MARK = {"type": "ephemeral"}
-
 
 ALL_MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "s"},
@@ -82,7 +73,7 @@ ALL_MESSAGES: list[dict[str, Any]] = [
             {"type": "video_url", "video_url": {"url": "https://v"}},
         ],
     },
-    # Signatures of another vendor, as OpenRouter wants them back.
+    # Signatures of another vendor, as OpenRouter needs them back.
     {
         "role": "assistant",
         "content": "y",
@@ -99,7 +90,6 @@ ALL_MESSAGES: list[dict[str, Any]] = [
     },
     {"role": "assistant", "content": [THINKING, text_part("z")]},
 ]
-
 
 FULL_BODY: dict[str, Any] = {
     "model": "m",
@@ -137,7 +127,7 @@ def round_trip(
     return SPEC.write_request(SPEC.read_request(body, signer), capabilities, ledger), list(ledger)
 
 
-def test_a_chat_request_read_and_written_is_itself() -> None:
+def test_a_chat_request_is_written_as_it_came() -> None:
     body, losses = round_trip(FULL_BODY)
     assert body["messages"] == ALL_MESSAGES
     assert body == FULL_BODY
@@ -153,24 +143,24 @@ def test_a_chat_request_read_and_written_is_itself() -> None:
         {"max_completion_tokens": 5},
     ],
 )
-def test_nothing_is_asked_for_that_the_client_did_not_ask_for(fields: dict[str, Any]) -> None:
+def test_only_what_the_client_requested_is_requested(fields: dict[str, Any]) -> None:
     body = {"model": "m", "messages": ALL_MESSAGES, **fields}
     assert round_trip(body) == (body, [])
 
 
-def test_where_developer_is_not_known_its_purpose_is_that_of_system() -> None:
+def test_developer_messages_are_system_messages_where_the_role_is_unknown() -> None:
     body, losses = round_trip({"model": "m", "messages": ALL_MESSAGES[1:2]}, capabilities=Capabilities())
     assert (body["messages"][0]["role"], losses) == ("system", [])
 
 
-def test_wrapped_seals_are_opened_on_the_way_to_a_chat_upstream() -> None:
+def test_wrapped_signatures_are_unwrapped() -> None:
     signer = Signer()
     native = {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.encrypted", "data": "G"}]}
 
-    def message(seal: Signature) -> dict[str, Any]:
+    def message(signature: Signature) -> dict[str, Any]:
         entry = {
             "type": "reasoning.encrypted",
-            "data": signer.wrap(seal),
+            "data": signer.wrap(signature),
             "format": "dragoman-v1",
             "index": 0,
         }
@@ -192,7 +182,7 @@ def test_wrapped_seals_are_opened_on_the_way_to_a_chat_upstream() -> None:
     ]
 
 
-def test_a_forged_seal_leaves_the_text() -> None:
+def test_a_forged_signature_is_removed_and_the_text_stays() -> None:
     entry = {"type": "reasoning.encrypted", "data": "drg1.x"}
     message = {"role": "assistant", "content": "x", "reasoning": "hm", "reasoning_details": [entry]}
     body, losses = round_trip({"model": "m", "messages": [message]})
@@ -200,7 +190,7 @@ def test_a_forged_seal_leaves_the_text() -> None:
     assert losses == []
 
 
-def test_empty_requests_stay_empty() -> None:
+def test_tools_without_messages() -> None:
     body, losses = round_trip(
         {"model": "m", "messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}
     )
@@ -208,7 +198,7 @@ def test_empty_requests_stay_empty() -> None:
     assert losses == []
 
 
-def test_functions_are_printed_again_as_they_came() -> None:
+def test_legacy_functions_are_written_as_they_came() -> None:
     body = {
         "model": "m",
         "messages": [
@@ -226,6 +216,6 @@ def test_functions_are_printed_again_as_they_came() -> None:
     assert round_trip(body) == (body, [])
 
 
-def test_a_choice_without_tools_is_printed_again() -> None:
+def test_a_choice_without_tools_is_written_as_it_came() -> None:
     body = {"model": "m", "messages": [], "tool_choice": "none", "parallel_tool_calls": False}
     assert round_trip(body) == (body, [])

@@ -25,7 +25,7 @@ def read(**body: Any) -> Request:
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[Any]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     ledger = Ledger()
     body = SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
@@ -49,7 +49,7 @@ def write(
         ({"type": "regex", "pattern": "a"}, None, {"response_format": {"type": "regex", "pattern": "a"}}),
     ],
 )
-def test_response_format(value: Any, expected: Any, extra: Any) -> None:
+def test_read_response_format(value: Any, expected: Any, extra: Any) -> None:
     request = read(response_format=value)
     assert (request.response_format, request.extra) == (expected, extra)
 
@@ -60,7 +60,6 @@ CLOSED = {
     "required": ["a"],
     "additionalProperties": False,
 }
-
 
 OPEN = {"type": "object"}
 
@@ -79,7 +78,7 @@ OPEN = {"type": "object"}
             [],
         ),
         (ResponseFormat(OPEN, "n", strict=False), {"name": "n", "schema": OPEN, "strict": False}, []),
-        # The server would refuse the request for the sake of `strict`.
+        # With `strict` the server would refuse the request.
         (
             ResponseFormat(OPEN, "n", strict=True, path="/text/format"),
             {"name": "n", "schema": OPEN, "strict": False},
@@ -87,16 +86,14 @@ OPEN = {"type": "object"}
         ),
     ],
 )
-def test_schemas_are_strict_where_the_server_takes_them_so(form: Any, expected: Any, losses: Any) -> None:
+def test_schemas_are_strict_only_where_the_server_accepts_that(form: Any, expected: Any, losses: Any) -> None:
     body, found = write(response_format=form)
     assert body["response_format"] == {"type": "json_schema", "json_schema": expected}
     assert found == losses
 
 
 INSTRUCTION = "Answer with one JSON object."
-
-
-TOLD = [("altered", "/text/format")]
+ALTERED = [("altered", "/text/format")]
 
 
 @pytest.mark.parametrize(
@@ -107,29 +104,29 @@ TOLD = [("altered", "/text/format")]
         (
             (Message("user", (Text("Go"),)),),
             [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": "Go"}],
-            TOLD,
+            ALTERED,
         ),
-        ((), [{"role": "system", "content": INSTRUCTION}], TOLD),
+        ((), [{"role": "system", "content": INSTRUCTION}], ALTERED),
         (
             (Message("system", (Text("Be terse"),)),),
             [{"role": "system", "content": f"Be terse\n\n{INSTRUCTION}"}],
-            TOLD,
+            ALTERED,
         ),
         (
             (Message("system", (Text("a"), Text("b"))),),
             [{"role": "system", "content": f"a\n\nb\n\n{INSTRUCTION}"}],
-            TOLD,
+            ALTERED,
         ),
     ],
 )
-def test_the_word_json_stands_in_the_messages(messages: Any, expected: Any, losses: Any) -> None:
+def test_json_is_mentioned_in_the_messages(messages: Any, expected: Any, losses: Any) -> None:
     body, found = write(*messages, response_format=ResponseFormat(path="/text/format"))
     assert body["response_format"] == {"type": "json_object"}
     assert expected is None or body["messages"] == expected
     assert found == losses
 
 
-def test_the_word_json_stands_in_a_part_of_its_own_beside_other_parts() -> None:
+def test_the_instruction_is_a_part_beside_other_parts() -> None:
     message = Message("system", (Text("a"), Text("b")))
     body, _ = write(
         message, capabilities=Capabilities(text_content="parts"), response_format=ResponseFormat()

@@ -21,8 +21,8 @@ from core_chat_upstream import (
     delta,
     events,
     piece,
-    say,
     started,
+    stream_of,
 )
 
 from dragoman._ir.assembly import AssembledBlock, Fold
@@ -56,8 +56,8 @@ from dragoman.protocols.openai_chat import SPEC
 CALLED = chunk(delta(**calls(piece(0, "c1", "add", "{}"))))
 
 
-def stop_of(stream: bytes, asked: ResponseContext | None = None) -> Stopped:
-    [stop] = [event for event in events(stream, asked) if isinstance(event, Stopped)]
+def stop_of(stream: bytes, response_context: ResponseContext | None = None) -> Stopped:
+    [stop] = [event for event in events(stream, response_context) if isinstance(event, Stopped)]
     return stop
 
 
@@ -74,14 +74,14 @@ def stop_of(stream: bytes, asked: ResponseContext | None = None) -> Stopped:
         (CALLED + chunk(delta(finish="stop")) + DONE, StopReason.TOOL_USE, "stop"),
         (SOME + chunk(delta(finish="tool_calls")) + DONE, StopReason.END, "tool_calls"),
         (CALLED + chunk(delta(finish="length")) + DONE, StopReason.MAX_TOKENS, "length"),
-        # The last real word wins; "" is none.
+        # A9: the last finish reason counts; "" is none.
         (chunk(delta(content="x", finish="")) + chunk(delta(finish="stop")) + chunk(delta(finish="length")) + DONE,
          StopReason.MAX_TOKENS, "length"),
         # Content after the finish reason.
         (chunk(delta(content="x", finish="stop")) + SOME + DONE, StopReason.END, "stop"),
         # A17: all in one chunk.
         (chunk(delta(content="x", finish="stop"), usage=USAGE) + DONE, StopReason.END, "stop"),
-        # None at all: [DONE] or a last chunk of usage must say that this was the end.
+        # D6: without one, [DONE] or a last chunk of usage must follow.
         (SOME + DONE, StopReason.END, None),
         (CALLED + DONE, StopReason.TOOL_USE, None),
         (SOME + chunk(usage=USAGE), StopReason.END, None),
@@ -94,7 +94,7 @@ def test_stop_reasons(stream: bytes, reason: StopReason, native: str | None) -> 
 
 @pytest.mark.parametrize("member", ["stop_reason", "matched_stop"])  # vLLM; SGLang
 @pytest.mark.parametrize(
-    ("asked", "matched", "reason", "sequence"),
+    ("requested", "matched", "reason", "sequence"),
     [
         (["END", "X"], "END", StopReason.STOP_SEQUENCE, "END"),
         ("END", "END", StopReason.STOP_SEQUENCE, "END"),
@@ -103,10 +103,10 @@ def test_stop_reasons(stream: bytes, reason: StopReason, native: str | None) -> 
     ],
 )
 def test_the_matched_stop_sequence(
-    asked: Any, matched: Any, reason: StopReason, sequence: Any, member: str
+    requested: Any, matched: Any, reason: StopReason, sequence: Any, member: str
 ) -> None:
     stream = SOME + chunk({**delta(finish="stop"), member: matched}) + DONE
-    stop = stop_of(stream, context(stop=asked))
+    stop = stop_of(stream, context(stop=requested))
     assert (stop.reason, stop.sequence) == (reason, sequence)
 
 
@@ -118,7 +118,7 @@ def test_the_matched_stop_sequence(
         SOME,
         CALLED,
         SOME + chunk(delta(content="y"), usage=USAGE),
-        # [DONE] after a half call: someone in between made it up.
+        # [DONE] after an incomplete call: a proxy has added it.
         chunk(delta(**calls(piece(0, "c1", "add", '{"a"')))) + DONE,
         chunk(delta(1, content="x")) + DONE,
     ],
@@ -160,7 +160,7 @@ def test_errors_inside_a_stream_end_it(frame: bytes, error: WireError) -> None:
     assert events(frame) == [Failed(error)]
 
 
-def test_what_a_failed_answer_has_used_counts() -> None:
+def test_usage_of_a_failed_response_counts() -> None:
     found = events(SOME + chunk(error={"message": "x"}, usage=USAGE))
     assert found[-2] == Usage(5, 2)
 
@@ -180,7 +180,7 @@ def test_what_a_failed_answer_has_used_counts() -> None:
         chunk(delta(tool_calls=[piece(0, "c1")], finish="stop")) + DONE,
     ],
 )
-def test_what_cannot_be_read_is_the_upstreams_fault(frame: bytes) -> None:
+def test_unreadable_chunks_are_errors_of_the_upstream(frame: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         events(SOME + frame)
     assert caught.value.status == 502
@@ -201,8 +201,8 @@ def test_what_cannot_be_read_is_the_upstreams_fault(frame: bytes) -> None:
         b'data: {"choices":null}\n\n',
     ],
 )
-def test_frames_that_say_nothing(noise: bytes) -> None:
-    assert events(noise + say({"content": "x"}) + noise) == events(say({"content": "x"}))
+def test_frames_without_content(noise: bytes) -> None:
+    assert events(noise + stream_of({"content": "x"}) + noise) == events(stream_of({"content": "x"}))
 
 
 def test_what_a_server_leaves_out_is_filled_in() -> None:
@@ -216,7 +216,7 @@ def test_what_a_server_leaves_out_is_filled_in() -> None:
     ("tier", "expected"),
     [("flex", "flex"), ("on_demand", "default"), ("odd", None), ("", None), (None, None)],
 )
-def test_service_tiers_outside_the_enum_are_left_out(tier: Any, expected: Any) -> None:
+def test_service_tiers_outside_the_enum_are_dropped(tier: Any, expected: Any) -> None:
     [first, *_] = events(chunk(delta(content="x"), service_tier=tier) + DONE)
     assert first == Started("c1", "gpt", 7, expected)
 
@@ -236,7 +236,7 @@ COUNTS = {"prompt_tokens": 1, "completion_tokens": 2}
         ("default", "on_demand", None, []),
     ],
 )
-def test_the_last_chunks_say_the_service_tier(
+def test_a_service_tier_may_change_after_the_start(
     first: Any, later: Any, usage: Any, expected: list[Event]
 ) -> None:
     begun = chunk(delta(content="x"), service_tier=first)
@@ -246,23 +246,25 @@ def test_the_last_chunks_say_the_service_tier(
     assert [each for each in events(broken) if isinstance(each, Usage)] == expected
 
 
-def test_a_mended_answer_keeps_the_members_that_nobody_takes() -> None:
-    asked, ledger = msgspec.structs.replace(context(), rewritten=True), Ledger()
+def test_a_repaired_response_keeps_unread_members() -> None:
+    response_context, ledger = msgspec.structs.replace(context(), rewritten=True), Ledger()
     stream = (
         chunk(delta(role="assistant"), system_fingerprint="fp", odd=None, obfuscation="xx")
         + chunk(delta(content="x"), provider="P", odd=1)
         + chunk(delta(finish="stop"))
         + DONE
     )
-    found = [event for event in content(stream, asked, ledger) if isinstance(event, Opaque)]
+    found = [event for event in content(stream, response_context, ledger) if isinstance(event, Opaque)]
     assert found == [
         Opaque(CHAT, "system_fingerprint", "fp", "/system_fingerprint", round_trip=False),
         Opaque(CHAT, "provider", "P", "/provider", round_trip=False),
         Opaque(CHAT, "odd", 1, "/odd", round_trip=False),
     ]
     assert list(ledger) == []
-    before = chunk(system_fingerprint="fp", id=None)  # of an answer that has not begun
-    assert content(before + say({"content": "x"}), asked) == content(say({"content": "x"}), asked)
+    before = chunk(system_fingerprint="fp", id=None)  # before the start of the response
+    assert content(before + stream_of({"content": "x"}), response_context) == content(
+        stream_of({"content": "x"}), response_context
+    )
 
 
 def test_choices_interleave() -> None:
@@ -308,8 +310,6 @@ def choice_chunk(delta: Any, **fields: Any) -> dict[str, Any]:
 
 
 HELLO = choice_chunk({"role": "assistant", "content": "a"})
-
-
 CALL_BODY = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
 
 
@@ -329,7 +329,7 @@ CALL_BODY = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
                 choice_chunk({"tool_calls": [{"index": 0, "function": {"arguments": "{", "x": 1}}]}),
                 choice_chunk({"tool_calls": [{"index": 0, "y": 1, "function": {"arguments": "}"}}]}),
             ],
-            [],  # they go with the seal of the call
+            [],  # they are part of a signature
         ),
         (
             [{**HELLO, "usage": {"prompt_tokens": 1, "x": 2, "prompt_tokens_details": {"x": "y", "z": 0}}}],
@@ -337,7 +337,7 @@ CALL_BODY = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
         ),
     ],
 )
-def test_chunks_that_say_more(chunks: Any, losses: Any) -> None:
+def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
     assert losses_of(*chunks) == losses
 
 
@@ -357,7 +357,7 @@ def test_chunks_that_say_more(chunks: Any, losses: Any) -> None:
          calls({"index": 0, "function": None}), calls({"index": "0", "function": {"arguments": ""}})],
     ],
 )  # fmt: skip
-def test_the_short_lane_gives_what_the_general_lane_gives(deltas: list[dict[str, Any]]) -> None:
+def test_the_short_path_reads_the_same(deltas: list[dict[str, Any]]) -> None:
     def read(noise: dict[str, Any]) -> list[Event]:
         reader = SPEC.stream_reader(context(), Ledger())
         out: list[Event] = []
@@ -370,7 +370,7 @@ def test_the_short_lane_gives_what_the_general_lane_gives(deltas: list[dict[str,
             out.append(ENDED)
         return out
 
-    # Two members that mean nothing keep a delta out of the short lane.
+    # Two members without content keep a delta off the short path.
     assert read({}) == read({"function_call": None, "annotations": None})
 
 
@@ -402,7 +402,7 @@ def blocks_of(found: Sequence[Event]) -> list[tuple[str, str, str]]:
     return out
 
 
-def test_a_whole_answer_gives_the_blocks_of_its_stream() -> None:
+def test_a_whole_response_has_the_blocks_of_its_stream() -> None:
     message = {
         "role": "assistant",
         "content": "hi",
@@ -428,10 +428,10 @@ def test_a_whole_answer_gives_the_blocks_of_its_stream() -> None:
     assert list(found[-3:]) == [Stopped(StopReason.TOOL_USE, "tool_calls"), Usage(5, 2), ENDED]
 
 
-def test_a_whole_answer_without_a_finish_reason_is_complete() -> None:
+def test_a_whole_response_without_a_finish_reason_is_complete() -> None:
     found = SPEC.read_whole(whole({"role": "assistant", "content": "hi"}, None), context(), Ledger())
     assert found[-2] == Stopped(StopReason.END)
-    # Perplexity sends the message beside each delta: it is the same again.
+    # Perplexity repeats the message beside each delta.
     stream = chunk({**delta(content="hi"), "message": {"content": "hi"}}) + chunk(
         {"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}
     )
@@ -439,7 +439,7 @@ def test_a_whole_answer_without_a_finish_reason_is_complete() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": "x"}, whole(5)])
-def test_whole_answers_that_cannot_be_read(body: dict[str, Any]) -> None:
+def test_whole_responses_that_cannot_be_read(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, context(), Ledger())
     assert caught.value.status == 502

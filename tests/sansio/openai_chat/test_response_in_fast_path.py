@@ -12,7 +12,7 @@ END = [{"delta": {}, "finish_reason": "stop"}]
 
 
 def stream(*choices: dict[str, Any], **more: Any) -> bytes:
-    """One chunk a choice. A delta is given as a dict of its members."""
+    """Return one chunk for each choice, and the end of the stream."""
     head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     chunks = [
         {**head, "choices": [{"index": 0, "finish_reason": None, **choice}], **more}
@@ -34,7 +34,6 @@ def call(index: int, *pieces: str, call_id: str = "call") -> list[dict[str, Any]
 
 
 DETAIL = {"type": "reasoning.text", "text": "b", "index": 0}
-
 
 STREAMS: dict[str, tuple[bytes, int]] = {
     "text": (stream(*text("a", "b", "c", "ü\n", "")), 2),
@@ -63,6 +62,6 @@ STREAMS: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("client", ["anthropic_messages", "openai_responses"])
-def test_both_ways_agree(name: str, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_reads_the_same(name: str, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, taken = STREAMS[name]
     assert both_ways("openai_chat", client, data, monkeypatch) >= taken

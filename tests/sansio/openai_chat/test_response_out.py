@@ -10,7 +10,6 @@ from core_chat_client import (
     CHAT,
     STARTED,
     TEXT,
-    answer,
     call,
     chunks,
     context,
@@ -18,9 +17,10 @@ from core_chat_client import (
     first_piece,
     frames,
     next_piece,
-    printed,
+    response,
     text,
     whole,
+    write_stream,
 )
 
 from dragoman._ir.assembly import Fold
@@ -45,7 +45,6 @@ from dragoman.protocols.openai_chat import SPEC
 
 USAGE = Usage(10, 5, 4, None, 2)
 
-
 USAGE_BODY = {
     "prompt_tokens": 10,
     "completion_tokens": 5,
@@ -56,7 +55,7 @@ USAGE_BODY = {
 
 
 def test_every_chunk_has_all_its_members() -> None:
-    found = chunks(printed(answer(*text(0, "hi")), context(), Ledger()))
+    found = chunks(write_stream(response(*text(0, "hi")), context(), Ledger()))
     for chunk in found:
         choices = chunk.pop("choices")
         assert chunk == {
@@ -68,25 +67,27 @@ def test_every_chunk_has_all_its_members() -> None:
         assert [choice.keys() for choice in choices] == [{"index", "delta", "logprobs", "finish_reason"}]
 
 
-def test_usage_comes_last_and_only_when_asked_for() -> None:
-    events = [*answer(USAGE, *text(0, "hi"))]
-    assert all("usage" not in chunk for chunk in chunks(printed(events, context(), Ledger())))
-    *others, last = chunks(printed(events, context(include_usage=True), Ledger()))
+def test_a15_usage_comes_last_and_only_if_requested() -> None:
+    events = [*response(USAGE, *text(0, "hi"))]
+    assert all("usage" not in chunk for chunk in chunks(write_stream(events, context(), Ledger())))
+    *others, last = chunks(write_stream(events, context(include_usage=True), Ledger()))
     assert all(chunk["usage"] is None for chunk in others)
     assert (last["choices"], last["usage"]) == ([], USAGE_BODY)
     assert others[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-def test_a_service_tier_is_told_when_the_enum_has_it() -> None:
-    events = [Started("a", "b", None, "flex"), *answer()[1:]]
-    assert all(chunk["service_tier"] == "flex" for chunk in chunks(printed(events, context(), Ledger())))
+def test_a_service_tier_of_the_enum_is_written() -> None:
+    events = [Started("a", "b", None, "flex"), *response()[1:]]
+    assert all(chunk["service_tier"] == "flex" for chunk in chunks(write_stream(events, context(), Ledger())))
     assert whole(events)["service_tier"] == "flex"
-    assert "service_tier" not in whole([Started("a", "b", None, "batch"), *answer()[1:]])
+    assert "service_tier" not in whole([Started("a", "b", None, "batch"), *response()[1:]])
 
 
-def test_a_service_tier_that_is_known_late_is_told_with_the_end() -> None:
-    late = [Started("a", "b", None, "auto"), *answer(*text(0, "hi"), Usage(service_tier="flex"))[1:]]
-    tiers = [chunk["service_tier"] for chunk in chunks(printed(late, context(include_usage=True), Ledger()))]
+def test_a_late_service_tier_is_written_with_the_end() -> None:
+    late = [Started("a", "b", None, "auto"), *response(*text(0, "hi"), Usage(service_tier="flex"))[1:]]
+    tiers = [
+        chunk["service_tier"] for chunk in chunks(write_stream(late, context(include_usage=True), Ledger()))
+    ]
     assert tiers == ["auto", "auto", "flex", "flex"]  # role, text, finish, usage
     assert whole(late)["service_tier"] == "flex"
 
@@ -102,8 +103,8 @@ def cite(block: int, at: int) -> list[Event]:
 
 
 def test_citations_of_several_texts_reach_the_sdks_stream_helper_in_one_chunk() -> None:
-    events = answer(*cite(0, 0), *cite(1, 1), *text(2, "c"))
-    stream = printed(events, context(), Ledger())
+    events = response(*cite(0, 0), *cite(1, 1), *text(2, "c"))
+    stream = write_stream(events, context(), Ledger())
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
     )
@@ -118,10 +119,10 @@ def test_citations_of_several_texts_reach_the_sdks_stream_helper_in_one_chunk() 
     assert [list(delta) for delta in deltas(events[1:-2])] == [["content"]] * 3 + [["annotations"]]
 
 
-def test_citations_before_a_failure_are_told() -> None:
+def test_citations_before_a_failure_are_written() -> None:
     begun = [STARTED, *cite(0, 0), *cite(1, 1)[:-1]]
     *_, annotations, _ = frames(
-        printed([*begun, Failed(WireError(ErrorKind.SERVER, "no"))], context(), Ledger())
+        write_stream([*begun, Failed(WireError(ErrorKind.SERVER, "no"))], context(), Ledger())
     )
     found = msgspec.json.decode(annotations)["choices"][0]["delta"]["annotations"]
     assert [each["url_citation"]["url"] for each in found] == ["https://0", "https://1"]
@@ -130,20 +131,20 @@ def test_citations_before_a_failure_are_told() -> None:
 def test_custom_calls_have_their_own_member() -> None:
     events = call(0, "c1", "patch", "*** ", "Begin", kind=ToolKind.CUSTOM)
     first = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "patch", "input": ""}}
-    stream = printed(answer(*events), context(), Ledger())
+    stream = write_stream(response(*events), context(), Ledger())
     bodies = [msgspec.json.decode(body) for body in frames(stream)[1:-2]]
     assert [body["choices"][0]["delta"]["tool_calls"] for body in bodies] == [
         [first],
         [{"index": 0, "custom": {"input": "*** "}}],
         [{"index": 0, "custom": {"input": "Begin"}}],
     ]
-    message = whole(answer(*events))["choices"][0]["message"]
+    message = whole(response(*events))["choices"][0]["message"]
     assert message["tool_calls"] == [
         {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     ]
 
 
-def test_calls_may_be_filled_in_turns() -> None:
+def test_calls_may_interleave() -> None:
     one, two = call(0, "c1", "f", "{}"), call(1, "c2", "g", "[]")
     mixed = [event for pair in zip(one, two, strict=True) for event in pair]
     assert deltas(mixed) == [
@@ -154,7 +155,7 @@ def test_calls_may_be_filled_in_turns() -> None:
     ]
 
 
-def test_a2_calls_are_counted_from_zero_whatever_comes_before_them() -> None:
+def test_a2_calls_are_counted_from_zero() -> None:
     found = deltas([*text(0), *call(1, "c1", "f", "{}"), *call(2, "c2", "f", "{}")])
     assert [each["index"] for delta in found for each in delta["tool_calls"]] == [0, 0, 1, 1]
 
@@ -170,7 +171,7 @@ def test_choices_have_their_own_first_delta_calls_and_stop() -> None:
         Stopped(StopReason.END),
         ENDED,
     ]
-    found = [chunk["choices"][0] for chunk in chunks(printed(events, context(), Ledger()))]
+    found = [chunk["choices"][0] for chunk in chunks(write_stream(events, context(), Ledger()))]
     assert [(choice["index"], "role" in choice["delta"], choice["finish_reason"]) for choice in found] == [
         (0, True, None),
         (0, False, None),
@@ -191,10 +192,10 @@ def test_choices_have_their_own_first_delta_calls_and_stop() -> None:
     ]
 
 
-def test_a_member_of_the_answer_itself_stands_at_its_top() -> None:
-    events = answer(Opaque(CHAT, "moderation", {"odd": 1}, "/moderation"))
-    for asked in (context(), context(include_usage=True)):
-        body = msgspec.json.decode(frames(printed(events, asked, Ledger()))[1])
+def test_moderation_has_a_chunk_of_its_own() -> None:
+    events = response(Opaque(CHAT, "moderation", {"odd": 1}, "/moderation"))
+    for response_context in (context(), context(include_usage=True)):
+        body = msgspec.json.decode(frames(write_stream(events, response_context, Ledger()))[1])
         assert (body["choices"], body["moderation"]) == ([], {"odd": 1})
     fold = Fold()
     for event in events:
@@ -202,10 +203,10 @@ def test_a_member_of_the_answer_itself_stands_at_its_top() -> None:
     assert SPEC.write_whole(fold.response(), context(), Ledger())["moderation"] == {"odd": 1}
 
 
-def test_other_members_of_the_answer_go_with_the_chunks_that_follow() -> None:
-    """A chunk of their own would have no choice, which clients do not expect before the last one."""
-    events = answer(Opaque(CHAT, "provider", "P", "/provider"), *text(0, "x"))
-    found = chunks(printed(events, context(), Ledger()))
+def test_other_members_of_the_response_go_into_the_chunks_that_follow() -> None:
+    """A chunk of their own would have no choice, which clients expect only of the last one."""
+    events = response(Opaque(CHAT, "provider", "P", "/provider"), *text(0, "x"))
+    found = chunks(write_stream(events, context(), Ledger()))
     assert [(chunk.get("provider"), len(chunk["choices"])) for chunk in found] == [
         (None, 1),
         ("P", 1),
@@ -214,15 +215,15 @@ def test_other_members_of_the_answer_go_with_the_chunks_that_follow() -> None:
 
 
 def test_clients_of_functions_get_function_call() -> None:
-    asked = context(functions=[{"name": "f"}])
-    events = answer(*call(0, "c1", "f", "{}"), stop=StopReason.TOOL_USE)
-    found = chunks(printed(events, asked, Ledger()))
+    response_context = context(functions=[{"name": "f"}])
+    events = response(*call(0, "c1", "f", "{}"), stop=StopReason.TOOL_USE)
+    found = chunks(write_stream(events, response_context, Ledger()))
     assert [chunk["choices"][0]["delta"] for chunk in found[1:-1]] == [
         {"function_call": {"name": "f", "arguments": ""}},
         {"function_call": {"arguments": "{}"}},
     ]
     assert found[-1]["choices"][0]["finish_reason"] == "function_call"
-    choice = whole(events, asked)["choices"][0]
+    choice = whole(events, response_context)["choices"][0]
     assert (choice["message"]["function_call"], choice["finish_reason"]) == (
         {"name": "f", "arguments": "{}"},
         "function_call",
@@ -232,7 +233,7 @@ def test_clients_of_functions_get_function_call() -> None:
 @pytest.mark.parametrize("before", [[], [STARTED, BlockStarted(0, TEXT), TextDelta(0, "a")]])
 def test_a_failure_is_an_error_frame_without_done(before: list[Event]) -> None:
     error = WireError(ErrorKind.RATE_LIMIT, "slow down")
-    *_, last = frames(printed([*before, Failed(error)], context(), Ledger()))
+    *_, last = frames(write_stream([*before, Failed(error)], context(), Ledger()))
     assert msgspec.json.decode(last) == {
         "error": {
             "message": "slow down",
@@ -244,4 +245,4 @@ def test_a_failure_is_an_error_frame_without_done(before: list[Event]) -> None:
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_stream() -> None:
-    assert b'"content":"\\ud83d"' in printed(answer(*text(0, "\ud83d")), context(), Ledger())
+    assert b'"content":"\\ud83d"' in write_stream(response(*text(0, "\ud83d")), context(), Ledger())

@@ -27,7 +27,7 @@ def read(**body: Any) -> Request:
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[Any]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     ledger = Ledger()
     body = SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, ledger)
     return body, [(loss.code.value, loss.path) for loss in ledger]
@@ -87,7 +87,7 @@ def write(
         ({"reasoning_effort": None, "reasoning": {}}, None),
     ],
 )
-def test_reasoning(body: Any, expected: Any) -> None:
+def test_read_reasoning(body: Any, expected: Any) -> None:
     assert read(**body).reasoning == expected
 
 
@@ -109,7 +109,7 @@ def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> 
 @pytest.mark.parametrize(
     ("body", "expected", "extra"),
     [
-        # Of two that say the same there is one; of two that do not, the first counts and the other is told.
+        # Of two that agree one is read; of two that do not, the first counts and the other one is extra.
         ({"enable_thinking": False, "thinking": {"type": "disabled"}}, ("disabled", None, None), None),
         ({"enable_thinking": True, "thinking": {"type": "enabled"}}, ("enabled", None, None), None),
         (
@@ -134,14 +134,14 @@ def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> 
         ({"reasoning_effort": "low", "enable_thinking": True}, ("adaptive", "low", None), None),
     ],
 )
-def test_dialects_of_reasoning_are_read_in_one_order(body: Any, expected: Any, extra: Any) -> None:
+def test_of_two_reasoning_settings_the_first_counts(body: Any, expected: Any, extra: Any) -> None:
     request = read(**body)
     config = request.reasoning
     assert (config and (config.mode, config.effort, config.budget)) == expected
     assert request.extra == extra
 
 
-def test_reasoning_in_any_dialect_is_printed_again() -> None:
+def test_reasoning_settings_are_written_as_they_came() -> None:
     body = {
         "enable_thinking": True,
         "thinking_budget": 5,
@@ -157,8 +157,6 @@ def test_reasoning_in_any_dialect_is_printed_again() -> None:
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}
-
-
 ALLOWED = {"mode": "auto", "tools": [NAMED]}
 
 
@@ -187,7 +185,7 @@ ALLOWED = {"mode": "auto", "tools": [NAMED]}
         ({"response_format": {"type": "json_object", "x": 1}}, {"response_format": {"x": 1}}),
     ],
 )
-def test_settings_that_say_more(body: Any, extra: Any) -> None:
+def test_extra_of_settings(body: Any, extra: Any) -> None:
     assert read(**body).extra == extra
 
 
@@ -201,20 +199,10 @@ def test_a_switch_without_a_budget_turns_thinking_on() -> None:
 
 
 EFFORT = ReasoningConfig(effort="xhigh", path="/reasoning", effort_path="/reasoning/effort")
-
-
 BUDGET = ReasoningConfig("enabled", None, 9000, path="/thinking")
-
-
 BOTH = ReasoningConfig("enabled", "low", 9000, path="/thinking", effort_path="/output_config/effort")
-
-
 ADAPTIVE = ReasoningConfig("adaptive", path="/thinking")
-
-
 OFF = ReasoningConfig("disabled", path="/thinking")
-
-
 NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
 
 
@@ -242,15 +230,13 @@ NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
         (None, BOTH, {}, [("dropped", "/output_config/effort"), ("dropped", "/thinking")]),
     ],
 )
-def test_reasoning_is_asked_for_in_the_upstreams_way(
-    setting: Any, config: ReasoningConfig, expected: Any, losses: Any
-) -> None:
+def test_write_reasoning(setting: Any, config: ReasoningConfig, expected: Any, losses: Any) -> None:
     body, found = write(reasoning=config, capabilities=Capabilities(reasoning_setting=setting))
     assert body == {"model": "m", "messages": [], **expected}
     assert found == losses
 
 
-def test_the_word_for_thinking_is_the_upstreams() -> None:
+def test_the_thinking_type_is_the_upstreams() -> None:
     # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
     capabilities = Capabilities(reasoning_setting="thinking", thinking_type="adaptive")
     assert write(reasoning=ADAPTIVE, capabilities=capabilities)[0]["thinking"] == {"type": "adaptive"}
@@ -283,7 +269,7 @@ def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected:
 
 
 @pytest.mark.parametrize("setting", ["thinking", "enable_thinking"])
-def test_c5_no_effort_goes_beside_thinking_that_is_off(setting: Any) -> None:
+def test_c5_no_effort_is_sent_beside_disabled_thinking(setting: Any) -> None:
     config = ReasoningConfig("disabled", "high", path="/thinking", effort_path="/output_config/effort")
     body, losses = write(
         reasoning=config, capabilities=Capabilities(reasoning_setting=setting, efforts=("high", "max"))
@@ -302,7 +288,7 @@ def test_c5_no_effort_goes_beside_thinking_that_is_off(setting: Any) -> None:
         ("reasoning_effort", EFFORT, {"reasoning_effort": "high"}, [("altered", "/reasoning/effort")]),
         ("reasoning_effort", OFF, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
         ("reasoning", ADAPTIVE, {"reasoning": {"effort": "high"}}, []),
-        # A switch beside which the model takes efforts, too.
+        # The model takes efforts beside the switch.
         (
             "thinking",
             ReasoningConfig(effort="low", path="/e"),
@@ -319,7 +305,7 @@ def test_efforts_are_fitted_to_the_model(setting: Any, config: Any, expected: An
 
 
 @pytest.mark.parametrize("show", ["summarized", "omitted"])
-def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
+def test_the_display_of_reasoning_is_a_loss(show: Any) -> None:
     body, losses = write(reasoning=ReasoningConfig(display=show, path="/reasoning"))
     assert body == {"model": "m", "messages": []}
     assert losses == [("dropped", "/reasoning")]
@@ -339,7 +325,7 @@ def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
         ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
         ({"stop": "a"}, {"stop": "a"}, []),
         ({"user": "u" * 64}, {"user": "u" * 64}, []),
-        # Claude Code's names device, account and session; the others' limit is 64
+        # Claude Code's has device, account and session; OpenAI's limit is 64.
         ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
         ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
         (
@@ -369,18 +355,18 @@ def test_whether_reasoning_is_shown_is_up_to_the_upstream(show: Any) -> None:
         ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
     ],
 )
-def test_settings(params: Any, expected: Any, losses: Any) -> None:
+def test_write_settings(params: Any, expected: Any, losses: Any) -> None:
     body, found = write(params=params)
     assert body == {"model": "m", "messages": [], **expected}
     assert found == losses
 
 
-def test_the_name_of_the_limit_is_the_targets() -> None:
+def test_i7_the_limit_has_the_upstreams_name() -> None:
     body, _ = write(params={"max_output_tokens": 9}, capabilities=Capabilities(max_tokens_field="max_tokens"))
     assert body["max_tokens"] == 9
 
 
-def test_a_fast_speed_is_a_service_tier_where_one_is_taken() -> None:
+def test_a_fast_speed_is_dropped_where_service_tiers_are_refused() -> None:
     capabilities = Capabilities(refuses=frozenset({"service_tier"}))
     for speed, expected in (("fast", [("dropped", "/speed")]), ("standard", [])):
         body, losses = write(params={"speed": speed}, capabilities=capabilities)

@@ -15,8 +15,8 @@ from core_chat_upstream import (
     content,
     delta,
     piece,
-    say,
     started,
+    stream_of,
 )
 
 from dragoman._ir.event_order import EventOrderChecker
@@ -44,28 +44,24 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 ADD = [call(0, "c1", "add"), ArgumentsDelta(0, '{"a":1}')]
-
-
 MUL = [call(1, "c2", "mul"), ArgumentsDelta(1, '{"b":2}')]
-
-
 ENDS = [BlockEnded(0), BlockEnded(1)]
 
 
 @pytest.mark.parametrize(
     ("deltas", "expected"),
     [
-        # As OpenAI sends it.
+        # A3, A7: as OpenAI sends it.
         ([{"role": "assistant", "content": None, **calls({**piece(0, "c1", "add", ""), "type": "function"})},
           calls(piece(0, arguments='{"a"')), calls(piece(0, arguments="")), calls(piece(0, arguments=":1}")),
           calls(piece(1, "c2", "mul", "")), calls(piece(1, arguments='{"b":2}'))],
          [call(0, "c1", "add"), ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":1}"), BlockEnded(0), *MUL,
           BlockEnded(1)]),
-        # Fragments that interleave.
+        # A1: fragments that interleave.
         ([calls(piece(0, "c1", "add", ""), piece(1, "c2", "mul", "")), calls(piece(1, arguments='{"b":2}')),
           calls(piece(0, arguments='{"a":1}'))],
          [ADD[0], MUL[0], MUL[1], ADD[1], *ENDS]),
-        # Whole calls: without index; with one index for all; all indexes 0 and without ids; id as a number.
+        # A13, A14: whole calls: without index; with one index for all; all indexes 0 and without ids; id as a number.
         ([calls(piece(None, "c1", "add", '{"a":1}'), piece(None, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         ([calls(piece(0, "c1", "add", '{"a":1}')), calls(piece(0, "c2", "mul", '{"b":2}'))],
@@ -78,10 +74,10 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
         # Without index: continued by id, or by nothing at all.
         ([calls(piece(None, "c1", "add", '{"a"')), calls(piece(None, "c1", None, ":")), calls(piece(arguments="1}"))],
          [ADD[0], ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":"), ArgumentsDelta(0, "1}"), BlockEnded(0)]),
-        # Ids and names repeated; a fresh id in each fragment.
+        # Ids and names repeated; a new id in each fragment.
         ([calls(piece(0, "c1", "add", '{"a"')), calls(piece(0, "c1", "add", ":1")), calls(piece(0, "zz", None, "}"))],
          [ADD[0], ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":1"), ArgumentsDelta(0, "}"), BlockEnded(0)]),
-        # A new id without a name, once the call is whole: the name comes later.
+        # A new id without a name, once the call is complete: the name comes later.
         ([calls(piece(0, "c1", "add", '{"a":1}')), calls(piece(0, "c2")), calls(piece(0, None, "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         # The name after the id and the arguments.
@@ -96,7 +92,7 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
           calls(piece(0, arguments=" \n")), calls(piece(0, arguments='{"a":1}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         ([calls({"index": 0})], []),
-        # Text between calls: a whole call need not wait, a half one does.
+        # Text between calls: a complete call ends before it, an incomplete one goes on after it.
         ([calls(piece(0, "c1", "add", '{"a":1}')), {"content": "\n"}, calls(piece(1, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), started(1, TEXT), TextDelta(1, "\n"), BlockEnded(1), call(2, "c2", "mul"),
           ArgumentsDelta(2, '{"b":2}'), BlockEnded(2)]),
@@ -117,7 +113,7 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
     ],
 )  # fmt: skip
 def test_tool_calls(deltas: list[dict[str, Any]], expected: list[Event]) -> None:
-    assert content(say(*deltas)) == expected
+    assert content(stream_of(*deltas)) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_tool_calls(deltas: list[dict[str, Any]], expected: list[Event]) -> None
         ("tool_calls", '{"a"', True),
     ],
 )
-def test_a_call_that_was_cut_is_not_complete(finish: str, arguments: str, complete: bool) -> None:
+def test_a12_a_call_that_was_cut_off_is_not_complete(finish: str, arguments: str, complete: bool) -> None:
     stream = chunk(delta(**calls(piece(0, "c1", "add", arguments)))) + chunk(delta(finish=finish)) + DONE
     assert content(stream)[-1] == BlockEnded(0, complete)
 
@@ -165,13 +161,11 @@ def tool_block(block: int, call_id: str) -> list[Event]:
 
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "G1"}}}
-
-
 CONTEXT = ResponseContext(Request("other", "m", (), {}), "X1", 1, "alias")
 
 
 def read_deltas(*deltas: Any, whole: bool = False) -> list[Event]:
-    """The events of an answer of the upstream's, checked for their order."""
+    """Return the events of a response, checked for their order."""
     ledger = Ledger()
     if whole:
         body = {
@@ -226,7 +220,7 @@ CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "x", "o
             [{"tool_calls": [{"index": 0, **wire_call("c1"), **SIGNED}, {"index": 1, **wire_call("c2")}]}],
             [*call_signature(0, SIGNED), *tool_block(1, "c1"), *tool_block(2, "c2")],
         ),
-        # Before the call's name, and later on; the same said again is no news.
+        # Before the call's name, and later; a repetition is not emitted again.
         (
             [
                 {"tool_calls": [{"index": 0, "id": "c1", "odd": 1}]},
@@ -267,7 +261,7 @@ CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "x", "o
         ),
     ],
 )  # fmt: skip
-def test_c14_what_a_call_carries_goes_to_the_client_sealed(deltas: Any, expected: Any) -> None:
+def test_c14_unknown_members_of_a_call_become_a_signature(deltas: Any, expected: Any) -> None:
     assert inner(read_deltas(*deltas)) == expected
 
 
@@ -289,11 +283,11 @@ EXTRA = {"extra_content": {"google": {"thought_signature": "M"}}}
         ),
     ],
 )
-def test_c14_what_a_message_carries_does_too(deltas: Any, expected: Any) -> None:
+def test_c14_extra_content_of_a_message_becomes_a_signature(deltas: Any, expected: Any) -> None:
     assert inner(read_deltas(*deltas)) == expected
 
 
-def test_c14_a_whole_answer_carries_the_same() -> None:
+def test_c14_a_whole_response_has_the_same_signatures() -> None:
     message = {"content": "a", "tool_calls": [{**wire_call("c1"), **SIGNED}], **EXTRA}
     assert inner(read_deltas(message, whole=True)) == [
         *signature_block(0, **EXTRA),

@@ -28,18 +28,14 @@ from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
-
-
 F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
 
 
 def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The body for a request of another protocol, and the losses as (code, path)."""
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
     request = Request("other", "m", messages, {}, **fields)
     ledger = Ledger()
     body = SPEC.write_request(request, capabilities, ledger)
@@ -126,7 +122,7 @@ def test_read_tool_choice(choice: Any, expected: Any) -> None:
     assert read(tool_choice=choice).tool_choice == expected
 
 
-def test_a_reference_to_a_tool_of_no_type_names_nothing() -> None:
+def test_a_reference_without_a_type_is_kept_in_extra() -> None:
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": {}}]}}
     request = read(tool_choice=choice)
     assert request.extra == {"tool_choice": choice}
@@ -159,7 +155,7 @@ GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "d"}}
         ({"functions": [{"name": "f", "x": 1}]}, {"x": 1}),
     ],
 )
-def test_tools_that_say_more(body: Any, extra: Any) -> None:
+def test_extra_of_tools(body: Any, extra: Any) -> None:
     [found] = read(**body).tools
     assert getattr(found, "extra", None) == extra
 
@@ -223,8 +219,8 @@ def test_write_tools() -> None:
 def test_examples_of_input_go_into_the_description(description: Any, expected: str) -> None:
     tool = FunctionTool("f", description, {}, path="/tools/0", examples=[{"a": 1}, {"b": "x"}])
     body, losses = write(tools=(tool,))
-    told = body["tools"][0]["function"]["description"]
-    assert told == expected + 'Examples of its input:\n{"a":1}\n{"b":"x"}'
+    description = body["tools"][0]["function"]["description"]
+    assert description == expected + 'Examples of its input:\n{"a":1}\n{"b":"x"}'
     assert losses == [("altered", "/tools/0/input_examples")]
 
 
@@ -246,7 +242,7 @@ def test_deferred_tools_are_sent_at_once(deferred: bool, losses: Any) -> None:
         (None, CLOSED, None, []),
     ],
 )
-def test_tools_are_strict_where_the_server_takes_them_so(
+def test_tools_are_strict_only_where_the_server_accepts_that(
     strict: Any, parameters: Any, expected: Any, losses: Any
 ) -> None:
     body, found = write(tools=(FunctionTool("f", None, parameters, strict, path="/tools/0"),))
@@ -279,11 +275,7 @@ def test_no_choice_without_tools(mode: Any, losses: Any) -> None:
 
 
 OSLO = {"city": "Oslo", "country": "NO"}
-
-
 LOCATION = {"type": "approximate", "approximate": OSLO}
-
-
 OPTIONS = {"search_context_size": "low", "user_location": LOCATION}
 
 
@@ -308,7 +300,7 @@ OPTIONS = {"search_context_size": "low", "user_location": LOCATION}
         ({"user_location": "here"}, WebSearch(), {"user_location": "here"}),
     ],
 )
-def test_web_search_options_are_a_tool_of_the_provider(options: Any, use: WebSearch, extra: Any) -> None:
+def test_web_search_options_are_a_hosted_tool(options: Any, use: WebSearch, extra: Any) -> None:
     request = read(web_search_options=options)
     path = "/web_search_options"
     assert request.tools == (HostedTool(CHAT, "web_search_options", options, path, use),)
@@ -325,7 +317,6 @@ def test_web_search_options_of_a_wrong_type() -> None:
 
 SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
-
 NATIVE = {
     "type": "web_search_20250305",
     "name": "web_search",
@@ -336,17 +327,13 @@ NATIVE = {
     "nothing": {},
 }
 
-
 USE = WebSearch(
     allowed_domains=("a.example",),
     max_uses=4,
     location={"type": "approximate", "city": "Oslo", "region": None},
 )
 
-
 TOOL = HostedTool("anthropic_messages", "web_search_20250305", NATIVE, "/tools/0", USE)
-
-
 FUNCTION = FunctionTool("f", parameters={}, path="/tools/1")
 
 
@@ -363,7 +350,7 @@ def test_a_web_search_of_another_protocol_becomes_web_search_options() -> None:
             "user_location": {"type": "approximate", "approximate": {"city": "Oslo"}},
         },
     }
-    # Domains, uses and marks have no twin.
+    # Domains, uses and cache marks have no counterpart.
     assert losses == [
         ("dropped", "/tools/0/allowed_domains"),
         ("dropped", "/tools/0/max_uses"),
@@ -372,7 +359,7 @@ def test_a_web_search_of_another_protocol_becomes_web_search_options() -> None:
     ]
 
 
-def test_a_web_search_that_is_told_whole_costs_nothing() -> None:
+def test_a_web_search_with_all_its_settings_is_no_loss() -> None:
     native = {"type": "web_search", "search_context_size": "high", "filters": None}
     tool = HostedTool("openai_responses", "web_search", native, "/tools/0", WebSearch(context_size="high"))
     body, losses = write_request(request_with(tool), SEARCHES)
@@ -390,7 +377,7 @@ def test_there_is_one_web_search() -> None:
 @pytest.mark.parametrize(
     "tool", [TOOL, HostedTool("x", "code_execution", {}, "/tools/0")], ids=lambda tool: tool.kind
 )
-def test_h6_tools_that_the_upstream_does_not_run_are_left_out(tool: HostedTool) -> None:
+def test_h6_hosted_tools_that_the_upstream_does_not_run_are_dropped(tool: HostedTool) -> None:
     capabilities = SEARCHES if tool is not TOOL else Capabilities()
     body, losses = write_request(request_with(tool, FUNCTION), capabilities)
     assert [each["type"] for each in body["tools"]] == ["function"]
@@ -417,15 +404,15 @@ F_REF = {"type": "function", "function": {"name": "f"}}
         ),
     ],
 )
-def test_what_the_provider_runs_cannot_be_chosen(choice: ToolChoice, expected: Any, losses: Any) -> None:
+def test_hosted_tools_cannot_be_chosen(choice: ToolChoice, expected: Any, losses: Any) -> None:
     body, found = write_request(request_with(FUNCTION, tool_choice=choice), Capabilities())
     assert body.get("tool_choice") == expected
     assert found == losses
 
 
-def test_a_choice_of_a_servers_own_tool() -> None:
-    own = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
-    request = read(**own)
+def test_a_choice_of_a_native_hosted_tool() -> None:
+    body_in = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
+    request = read(**body_in)
     assert request.tool_choice == ToolChoice("named", path="/tool_choice", hosted="web_search")
     body, losses = write_request(request, Capabilities())
-    assert ({key: body[key] for key in own}, losses) == (own, [])
+    assert ({key: body[key] for key in body_in}, losses) == (body_in, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_chat_client import answer, whole
+from core_chat_client import response, whole
 from core_chat_upstream import DONE, SOME, USAGE, chunk, delta, events
 
 from dragoman._ir.events import (
@@ -37,7 +37,7 @@ from dragoman._ir.losses import Ledger
             {"usage": {**USAGE, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 1, "cost": 1}},
             Usage(5, 2, 4, 1),
         ),
-        # Reasoning counted beside completion_tokens: the total shows it.
+        # Reasoning that completion_tokens does not include, as the total shows.
         (
             {"usage": {**USAGE, "total_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 3}}},
             Usage(5, 5, reasoning=3),
@@ -53,7 +53,7 @@ def test_read_usage(fields: dict[str, Any], expected: Usage | None) -> None:
         assert next((event for event in events(stream) if isinstance(event, Usage)), None) == expected
 
 
-def test_usage_in_every_chunk_counts_once_and_may_stand_in_a_choice() -> None:
+def test_usage_in_every_chunk_counts_once_and_may_be_in_a_choice() -> None:
     stream = (
         SOME
         + chunk(delta(content="y"), usage={"prompt_tokens": 5})
@@ -72,23 +72,23 @@ def test_usage_in_every_chunk_counts_once_and_may_stand_in_a_choice() -> None:
         (Usage(1, 2, cache_write=1), {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}),
     ],
 )
-def test_figures_are_always_given(usage: Usage, expected: Any) -> None:
-    body = whole(answer(usage))["usage"]
+def test_unknown_counts_are_zero(usage: Usage, expected: Any) -> None:
+    body = whole(response(usage))["usage"]
     assert {key: body[key] for key in expected} == expected
     assert body["prompt_tokens_details"].get("cache_write_tokens") == usage.cache_write
 
 
-def test_counters_of_chat_itself_are_printed() -> None:
+def test_native_counters_are_written() -> None:
     extra = {"completion_tokens_details": {"audio_tokens": 4}, "prompt_tokens_details": 5}
-    body = whole(answer(Usage(1, 2, extra=extra)))["usage"]
+    body = whole(response(Usage(1, 2, extra=extra)))["usage"]
     assert body["completion_tokens_details"] == {"reasoning_tokens": 0, "audio_tokens": 4}
 
 
-def test_searches_are_counted_where_openrouter_counts_them() -> None:
+def test_searches_are_counted_as_openrouter_does() -> None:
     details = {"web_search_requests": 3}
     stream = SOME + chunk(delta(finish="stop"), usage={**USAGE, "server_tool_use_details": details}) + DONE
     ledger = Ledger()
     found = events(stream, ledger=ledger)
     assert [event for event in found if isinstance(event, Usage)] == [Usage(5, 2, searches=3)]
     assert len(ledger) == 0
-    assert whole(answer(Usage(1, 2, searches=3)))["usage"]["server_tool_use_details"] == details
+    assert whole(response(Usage(1, 2, searches=3)))["usage"]["server_tool_use_details"] == details
