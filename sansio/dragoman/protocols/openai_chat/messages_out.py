@@ -54,7 +54,6 @@ _SPEAKER = {"role", "name"}
 # Two names for reasoning as one text.
 _PLAIN_FIELDS = {"reasoning_content", "reasoning"}
 
-
 TEXT_PART_KEYS = {"type", "text"}
 
 
@@ -267,7 +266,7 @@ def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
 def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False) -> JSONObject | None:
     """Return the wire message of a turn, None if nothing is left of it.
 
-    in_loop: no user message but tool results follows.
+    in_loop: it comes after the last user text, so a loop of tool calls goes on.
     """
     turn = _TurnWriter(writer)
     for message in run:
@@ -410,7 +409,7 @@ class _TurnWriter:
 
     def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
         """Return the content, None or "" if there is none."""
-        # "content is required unless tool_calls is specified"
+        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
         raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
         if not content:
             return raw if self._writer.exact else None if optional else ""

@@ -155,7 +155,7 @@ class MessageWriter:
     def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
         """Write a run of assistant messages as one, unless nothing is left of it.
 
-        in_loop: no user message but tool results follows.
+        in_loop: it comes after the last user text, so a loop of tool calls goes on.
         """
         self._started = True
         body = write_simple_turn(run) if self._simple_turns else None
