@@ -25,7 +25,7 @@ from dragoman._ir.request import (
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_APPROXIMATE_LOCATION,
