@@ -23,7 +23,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
@@ -108,7 +108,7 @@ def test_texts_with_an_image_stay_parts() -> None:
 
 @pytest.mark.parametrize("param", ["previous_response_id", "conversation", "prompt", "background"])
 def test_what_needs_a_store_is_refused(param: Any) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(RequestRefused) as caught:
         write(params={param: "x"}, param_paths={param: f"/{param}"})
     assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,

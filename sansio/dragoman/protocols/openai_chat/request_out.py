@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.messages_out import (
@@ -40,12 +40,12 @@ from dragoman.protocols.openai_chat.tools import deep_merge, write_native_tools,
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Return the body to send. What it cannot carry is recorded in `ledger`.
 
-    Raises RemoteProtocolError (400) for settings without which the request would mean something else.
+    Raises RequestRefused (400) for settings without which the request would mean something else.
     """
     for param in REJECTED_PARAMS:
         if request.params.get(param):
             path = request.param_paths.get(param, f"/{param}")
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
                 " send the whole conversation instead",
                 path=path,
