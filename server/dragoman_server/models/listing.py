@@ -15,7 +15,7 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_get import account_get
-from dragoman_server.upstream.client import UpstreamError
+from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.

@@ -37,7 +37,7 @@ from dragoman_server.proxying.upstream_errors import (
     invalid_response_error,
     redirect_error,
 )
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamError,
     UpstreamIdleClosed,
     UpstreamTimeout,

@@ -16,7 +16,8 @@ from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.headers import HeaderList
 from dragoman_server.settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
-from dragoman_server.upstream.client import UpstreamError, UpstreamErrorKind, origin_of
+from dragoman_server.upstream.client import origin_of
+from dragoman_server.upstream.errors import UpstreamError, UpstreamErrorKind
 
 # The kind of a failed call to an upstream, which decides its status.
 _KIND_OF: dict[UpstreamErrorKind, ErrorKind] = {
