@@ -34,7 +34,7 @@ PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configurati
 FIDELITY = Path(__file__).with_name("fidelity.md")
 TESTS = Path(__file__).parents[1] / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
-_TABLE = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def page(text: str) -> str:
@@ -252,7 +252,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "prices": lambda: _keys(PRICE_KEYS.values()),
     "accounts": lambda: _keys(ACCOUNT_KEYS.values()),
     "rules": lambda: _keys(RULE_KEYS.values()),
-    "error actions": _error_actions,
+    "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
