@@ -4,13 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import package_map
 import pytest
 
 from dragoman import PROTOCOLS, ErrorKind, WireError
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
@@ -47,3 +48,20 @@ def test_the_errors_of_the_simple_api_are_listed(kind: ErrorKind) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in _LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_every_page_can_be_reached() -> None:
+    """From README.md and the index docs/README.md, in any number of steps."""
+    reached: set[Path] = set()
+    pending = [ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
+        reached.add(page)
+        linked = {(page.parent / link).resolve() for link in _LINK.findall(page.read_text("utf-8"))}
+        pending += [each for each in PAGES if each in linked - reached]
+    assert [page.name for page in PAGES if page not in reached] == []
+
+
+def test_the_map_is_current() -> None:
+    # When this fails: run `make map`.
+    assert package_map.page() == package_map.PAGE.read_text("utf-8")
