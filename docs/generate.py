@@ -1,8 +1,8 @@
-"""Writes what of the documentation follows from the code. Run it after a setting or a translation has changed.
+"""Write the parts of the documentation that follow from the code. Run `make docs` after a change of either.
 
 In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
-the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md is made here, see
-the package `fidelity` beside this file.
+the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md and
+what-you-lose.md is made here, see the package `fidelity` beside this file; map.md is made by package_map.py.
 """
 
 import ast
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fidelity.page import page as fidelity_page
+from fidelity.summary import summary
 
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
@@ -32,6 +33,7 @@ from dragoman_server.settings.fields import SettingKind, SettingSpec
 
 PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")
+SUMMARY = Path(__file__).with_name("what-you-lose.md")
 TESTS = Path(__file__).parents[1] / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -264,3 +266,4 @@ if __name__ == "__main__":
     for each in PAGES:
         each.write_text(page(each.read_text("utf-8")), "utf-8")
     FIDELITY.write_text(fidelity_page(), "utf-8")
+    SUMMARY.write_text(summary(), "utf-8")

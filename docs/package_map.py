@@ -31,8 +31,8 @@ Imports = dict[str, set[str]]
 _HEAD = """\
 # The map
 
-`make map` draws this page from the imports (`docs/package_map.py`), and a test fails when it is out of date. An arrow means
-"imports". Arrows that follow from others are left out; dashed ones run against the order.
+`make map` draws this page from the imports (`docs/package_map.py`), and a test fails when it is out of date. An arrow
+means "imports". Arrows that follow from others are left out; dashed ones run against the order.
 [architecture.md](architecture.md#the-gateway) has a line about each package.
 """
 
