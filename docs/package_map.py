@@ -16,9 +16,8 @@ _SOURCES = {"dragoman_server": _ROOT / "server", "dragoman": _ROOT / "sansio"}
 # From what is started to what everything uses. A new package needs a place here.
 ORDER = {
     "dragoman_server": (
-        "__main__", "asgi", "cli", "app", "http", "gateway", "proxying", "accounts", "models", "simulator",
-        "responses", "upstream", "config", "serving", "capabilities", "replies", "headers", "keys", "log", "settings",
-        "tool_grammar", "streams", "sqlite_file",
+        "__main__", "asgi", "cli", "app", "http", "gateway", "serving", "proxying", "accounts", "models", "simulator",
+        "responses", "upstream", "config", "capabilities", "replies", "keys", "log", "tool_grammar", "streams", "sqlite_file", "headers", "settings",
     ),
     "dragoman": ("testing", "dragoman", "_engine", "_transforms", "protocols", "codec", "_ir", "_wire"),
 }  # fmt: skip
