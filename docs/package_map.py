@@ -17,7 +17,8 @@ _SOURCES = {"dragoman_server": _ROOT / "server", "dragoman": _ROOT / "sansio"}
 ORDER = {
     "dragoman_server": (
         "__main__", "asgi", "cli", "app", "http", "gateway", "serving", "proxying", "accounts", "models", "simulator",
-        "responses", "upstream", "config", "capabilities", "replies", "keys", "log", "tool_grammar", "streams", "sqlite_file", "headers", "settings",
+        "responses", "upstream", "config", "capabilities", "replies", "keys", "log",
+        "tool_grammar", "streams", "sqlite_file", "headers", "settings",
     ),
     "dragoman": ("testing", "dragoman", "_engine", "_transforms", "protocols", "codec", "_ir", "_wire"),
 }  # fmt: skip

@@ -55,7 +55,7 @@ class ServerSettings:
     host: Annotated[str, SettingSpec(SettingKind.HOST, "address to bind")] = "127.0.0.1"
     port: Annotated[int, _integer("port to bind; 0 takes a free one", 0, 65_535)] = 8080
     backend: Annotated[str, _choice("event loop", "asyncio", "uvloop", "trio")] = "asyncio"
-    workers: Annotated[int, _integer("number of processes", 1, 256)] = 1
+    workers: Annotated[int, _integer("number of worker processes", 1, 256)] = 1
     certfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS certificate chain, PEM")] = None
     keyfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS private key, PEM")] = None
     http2: Annotated[
@@ -76,110 +76,111 @@ class ServerSettings:
     send_timeout_s: Annotated[
         float,
         _seconds(
-            "time for which a client may read nothing of its answer before its request is cancelled",
+            "how long a client may read nothing of its response before its request is cancelled",
             0.1,
             _DAY,
         ),
     ] = 300.0
     keepalive_s: Annotated[
-        float, _seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
+        float, _seconds("silence after which a stream gets a heartbeat; 0: never", 0, 3600)
     ] = 10.0
     allowed_hosts: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.HOSTS,
-            "hosts that requests may name, beside loopback ones; * matches any text; empty with client keys: all",
+            "hosts that requests may name, besides loopback names; * matches any text; empty with client keys: all",
         ),
     ] = ()
     cors_origins: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.ORIGINS,
-            "origins of web pages that may use the gateway; loopback: those of this machine, on any port",
+            "origins of web pages that may use the gateway; loopback: pages of this machine, on any port",
         ),
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, _integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
         float,
-        _seconds("time from the first byte of a request to the end of its headers, else 408", 0.1, _DAY),
+        _seconds(
+            "longest time from the first byte of a request to the end of its headers; after it 408", 0.1, _DAY
+        ),
     ] = 30.0
     body_timeout_s: Annotated[
-        float, _seconds("silence within a request body before it is refused with 408", 0.1, _DAY)
+        float, _seconds("longest silence within a request body; after it 408", 0.1, _DAY)
     ] = 30.0
-    drain_s: Annotated[float, _seconds("time that open requests get at shutdown", 0, _DAY)] = 30.0
+    drain_s: Annotated[float, _seconds("time that open requests have to finish at shutdown", 0, _DAY)] = 30.0
     loss_policy: Annotated[str, _choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"
     )
     default_max_tokens: Annotated[
-        int, _integer("max_tokens for Messages upstreams when the client gave none", 1, 10_000_000)
+        int, _integer("max_tokens for Messages upstreams when the client sends none", 1, 10_000_000)
     ] = 32_000
     default_model: Annotated[
         str | None,
         SettingSpec(
             SettingKind.TEXT,
-            "the model of requests that may leave it out (the simple API): a name as clients send it",
+            "model of requests that name none (the simple API), as clients would write it",
         ),
     ] = None
     model_names: Annotated[
         str,
         _choice(
-            "what GET /v1/models lists: full is upstream/model; plain is the model's own name where that leads there, "
-            "else the full one",
+            "names that GET /v1/models lists; full: upstream/model; plain: the model's own name where that leads to "
+            "it, else the full one",
             *MODEL_NAMES,
         ),
     ] = BOTH
     model_list_ttl_s: Annotated[
-        float, _seconds("age at which an upstream's list of models is asked for again", 1, 30 * _DAY)
+        float, _seconds("age at which an upstream's list of models is fetched again", 1, 30 * _DAY)
     ] = 300.0
     response_store: Annotated[
         str,
-        _choice("where answers to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
+        _choice("where responses to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
     ] = "off"
     response_store_path: Annotated[
         str | None,
-        SettingSpec(
-            SettingKind.PATH, "the file of the response store sqlite; it is made when it is not there"
-        ),
+        SettingSpec(SettingKind.PATH, "file of the response store sqlite, created if missing"),
     ] = None
     response_store_max_bytes: Annotated[
-        int, _integer("what the response store holds at most; the oldest go first", 2**20, 2**40)
+        int,
+        _integer("largest size of the response store; the oldest responses are deleted first", 2**20, 2**40),
     ] = 256 * 2**20
     # As long as OpenAI keeps them.
     response_store_max_age_s: Annotated[
-        float, _seconds("how long an answer is kept in the response store", 1, 10 * 365 * _DAY)
+        float, _seconds("how long a response is kept in the response store", 1, 10 * 365 * _DAY)
     ] = 30.0 * _DAY
     account_store: Annotated[
         str,
         _choice(
-            "where health of accounts, limits and budgets are kept: in the process, on the machine, for all gateways",
+            "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
             *ACCOUNT_STORES,
         ),
     ] = "memory"
     account_store_path: Annotated[
         str | None,
-        SettingSpec(
-            SettingKind.PATH, "the file of the account store sqlite; it is made when it is not there"
-        ),
+        SettingSpec(SettingKind.PATH, "file of the account store sqlite, created if missing"),
     ] = None
     account_store_url: Annotated[
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "the server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
+            "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
         ),
     ] = None
     max_attempts: Annotated[
         int,
-        _integer("accounts that one request is sent with, one after the other, until one answers", 1, 100),
+        _integer(
+            "how often one request is sent, with one account after the other, until one succeeds", 1, 100
+        ),
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
-        float, _seconds("time that a request waits for an account when all of them rest", 0, 3600)
+        float, _seconds("how long a request waits for an account when all of them are cooling down", 0, 3600)
     ] = 0.0
     secret: Annotated[
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "signs sealed reasoning and hashes client keys; at least 32 characters, the same on every gateway",
+            "signs wrapped reasoning and hashes client keys; at least 32 characters, the same on every gateway",
             low=32,
         ),
     ] = None
@@ -187,7 +188,7 @@ class ServerSettings:
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "who sends it may see and change the accounts below /admin; at least 32 characters; unset: nobody may",
+            "the key for /admin, which shows and changes accounts; at least 32 characters; unset: /admin is off",
             low=32,
         ),
     ] = None
@@ -195,32 +196,34 @@ class ServerSettings:
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "start on a public address without client keys: whoever connects may use everything",
+            "start on a public address without client keys; everybody who can connect may then use all upstreams",
         ),
     ] = False
     check_grammars: Annotated[
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "check what the model writes for free-text tools with a grammar that the upstream cannot enforce; "
+            "check what models write for free-text tools against the tool's grammar where the upstream does not; "
             "needs dragoman[grammar]",
         ),
     ] = True
     reasoning_store_bytes: Annotated[
         int,
-        _integer("reasoning kept for Chat clients that do not send it back; 0 keeps none", 0, 2**34),
+        _integer("memory for the reasoning of Chat clients that do not send it back; 0 keeps none", 0, 2**34),
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,
         SettingSpec(
             SettingKind.SWITCH,
-            "offer the built-in simulator as upstream sim; unset: it is offered, and listed while there is no other",
+            "offer the built-in simulator as upstream sim; unset: yes, but listed only if there is no other upstream",
         ),
     ] = None
-    log_level: Annotated[str, _choice("least severe log line", "debug", "info", "warning", "error")] = "info"
-    log_format: Annotated[str, _choice("auto: text on a terminal, else json", "auto", "text", "json")] = (
-        "auto"
-    )
+    log_level: Annotated[
+        str, _choice("least severe level that is logged", "debug", "info", "warning", "error")
+    ] = "info"
+    log_format: Annotated[
+        str, _choice("form of log lines; auto: text on a terminal, else json", "auto", "text", "json")
+    ] = "auto"
 
     @property
     def offers_simulator(self) -> bool:
@@ -239,20 +242,21 @@ class UpstreamSettings(CapabilitySettings):
     Clients of other protocols are translated to `protocol`.
     """
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "the name before the slash in upstream/model")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "its name, before the slash in upstream/model")]
     protocol: Annotated[
-        str, _choice("the preferred protocol; may be left out beside protocols", *UPSTREAM_PROTOCOLS)
+        str, _choice("the preferred protocol; may be left out if protocols is set", *UPSTREAM_PROTOCOLS)
     ]
     base_url: Annotated[
         str,
         SettingSpec(
-            SettingKind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's"
+            SettingKind.URL,
+            "base URL as the vendor's own SDK takes it: with /v1 for OpenAI's protocols, without for Anthropic's",
         ),
     ]
     # Empty means: the preferred one alone. The loader always fills it in, and so does __post_init__.
     protocols: Annotated[
         tuple[str, ...],
-        SettingSpec(SettingKind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS),
+        SettingSpec(SettingKind.CHOICES, "all protocols that it speaks", choices=UPSTREAM_PROTOCOLS),
     ] = ()
     api_key: Annotated[
         Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
@@ -264,23 +268,23 @@ class UpstreamSettings(CapabilitySettings):
         ),
     ] = "auto"
     headers: Annotated[
-        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers of every request")
+        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers for every request")
     ] = field(default_factory=dict)
     proxy: Annotated[
-        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may hold credentials")
+        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may contain credentials")
     ] = None
     models: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names this upstream answers to")
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names that lead to this upstream")
     ] = ()
     default_model: Annotated[
         str | None,
         SettingSpec(
             SettingKind.TEXT,
-            "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
+            "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
         ),
     ] = None
     model_list: Annotated[
-        bool, SettingSpec(SettingKind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
+        bool, SettingSpec(SettingKind.SWITCH, "fetch the upstream's list of models, for GET /v1/models")
     ] = True
     anthropic_version: Annotated[
         str,
@@ -294,7 +298,7 @@ class UpstreamSettings(CapabilitySettings):
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "keeps answers itself, for previous_response_id; else the gateway's store does",
+            "stores responses itself, for previous_response_id; else the gateway's store does",
         ),
     ] = False
     counts_tokens: Annotated[
@@ -303,26 +307,26 @@ class UpstreamSettings(CapabilitySettings):
             SettingKind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them"
         ),
     ] = False
-    loss_policy: Annotated[str | None, _choice("instead of the server's", *LOSS_POLICIES)] = None
+    loss_policy: Annotated[str | None, _choice("overrides the server's", *LOSS_POLICIES)] = None
     selection: Annotated[
-        str, _choice("which of the accounts is next", *(each.value for each in Selection))
+        str, _choice("how the next account is chosen", *(each.value for each in Selection))
     ] = Selection.LEAST_RECENTLY_USED.value
     sticky: Annotated[
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "a conversation stays with its account, for the sake of prompt caches and sealed reasoning",
+            "keep a conversation with one account, because of prompt caches and signed reasoning",
         ),
     ] = True
     hedge_s: Annotated[
         float,
         _seconds(
-            "silence after which a second account is asked too, and the first answer counts; 0: never",
+            "silence after which a second account gets the request too, and the first response counts; 0: never",
             0,
             3600,
         ),
     ] = 0.0
-    connect_s: Annotated[float, _seconds("time to connect", 0.001, 3600)] = 10.0
+    connect_s: Annotated[float, _seconds("longest time to connect", 0.001, 3600)] = 10.0
     # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
     read_s: Annotated[float, _seconds("longest silence of the upstream", 0.001, _DAY)] = 600.0
     write_s: Annotated[float, _seconds("longest stall while sending", 0.001, _DAY)] = 60.0
@@ -350,35 +354,35 @@ class UpstreamSettings(CapabilitySettings):
 class ClientKey:
     """One `[[client_keys]]` table. The key itself is known to its owner alone."""
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "what the log calls the key's owner")]
-    hash: Annotated[str, SettingSpec(SettingKind.HASH, "what `dragoman keys add` printed for it")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "name of the key's owner in the log")]
+    hash: Annotated[str, SettingSpec(SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it")]
     loss_policy: Annotated[
-        str | None, _choice("instead of the upstream's and the server's", *LOSS_POLICIES)
+        str | None, _choice("overrides the upstream's and the server's", *LOSS_POLICIES)
     ] = None
     may_loosen: Annotated[
         bool,
         SettingSpec(
-            SettingKind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise"
+            SettingKind.SWITCH, "may send dragoman-loss-policy: record even where losses are refused"
         ),
     ] = False
     models: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.NAMES,
-            "models that it may use, by the names that clients send, * for any text; unset: all",
+            "models that it may use, by the names that clients send; * matches any text; unset: all",
         ),
     ] = ()
-    requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
+    requests_per_minute: Annotated[int | None, _integer("largest number of requests a minute", 1, 10**6)] = (
         None
     )
     tokens_per_minute: Annotated[
-        int | None, _integer("tokens, of requests and answers, that it may use, steadily", 1, 10**10)
+        int | None, _integer("largest number of tokens a minute, of requests and responses", 1, 10**10)
     ] = None
     budget: Annotated[
-        float | None, _dollars("what it may spend in a budget_period, by the [[prices]]", 10**9)
+        float | None, _dollars("most that it may spend in a budget_period, by the [[prices]]", 10**9)
     ] = None
     budget_period: Annotated[
-        str, _choice("when a budget starts again, in UTC; total: never", *BUDGET_PERIODS)
+        str, _choice("when the budget starts again, in UTC; total: never", *BUDGET_PERIODS)
     ] = "month"
 
 
@@ -390,16 +394,17 @@ class Price:
         str,
         SettingSpec(
             SettingKind.TEXT,
-            "a name that clients send, `upstream/model`, or the upstream's own name; * for any text",
+            "name that clients send, `upstream/model`, or the upstream's own name; * matches any text",
         ),
     ]
-    input: Annotated[float, _dollars("a million input tokens", 10**6)]
-    output: Annotated[float, _dollars("a million output tokens", 10**6)]
+    input: Annotated[float, _dollars("price of a million input tokens", 10**6)]
+    output: Annotated[float, _dollars("price of a million output tokens", 10**6)]
     cached_input: Annotated[
-        float | None, _dollars("a million input tokens from a prompt cache; unset: as input", 10**6)
+        float | None, _dollars("price of a million input tokens from a prompt cache; unset: as input", 10**6)
     ] = None
     cache_write: Annotated[
-        float | None, _dollars("a million input tokens written to a prompt cache; unset: as input", 10**6)
+        float | None,
+        _dollars("price of a million input tokens written to a prompt cache; unset: as input", 10**6),
     ] = None
 
 
@@ -411,21 +416,23 @@ DEFAULT_ACCOUNT = "default"
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
 
-    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "whose account it is")]
+    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "upstream that the account belongs to")]
     name: Annotated[
         str,
-        SettingSpec(SettingKind.NAME, "what the log and the admin pages call it, behind the upstream's name"),
+        SettingSpec(SettingKind.NAME, "its name in the log and below /admin, after the upstream's"),
     ]
     api_key: Annotated[
         Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
     ] = None
-    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "instead of the upstream's")] = None
-    weight: Annotated[int, _integer("its share under the selection weighted", 1, 1000)] = 1
-    requests_per_minute: Annotated[int | None, _integer("requests that it may send, steadily", 1, 10**6)] = (
+    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "overrides the upstream's")] = None
+    weight: Annotated[int, _integer("its share with selection = weighted", 1, 1000)] = 1
+    requests_per_minute: Annotated[int | None, _integer("largest number of requests a minute", 1, 10**6)] = (
         None
     )
-    tokens_per_minute: Annotated[int | None, _integer("tokens that it may use, steadily", 1, 10**10)] = None
-    max_concurrent_requests: Annotated[int | None, _integer("requests at the same time", 1, 10**6)] = None
+    tokens_per_minute: Annotated[int | None, _integer("largest number of tokens a minute", 1, 10**10)] = None
+    max_concurrent_requests: Annotated[
+        int | None, _integer("largest number of requests at the same time", 1, 10**6)
+    ] = None
 
     @property
     def id(self) -> str:
@@ -440,18 +447,19 @@ class RuleSettings:
     action: Annotated[
         str,
         _choice(
-            "return_to_client: without another attempt; try_next: use another account; cool_down: and leave this one "
-            "alone for a while; disable: and take it out of use; retry_later: and cool it down if this happens often",
+            "return_to_client: no other attempt; the others try the next account, and cool_down also leaves this one "
+            "alone for a while, disable takes it out of use, retry_later cools it down if this happens often",
             *(each.value for each in ErrorAction),
         ),
     ]
     upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "the upstream that it is about; unset: all")
+        str | None, SettingSpec(SettingKind.NAME, "upstream that the rule is about; unset: all")
     ] = None
-    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses")] = ()
+    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses of the error")] = ()
     codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
     words: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "any of them in its message, in whatever case")
+        tuple[str, ...],
+        SettingSpec(SettingKind.NAMES, "texts of which one is in the error's message, in any case"),
     ] = ()
 
 
