@@ -125,7 +125,7 @@ def _hosts() -> str:
     )
 
 
-def _mended_relays() -> str:
+def _rewritten_relays() -> str:
     return _table(
         ("protocol", "at", "models", "because", "source", "looked up"),
         (
@@ -258,7 +258,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
-    "mended_relays": _mended_relays,
+    "rewritten_relays": _rewritten_relays,
     "families": _families,
 }
 
