@@ -10,17 +10,18 @@ from cfg_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli import show_config as _show_config
-from dragoman_server.config.loader import (
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.problems import nearest
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import (
+    MAX_BODY_BYTES,
+    SERVER_KEYS,
     ClientKey,
-    ConfigError,
-    ModelCapabilitySettings,
+    Price,
     ServerSettings,
     UpstreamSettings,
-    load,
 )
-from dragoman_server.config.suggest import nearest
-from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
+from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.secret import Secret
 
 

@@ -11,7 +11,7 @@ from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, ask, encoded
 from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
-from dragoman_server.simulator.playback import READ_BYTES
+from dragoman_server.simulator.upstream import READ_BYTES
 from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,
