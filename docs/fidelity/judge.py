@@ -48,7 +48,7 @@ class Cell:
     words: str = ""
 
 
-_REST = "the rest sealed"
+_REST = "the rest wrapped"
 
 Run = Callable[[Json], Output]
 
