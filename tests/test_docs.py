@@ -12,7 +12,12 @@ from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman_server.config.loader import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 _ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
