@@ -288,8 +288,8 @@ _MODELS = (
     ),
     SimulatedModel(
         "reasoning",
-        "Thinks, in the protocol's own sealed form, then answers or calls a tool. If its reasoning does not come"
-        " back unchanged with the tool's result, the answer is an error 400 that says so.",
+        "Thinks, with the signature or encryption of the protocol, then answers or calls a tool. If its reasoning does"
+        " not come back unchanged with the tool's result, the response is a 400 that says so.",
         reason,
         refuse=check_returned_reasoning,
     ),
